@@ -1,4 +1,4 @@
-"""What a chat history must do, over every store. A subclass gives a `history` fixture.
+"""Contract tests for a chat history over every store. A subclass gives a `history` fixture.
 
 `other` is a second handle on the same data, where several may share it.
 """
@@ -30,7 +30,7 @@ _ROUNDS = 10
 
 
 class History(Protocol):
-    """What is tested."""
+    """The interface under test."""
 
     def save(self, session_id: str, messages: Sequence[Any], /) -> None: ...
 
@@ -48,7 +48,7 @@ def texts(history: History, session_id: str = "s") -> list[str]:
 
 
 class ChatHistoryContract:
-    """What keeps and gives back whole lists of messages must do."""
+    """Contract of a store for whole lists of messages."""
 
     @pytest.fixture
     def history(self) -> Iterator[History]:
@@ -81,7 +81,7 @@ class ChatHistoryContract:
             assert texts(history) == after
 
     def test_the_same_words_of_another(self, history: History) -> None:
-        """Wrong: a message that differs only in one field is not replaced."""
+        """Wrong: a message with the same text but another role or name is not replaced."""
         history.save("s", said("a", "b"))
         later = [{"role": "assistant", "content": "a"}, {**said("b")[0], "name": "kim"}]
         history.save("s", later)
@@ -118,7 +118,7 @@ class ChatHistoryContract:
         assert texts(history) == ["b"]
 
     def test_what_is_no_message(self, history: History) -> None:
-        """Wrong: an invalid list replaces a valid one in part."""
+        """Wrong: a list with an invalid message is saved in part, or raises a bare error."""
         history.save("s", said("a", "b"))
         bad: list[Any] = [{"content": "?"}, 7, {"role": "king"}]
         for one in bad:

@@ -24,7 +24,7 @@ _Handle = Callable[[Store, float], Store]
 
 
 class _Date(datetime):
-    """What stores take for the time when a session begins."""
+    """The stores' clock for the time when a session begins."""
 
     ahead: ClassVar[float] = 0
 
@@ -34,7 +34,7 @@ class _Date(datetime):
 
 
 class _Ahead:
-    """A handle whose calls see a clock that is so many seconds ahead."""
+    """A handle whose calls see a clock that is ahead by some seconds."""
 
     def __init__(self, inner: Store, seconds: float, patch: pytest.MonkeyPatch) -> None:
         self._inner, self._seconds, self._patch = inner, seconds, patch
@@ -60,7 +60,7 @@ class ClockContract(Contract):
 
     @pytest.fixture
     def with_clock(self, monkeypatch: pytest.MonkeyPatch) -> _Handle:
-        """A handle that sees a clock so many minutes ahead, or behind."""
+        """Return a handle whose clock is ahead by some minutes, or behind."""
         for name, module in list(sys.modules.items()):
             if name.startswith("agent_memory.stores.") and vars(module).get("datetime") is datetime:
                 monkeypatch.setattr(module, "datetime", _Date)

@@ -1,4 +1,4 @@
-"""What a store must do with a record that is not what was written, as tests."""
+"""Contract tests for damaged records."""
 
 import logging
 from typing import Any, Literal
@@ -27,18 +27,18 @@ _SPOILT = {
 
 
 def spoil_sql(store: Store, what: What) -> None:
-    """Write into the rows of session "s", its second message, or the records "a"."""
+    """Damage the rows of session "s", its second message, or the records "a"."""
     assert isinstance(store, SQLStore)
     text = f"UPDATE agent_memory_{_SPOILT[what]} AND namespace = '{store.kernel._namespace}'"
     store._database.write(lambda it: it.define(text))
 
 
 class DamageContract(Contract):
-    """One damaged record concerns itself alone; features, the meaning of those that stand in one
-    value with them."""
+    """A damaged record affects only itself. Damaged features affect the meaning of their
+    segment."""
 
     def spoil(self, store: Store, what: What) -> None:
-        """Have something in the database be what nobody wrote."""
+        """Damage a value in the database."""
         spoil_sql(store, what)
 
     @pytest.fixture
@@ -209,7 +209,7 @@ def _scores(store: Store) -> dict[str, tuple[float, ...]]:
 
 
 def _named(store: Store) -> tuple[list[str], list[str]]:
-    """The records that have features, and what is named as damaged."""
+    """Return the ids of records with features, and of those reported as damaged."""
     with noted() as damaged:
         pages = list(store.all_vectors("v"))
     there = [one.id for records, _ in pages for one in records]

@@ -1,4 +1,4 @@
-"""What a store must do that appends to several sessions in one transaction, as tests."""
+"""Contract tests for appending to several sessions in one transaction."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -163,7 +163,7 @@ class GroupingContract(Contract):
 
 
 def refusing(store: Store, patch: pytest.MonkeyPatch) -> Draft:
-    """A draft, and have the store's kernel, which takes any number, refuse it."""
+    """Return a draft that the store's kernel is made to refuse."""
     kernel: Any = store._kernel  # type: ignore[attr-defined]
     commit = kernel.commit
 

@@ -1,4 +1,4 @@
-"""What a store must do while a session is brought into it, as tests; see `transfer.importer`."""
+"""Contract tests for importing sessions into a store; see `transfer.importer`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HEAD = begun(
 
 
 def _bring(store: SessionStore, head: Head, log: list[Entry]) -> Head | None:
-    """Bring a session in, in parts of ten entries."""
+    """Import a session in parts of ten entries."""
     with import_transaction(store, Leases(store), head, log[:10]) as arrival:
         if arrival is None:
             return None
@@ -55,7 +55,7 @@ def _memory(store: Store) -> AgentMemory:
 
 
 class ImportContract(Contract):
-    """What a `Store` must do with sessions that arrive."""
+    """Contract of a `Store` for imported sessions."""
 
     @pytest.mark.parametrize("count", [0, 1, 10, 30])
     def test_a_session_arrives_whole(self, store: Store, other: Store, count: int) -> None:
@@ -208,7 +208,8 @@ class ImportContract(Contract):
         log, theirs = entries(1, 20, " ours"), entries(1, 10, " theirs")
 
         class Late(Leases):
-            """A worker erases the session, and another begins it, before it is held."""
+            """A worker erases the session, and another import begins it, before the lease is
+            taken."""
 
             @contextmanager
             def hold(self, session_id: str, *, waiting: bool = False) -> Iterator[Lease | None]:

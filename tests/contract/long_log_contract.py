@@ -1,4 +1,4 @@
-"""What a store must do with a session of 100,000 entries, as tests."""
+"""Contract tests for a session of 100,000 entries."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -51,11 +51,11 @@ class LongLogContract(Contract):
 
     @pytest.fixture
     def steps(self) -> Steps | None:
-        """Counts what a call costs the database; None where that cannot be counted."""
+        """Return what a call costs the database, or None if that cannot be counted."""
         return None
 
     def fill(self, store: Store, session_id: str, count: int) -> None:
-        """Make a session of so many entries of three tokens each."""
+        """Make a session with this many entries of three tokens each."""
         for _ in range(count // 1000):
             store.append(session_id, [draft("x")] * 1000)
 
@@ -92,7 +92,7 @@ class LongLogContract(Contract):
 
 
 def _check_costs(steps: Steps) -> None:
-    """No call about a few entries costs more on the long log."""
+    """Assert that no call about a few entries costs more on the long log."""
     for name, call in _CALLS.items():
         cost: dict[str, int] = {}
         for session in ("long", "short") * 4:  # at first statements are prepared, and tails full

@@ -1,4 +1,4 @@
-"""What `AgentMemory` does when the server of its store goes away in use, as tests."""
+"""Contract tests for `AgentMemory` when its store's server goes away."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -30,7 +30,8 @@ class Stoppable(Protocol):
 
 
 class MemoryOutageContract:
-    """The session store itself goes away: refused whole, nothing lost, and on it goes after."""
+    """An outage of the session store: calls fail whole, nothing is lost, and work continues after
+    it."""
 
     @pytest.fixture
     def away(self) -> tuple[Stoppable, str]:

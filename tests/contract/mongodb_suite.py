@@ -1,8 +1,9 @@
-"""What the tests of the MongoDB store share: a server, a database on it, and handles.
+"""Fixtures for the tests of the MongoDB store: a server, a database and handles.
 
-It is a private nx-27017, which speaks the protocol over SQLite and is not MongoDB's own server. Set
-AGENT_MEMORY_TEST_MONGODB to a server's URL to run the contract there; its user must be allowed to
-make and drop a database `agent_memory_test_...`. What stops the server is skipped then.
+The server is a private nx-27017, which speaks the protocol over SQLite and is not MongoDB's own
+server. Set AGENT_MEMORY_TEST_MONGODB to a server's URL to run the contract there. Its user must be
+allowed to create and drop a database `agent_memory_test_...`. Tests that stop the server are
+skipped then.
 """
 
 import os
@@ -47,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MongoDBServer]:
 
 @pytest.fixture(scope="module")
 def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A database of the module's own."""
+    """The URL of the module's own database."""
     if not THEIRS:
         server: MongoDBServer = request.getfixturevalue("server")
         yield server.url
@@ -79,7 +80,7 @@ def other(url: str, store: Store, namespace: str) -> Iterator[Store]:
 
 @pytest.fixture
 def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver that looks for a lost server again and again, not twice a second."""
+    """Make the driver look for a lost server continuously, not twice a second."""
     monkeypatch.setattr(pymongo.common, "MIN_HEARTBEAT_INTERVAL", 0.02)
 
 

@@ -1,4 +1,4 @@
-"""What a store must do that seals what records are found by, as tests."""
+"""Contract tests for stores that encrypt the features of records."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def _sealed(store: Store, **secrets: bytes) -> EncryptedStore:
 
 
 def _put(store: Store, *names: str, session: str = "s") -> None:
-    """Records of a word each, whose vectors are those of their last digit."""
+    """Store records of one word each. The last digit gives the vector."""
     rows = np.stack([_ROWS[int(name[-1])] for name in names])
     said = [f"fox {name}" for name in names]
     records = [
@@ -43,7 +43,7 @@ def _nearest(store: Store, row: int) -> str:
 
 
 def _told(held: bytes) -> set[str]:
-    """What of the records' words and vectors is to be read."""
+    """Return which kinds of the records' features can be read."""
     rounded = Vectors.of(_ROWS, True)
     signs = {
         "a segment": [b"AMSG"],
@@ -56,10 +56,10 @@ def _told(held: bytes) -> set[str]:
 
 
 class SealedSegmentsContract(Contract):
-    """Under an `EncryptedStore` nothing tells what records are found by."""
+    """Under an `EncryptedStore` the features of records cannot be read."""
 
     def held(self, store: Store) -> bytes:
-        """What the database has of what the records of block "v" are found by."""
+        """Return the bytes that the database has of the features of block "v"."""
         raise NotImplementedError
 
     def alter(self, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""What a store must do that keeps features in segments, as tests."""
+"""Contract tests for stores that keep features in segments."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +21,7 @@ _QUERY = units(1, 4)[0]
 
 
 def put_words(handle: Store, *names: str, owner: str = "user:a") -> None:
-    """Records of one word each, which is their name."""
+    """Store records of one word each, which is their id."""
     rows = np.concatenate([units(1, 4, seed=sum(name.encode())) for name in names])
     records = [record(name, owner, session_id=name) for name in names]
     handle.put_vectors("v", records, worded(list(names), rows))
@@ -34,7 +34,7 @@ def names_of(handle: Store, owner: str = "user:a") -> list[str]:
 
 
 class ManyHandlesContract(VectorChangesContract):
-    """Of several who write and search at once each finds what is there."""
+    """Concurrent writers and searchers all find the current records."""
 
     def test_many_write_and_search(self, store: Store, other: Store) -> None:
         """Wrong: a cached index misses a write of another thread or process."""
@@ -78,7 +78,7 @@ _KINDS = (
 
 
 def kept_in_sql(store: Store) -> int:
-    """How many rows an SQL store has of vectors."""
+    """Return the number of rows that an SQL store has of vectors."""
     assert isinstance(store, SQLStore)
     where = f"WHERE namespace = '{store.kernel._namespace}' AND {_KINDS}"
     count = f"SELECT count(*) FROM agent_memory_documents {where}"
@@ -86,7 +86,7 @@ def kept_in_sql(store: Store) -> int:
 
 
 def held_in_sql(store: Store, change: str = "") -> bytes:
-    """The segments of an SQL store, changed if that is wanted."""
+    """Return the segments of an SQL store, altered on request."""
     assert isinstance(store, SQLStore)
     table = "agent_memory_documents"
     where = f"WHERE namespace = '{store.kernel._namespace}' AND collection LIKE 'segment:%'"
@@ -102,7 +102,7 @@ _WIDE = 4 * LEAST_LENGTH
 
 
 def put_wide(handle: Store, *names: str, owner: str = "user:a", session: str = "s") -> None:
-    """Records whose vectors are long enough to be rounded."""
+    """Store records whose vectors are long enough to be rounded."""
     rows = np.concatenate([units(1, _WIDE, sum(n.encode()), signed=True) for n in names])
     records = [record(name, owner, session_id=session) for name in names]
     texts = [f"fox {name} {'red ' * (len(name) % 3)}" for name in names]
@@ -115,11 +115,11 @@ def found_wide(handle: Store, words: str = "fox red", seed: int = 3) -> dict[str
 
 
 class SegmentsContract(ManyHandlesContract):
-    """What such a store does beside what all do: whoever follows reads only what is new."""
+    """Contract of such a store: a handle with a cached index reads only new records."""
 
     @pytest.fixture
     def reads(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-        """How many records were read since it was last asked, in segments."""
+        """Return the number of records read in segments since the last call."""
         seen: list[int] = []
         decoded = feature_bytes.segment_of
 
@@ -137,11 +137,11 @@ class SegmentsContract(ManyHandlesContract):
         return count
 
     def kept(self, store: Store) -> int:
-        """How many catalogs and segments the database has; whatever owner they are of."""
+        """Return the number of catalogs and segments in the database, of all owners."""
         raise NotImplementedError
 
     def forgotten(self, handle: Store) -> None:
-        """Have the handle know nothing, as one in a fresh process."""
+        """Clear the handle's caches, as in a fresh process."""
         handle_of_all: Any = handle
         handle_of_all._indexes = Indexes()
 

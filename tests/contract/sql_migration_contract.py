@@ -1,4 +1,4 @@
-"""What becomes of a server's tables from release to release, as tests."""
+"""Schema changes of a server's tables between releases, as tests."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ from tests.servers.sql import opened, told_nothing
 
 
 class MigrationContract:
-    """Tables are made and changed as on SQLite; `database` is the URL of an empty one."""
+    """Tables are created and migrated as on SQLite. `database` is the URL of an empty one."""
 
     def test_many_make_the_tables_at_once(self, database: str) -> None:
         """Wrong: all but one of the workers that start together fail."""

@@ -17,7 +17,8 @@ from tests.servers.sql import Served, ServerFixtures, line_to, scheme_of, told_n
 
 
 class OutageContract(ServerFixtures, MemoryOutageContract):
-    """Outages are told within seconds, pass by themselves, and neither lose nor double."""
+    """Outages are reported within seconds, end by themselves, and neither lose nor duplicate
+    writes."""
 
     @pytest.fixture
     def away(self, server: Served) -> tuple[Stoppable, str]:

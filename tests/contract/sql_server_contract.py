@@ -110,7 +110,7 @@ class ServerContract(
     GroupingContract,
     WholeDeletionContract,
 ):
-    """`SQLStore` on a server keeps the contract, whoever else writes."""
+    """`SQLStore` on a server keeps the contract with concurrent writers."""
 
     def kept(self, store: Store) -> int:
         return kept_in_sql(store)

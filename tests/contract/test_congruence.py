@@ -1,4 +1,4 @@
-"""The same turns in several stores: each question finds the same ones there, by the same scores."""
+"""The same turns in several stores: each question finds the same ones with the same scores."""
 
 import contextlib
 import os
@@ -54,14 +54,14 @@ def vocabulary() -> list[str]:
 
 
 def written(rng: random.Random, count: int) -> str:
-    """Some words, of which few are in most texts and most in few."""
+    """Return random words: a few occur in most texts, and most in few."""
     words = vocabulary()
     ranks = [min(int(rng.paretovariate(0.6)) - 1, len(words) - 1) for _ in range(count)]
     return " ".join(words[rank * 7919 % len(words)] for rank in ranks)
 
 
 class Said(NamedTuple):
-    """Records of one session, and what they are found by."""
+    """Records of one session, and their features."""
 
     records: list[Record]
     features: Features
@@ -74,14 +74,14 @@ def _direction(word: str) -> np.ndarray:
 
 
 def encode(texts: Sequence[str]) -> list[Encoding]:
-    """The mean of directions that words have by chance: texts with words in common are near."""
+    """Return the mean of random vectors of the words, so that texts with common words are near."""
     rows = np.stack([np.sum([_direction(w) for w in text.split()], axis=0) for text in texts])
     rows = np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
     return [encoding_of(row) for row in rows]
 
 
 def sessions(owner: str, seed: int) -> Iterator[Said]:
-    """Sessions between people, and with an assistant whose answers are long."""
+    """Return sessions between people, and with an assistant whose answers are long."""
     rng = random.Random(seed)
     for number in range(5):
         entries = []
@@ -140,7 +140,7 @@ def hits(store: VectorStore, owner: str, question: str, *, by_words: bool = Fals
 
 
 def assert_alike(found: Sequence[Hit], wanted: Sequence[Hit]) -> None:
-    """The same order, but of those that score the same, and the same parts of each score."""
+    """Assert the same order, except for ties, and the same parts of each score."""
     assert len(found) == len(wanted)
     by_id = {hit.record.id: hit for hit in wanted}
     for one, there in zip(found, wanted, strict=True):

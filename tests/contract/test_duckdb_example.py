@@ -1,4 +1,4 @@
-"""The contract suite on the example store on DuckDB, as an author of a store runs it."""
+"""The contract suite on the example store on DuckDB, as the author of a store runs it."""
 
 import subprocess
 import sys

@@ -216,7 +216,7 @@ _FACTS, _RECORDS = "WHERE collection LIKE 'fact:%'", "WHERE collection LIKE 'vec
 
 
 def _head(part: str, value: str) -> str:
-    """Have a part of all heads be something else."""
+    """Return the statement that changes a part of all heads."""
     return f"UPDATE {_DOCUMENTS} AS d SET body = json_set(body, '$.{part}', {value}) {_OF_HEADS}"
 
 
@@ -255,7 +255,7 @@ _SWAPS = {
 
 
 def _is_refused(store: Store) -> None:
-    """Something is not shown: the call says so, or what is sound is shown without it."""
+    """Assert that a call raises, or that the altered record is left out and reported."""
     with noted() as damaged:
         try:
             shown = repr(all_of(store))
@@ -370,7 +370,7 @@ def test_encryption_is_switched_on_later() -> None:
 
 
 def _spoil(inner: Store, session_id: str) -> None:
-    """Put a summary into a session that no key opens."""
+    """Put a summary into a session that no key can decrypt."""
     head = inner.head(session_id)
     assert head is not None
     assert inner.move(replace(head, summary=SUMMARY)) is not None
@@ -412,7 +412,7 @@ _ALTER = """UPDATE agent_memory_messages
 
 
 def _absorbed(url: str, key: bytes) -> tuple[int, set[int]]:
-    """How far a block comes with a session, and of which messages it has a vector."""
+    """Return a block's cursor in a session, and the seqs of its vectors."""
     with (
         closing(EncryptedStore(open_store(url), Keys({"k": key}))) as store,
         AgentMemory(store=store, blocks=[VectorMemory()]) as memory,

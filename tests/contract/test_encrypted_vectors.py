@@ -1,4 +1,4 @@
-"""Vectors of an encrypted store: texts are sealed, and words numbered by a secret."""
+"""Vectors of an encrypted store: texts are encrypted, and words are numbered by a secret."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ QUERY = Query(VECTOR[0])
 
 
 def vectors_in(inner: MemoryStore, keys: Keys | None = None) -> VectorStore:
-    """A store of vectors beside an encrypted store, as Qdrant is."""
+    """Return a vector store for an encrypted store, such as Qdrant."""
     return EncryptedStore(MemoryStore(), keys or Keys({"k": SECRET})).vectors_of(inner)
 
 
@@ -44,7 +44,7 @@ def test_vectors_of_another_database() -> None:
 
 
 class _Seen(MemoryStore):
-    """Remembers the numbers of all words that reach it."""
+    """Record the numbers of all words that reach it."""
 
     def __init__(self) -> None:
         super().__init__()

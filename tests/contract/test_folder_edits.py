@@ -1,4 +1,4 @@
-"""A folder of plain files under hand edits: what people and sync tools do to the files."""
+"""A folder of plain files that people and sync tools edit."""
 
 import contextlib
 import json
@@ -239,7 +239,7 @@ def test_a_state_of_another_type_loses_nothing(
 
 
 def edits(file: Path, line: int, field: str) -> Iterator[Path]:
-    """Give a field of a line one value after the other."""
+    """Set a field of a line to one value after the other."""
     lines = file.read_text("utf-8").splitlines()
     for value in JSON_VALUES:
         edited = json.dumps({**json.loads(lines[line]), field: value})
@@ -257,7 +257,7 @@ def memory_refuses(memory: AgentMemory, session: str) -> bool:
 
 
 def call_all(memory: AgentMemory, session: str) -> None:
-    """Make calls that a damaged file may refuse: none of them fails in another way."""
+    """Make calls that a damaged file may refuse, but only with our own errors."""
     calls: list[Callable[[], object]] = [
         lambda: memory.history(session), lambda: memory.get(session, "bees?"),
         lambda: memory.search("bees", user_id="ana"), lambda: list(memory.sessions()),
@@ -270,7 +270,7 @@ def call_all(memory: AgentMemory, session: str) -> None:
 
 
 def disk_full(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    """Have each write of a file fail whose path begins so."""
+    """Make each write of a file fail whose path begins like this."""
     written = Files.write
 
     def failing(files: Files, at: str, data: bytes) -> Any:

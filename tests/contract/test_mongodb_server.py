@@ -84,7 +84,7 @@ def test_a_server_that_hangs(
 
 @contextmanager
 def _paused(server: MongoDBServer) -> Iterator[None]:
-    """Stop the process as it stands, for at most a while, with its connections open."""
+    """Suspend the process for at most a while, with its connections open."""
     assert server._process is not None
     process = server._process.pid
     os.kill(process, signal.SIGSTOP)

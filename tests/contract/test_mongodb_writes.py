@@ -37,7 +37,7 @@ __all__ = ["brisk", "server", "url"]
 
 
 def _state(store: Store) -> Any:
-    """All of a session and of what derives from it, but for its version and its time."""
+    """Return a session and all records derived from it, without version and time."""
     every = sorted((block, one.id, one.text) for block, one in store.all_records())
     read = sorted(one.id for records, _ in store.all_vectors("v") for one in records)
     head = store.head("s")
@@ -81,7 +81,7 @@ def _begin(store: Store, count: int) -> Head | None:
 
 
 def _written(url: str, namespace: str) -> str:
-    """All that stands in the database of a namespace's session."""
+    """Return everything in the database of a namespace's session."""
     with MongoClient[Doc](url) as client:
         database = client.get_default_database()
         heads = list(database["agent_memory_documents"].find({"ns": namespace, "c": "head"}))
@@ -95,7 +95,7 @@ def _expire(store: Store) -> Head | None:
 
 
 def _expired(url: str) -> list[Doc]:
-    """What stands in the database of lines that no log has any more."""
+    """Return the lines in the database that are in no log any more."""
     with MongoClient[Doc](url) as client:
         database = client.get_default_database()
         found: list[Doc] = []

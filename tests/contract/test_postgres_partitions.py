@@ -1,4 +1,4 @@
-"""The public contract suite on PostgreSQL tables that were divided as `docs/growing.md` says."""
+"""The public contract suite on PostgreSQL tables that are partitioned as in `docs/growing.md`."""
 
 from collections.abc import Iterator
 from pathlib import Path

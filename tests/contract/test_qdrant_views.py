@@ -1,4 +1,4 @@
-"""How a question is asked of a Qdrant server, and what becomes of its answers."""
+"""Queries to a Qdrant server, and the use of its answers."""
 
 from base64 import b64decode
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def store(server: StandIn) -> Iterator[QdrantStore]:
 
 
 def fill(store: QdrantStore, count: int = 1) -> Features:
-    """Records of the user a and as many of b, with words and meaning."""
+    """Store as many records of user b as of user a, with words and meaning."""
     store.open_vectors("v", 4, "m")
     features = worded(["fox den den"] * count, units(count, 4))
     for owner in "ab":
@@ -139,7 +139,7 @@ def test_how_many_have_a_word_is_told_by_its_best_record() -> None:
 
 
 def test_a_question_of_no_meaning(store: QdrantStore) -> None:
-    """Wrong: a vector of zeros fails, or matches records."""
+    """Wrong: a vector of zeros raises, or finds records as relevant."""
     fill(store, 3)
     found = store.search_vectors("v", "user:a", Query(np.zeros(4, np.float32)), 9)
     assert all(hit.relevance < 0.01 for hit in found)

@@ -1,4 +1,4 @@
-"""The contract suite on a Redis Cluster of the suite's own, and what only a cluster does."""
+"""The contract suite on a private Redis Cluster, and what only a cluster does."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What a Redis store does when a log is written anew, and when all of its records are read."""
+"""Rewriting a log in a Redis store, and reading all of its records."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -54,7 +54,7 @@ def other(url: str, namespace: str) -> Iterator[RedisStore]:
 
 @contextmanager
 def _answer_lost(store: RedisStore, before: bool, meanwhile: Callable[[], Any]) -> Iterator[None]:
-    """The next script's answer is lost, or `before` it comes, the script; others act then."""
+    """Lose the next script's reply, or the script itself if `before`. Others act then."""
     attempt = store._server.attempt
 
     waiting = [True]

@@ -1,4 +1,4 @@
-"""The contract suite on Redis and Valkey servers of the suite's own, and what such a store does."""
+"""The contract suite on private Redis and Valkey servers, and what only such a store does."""
 
 import multiprocessing
 import subprocess
@@ -40,7 +40,7 @@ __all__ = ["namespace", "server", "start"]
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The server's: the user's, where the environment names one, else a private one's."""
+    """The URL of the server that the environment names, or of a private one."""
     if GIVEN:
         yield GIVEN
         return

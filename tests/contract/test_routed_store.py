@@ -24,7 +24,7 @@ SECRET = "The vault's word is xylophone."
 
 
 class TestRouted(RecordStoreContract, VectorStoreContract):
-    """`RoutedStore` overrides records and vectors only; every block of the contract is routed."""
+    """`RoutedStore` overrides only records and vectors. Every block of the contract is routed."""
 
     @pytest.fixture
     def store(self) -> Store:

@@ -31,7 +31,7 @@ def _same(store: SplitStore) -> SplitStore:
 
 
 class TestSplit(SessionStoreContract, WorkStoreContract, ImportContract):
-    """`SplitStore` overrides heads, entries and what is due; records and vectors it hands on."""
+    """`SplitStore` overrides heads, entries and due sessions. It forwards records and vectors."""
 
     @pytest.fixture
     def store(self) -> Store:

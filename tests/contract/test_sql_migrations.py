@@ -35,7 +35,7 @@ def _run(path: Path, script: str) -> None:
 
 
 def _shape(path: Path) -> dict[str, Any]:
-    """Columns, keys and indexes, however the statements were worded that made them."""
+    """Return columns, keys and indexes, regardless of the wording of their statements."""
     connection = sqlite3.connect(path)
 
     def rows(statement: str) -> list[tuple[Any, ...]]:

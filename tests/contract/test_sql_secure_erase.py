@@ -1,4 +1,4 @@
-"""What was deleted from a SQLite file is gone from its bytes too, after a secure erase."""
+"""After a secure erase, deleted data is gone from a SQLite file's bytes."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def store(tmp_path: Path) -> Iterator[SQLStore]:
 
 
 def _traces(folder: Path, *marks: bytes) -> set[str]:
-    """Files with any of the marks in them.
+    """Return the files with any of the marks.
 
-    Another process looks: when one closes a file, SQLite's locks on it are gone for all of it.
+    Another process looks, because closing a file here would drop SQLite's locks on it.
     """
     given = json.dumps([str(folder), [mark.hex() for mark in marks or (MARK.encode(),)]])
     command = [sys.executable, "-I", "-S", "-c", _SCAN]
@@ -163,19 +163,19 @@ def _put_vectors(store: SQLStore, word: str) -> None:
 
 
 def _rows(word: str) -> np.ndarray:
-    """Vectors whose bytes tell whose they are: no other's numbers follow each other so."""
+    """Return vectors whose bytes identify their owner."""
     pair = {MARK: (0.6, 0.8), "others": (0.8, -0.6)}[word]
     return np.tile((np.array(pair) / np.sqrt(32)).astype("<f4"), (60, 32))
 
 
 def _features(word: str, count: int = 60) -> Features:
-    """With words whose numbers, side by side, nobody else has."""
+    """Return features whose word numbers, in a row, are unique to their owner."""
     rows = _rows(word)[:count]
     return worded([f"{word} {word}words"] * count, rows)
 
 
 def _marks() -> list[bytes]:
-    """The bytes of the numbers in a marked record's features, as segments have them."""
+    """Return the bytes of the numbers in a marked record's features, as in segments."""
     marked = Segment.of([MARK], _features(MARK, 1), compact=True)
     return [numbers.tobytes() for numbers in (marked.meaning.rows[0][:16], marked.words.terms)]
 
@@ -265,7 +265,7 @@ def test_many_scrub_while_others_write(store: SQLStore, tmp_path: Path) -> None:
 
 
 class _Reader:
-    """Another connection that reads one old state for long, as a backup does."""
+    """Another connection that reads an old state for long, like a backup."""
 
     def __init__(self, folder: Path, begin: str = "BEGIN") -> None:
         self._connection = sqlite3.connect(folder / "memory.db", isolation_level=None)
@@ -354,7 +354,7 @@ _SOME = f"UPDATE {_FACTS} SET id = id || 'x' WHERE rowid % 20 = 0"
 
 @pytest.fixture
 def full_of_traces(tmp_path: Path) -> Path:
-    """A file, open nowhere, with copies of what was deleted in the gaps of all its pages."""
+    """A closed file with copies of deleted data in the gaps of all its pages."""
     path = tmp_path / "memory.db"
     store = SQLStore(f"sqlite:///{path}")
     some = [record(f"{n * 7919 % 997:03}{_said(90, 'id')}", text=_said(400)) for n in range(400)]

@@ -88,7 +88,7 @@ class TestSQLite(
 
     @pytest.fixture
     def steps(self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Steps]:
-        """Counts the instructions of SQLite's machine, ten at a time."""
+        """Return the number of SQLite's virtual machine instructions, in tens."""
         seen: list[None] = []
 
         def connected(*args: Any) -> tuple[sqlite3.Connection, int]:
@@ -360,7 +360,7 @@ def test_urls_are_checked_without_drivers() -> None:
 
 
 def _plans(path: Path, call: Callable[[Store], object]) -> list[str]:
-    """How SQLite finds the rows of each SELECT of a call."""
+    """Return SQLite's query plan for each SELECT of a call."""
     store, said = SQLStore(f"sqlite:///{path}"), list[str]()
     store._database.read(lambda it: it._raw.set_trace_callback(said.append))  # type: ignore[attr-defined]
     call(store)

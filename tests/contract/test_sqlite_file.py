@@ -1,4 +1,4 @@
-"""A SQLite file that is moved, deleted or replaced while it is open; and who may read it."""
+"""A SQLite file that is moved, deleted or replaced while it is open, and its permissions."""
 
 import os
 import sqlite3
@@ -31,7 +31,7 @@ def _said(path: Path) -> list[object]:
 
 
 def _earlier(path: Path) -> None:
-    """Put a backup of before its first message in the file's place."""
+    """Replace the file by a backup from before its first message."""
     other = path.with_name("backup.db")
     with closing(SQLStore(f"sqlite:///{other}")) as store:
         store.append("s", [draft("of the backup")])

@@ -1,4 +1,4 @@
-"""The contracts of `ChatHistory` and `VectorIndex` over every store, and what searches find."""
+"""The contracts of `ChatHistory` and `VectorIndex` over every store, and exact search."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ class IndexOver(VectorIndexContract):
 
 
 class StandaloneOver(ChatHistoryContract, IndexOver):
-    """And so does `ChatHistory`."""
+    """`ChatHistory` keeps the contract, too."""
 
     @pytest.fixture
     def history(self, place: Place, namespace: str) -> Iterator[ChatHistory]:
@@ -179,7 +179,7 @@ _VECTORS = st.lists(_NUMBERS, min_size=3, max_size=3).filter(any)
 def brute(
     kept: dict[str, list[float]], query: list[float], top_k: int, threshold: float | None
 ) -> list[tuple[str, float]]:
-    """What a search is to find, by the definition."""
+    """Return what a search must find, by definition."""
     scored = []
     for name, vector in kept.items():
         a, b = np.array(vector), np.array(query)

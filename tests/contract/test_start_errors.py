@@ -1,4 +1,4 @@
-"""`AgentMemory` on a store that is down, or whose URL is wrong, as a user meets it."""
+"""`AgentMemory` on a store that is down or has an invalid URL."""
 
 from __future__ import annotations
 

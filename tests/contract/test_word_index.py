@@ -1,4 +1,4 @@
-"""`WordIndex` over stores: what it finds, and what that scores, against BM25 written out."""
+"""`WordIndex` over stores: its results and scores, compared with the formula of BM25."""
 
 import math
 import os
@@ -31,7 +31,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
 
 
 def bm25(query: str, texts: dict[str, str]) -> dict[str, float]:
-    """What each text with a word of the query scores, from the formula."""
+    """Return the BM25 score of each text that has a word of the query, from the formula."""
     said = {name: Counter(text.split()) for name, text in texts.items()}
     found: dict[str, float] = {}
     for name, words in said.items():

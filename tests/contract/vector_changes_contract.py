@@ -1,4 +1,4 @@
-"""Whatever is put and deleted by whom, a vector store finds what is there, as tests."""
+"""Contract tests for vector stores under arbitrary writes and deletions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _TEXTS = st.lists(st.sampled_from(["fox", "owl", "den", "red", "tree"]), max_siz
 
 @dataclass(frozen=True)
 class _Put:
-    """Records of one owner and session, by name: a seed for the vectors, and what is said."""
+    """Records of one owner and session by id: a seed for the vectors, and texts."""
 
     handle: int
     owner: str
@@ -37,7 +37,7 @@ class _Put:
 
 @dataclass(frozen=True)
 class _Delete:
-    """What `delete_vectors` is called with."""
+    """The arguments of `delete_vectors`."""
 
     handle: int
     owner: str | None
@@ -47,7 +47,7 @@ class _Delete:
 
 @dataclass(frozen=True)
 class _Question:
-    """What is looked for after a change."""
+    """The query after a change."""
 
     handle: int
     owner: str
@@ -81,7 +81,7 @@ _CHANGES = st.one_of(_PUTS, _PUTS, _PUTS, _DELETES)
 
 
 class _Kept(NamedTuple):
-    """A record as it should be there."""
+    """The expected record."""
 
     record: Record
     row: np.ndarray
@@ -89,7 +89,7 @@ class _Kept(NamedTuple):
 
 
 class _Model:
-    """What should be in the store: a dict, and every score worked out anew."""
+    """The expected content of the store: a dict, with every score computed again."""
 
     def __init__(self) -> None:
         self.kept: dict[str, _Kept] = {}
@@ -119,7 +119,8 @@ class _Model:
                 del self.kept[name]
 
     def scores(self, question: _Question, within_owner: bool) -> dict[str, tuple[float, float]]:
-        """The words and the cosine of each of the owner's records that is to be found."""
+        """Return the word scores and the cosine of each of the owner's records that must be
+        found."""
         mine = {k: v for k, v in self.kept.items() if v.record.owner == question.owner}
         counted = mine if within_owner else self.kept
         words = bm25({k: v.said for k, v in counted.items()}, question.words)
@@ -136,7 +137,7 @@ def _vector(question: _Question) -> np.ndarray | None:
 
 
 class VectorChangesContract(ViewsContract):
-    """What a `VectorStore` must find after any changes by two handles."""
+    """Contract of a `VectorStore` for changes by two handles."""
 
     @settings(
         max_examples=at_length(20),

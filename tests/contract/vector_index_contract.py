@@ -1,6 +1,6 @@
-"""What a vector index must do, over every store. A subclass gives an `opened` fixture.
+"""Contract tests for a vector index over every store. A subclass gives an `opened` fixture.
 
-`opened` takes a dimension and gives an index that is open.
+`opened` takes a dimension and returns an open index.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ class Found(Protocol):
 
 
 class Index(Protocol):
-    """What is tested."""
+    """The interface under test."""
 
     def store(self, items: Any, /, *, user_id: str | None = None) -> None: ...
 
@@ -79,11 +79,11 @@ def ids(found: Sequence[Found]) -> list[str]:
 
 
 class VectorIndexContract:
-    """What keeps vectors by id and finds them by their cosines must do."""
+    """Contract of an index that stores vectors by id and finds them by cosine."""
 
     @pytest.fixture
     def opened(self) -> Opened:
-        """Opens the index under test. Subclasses give it."""
+        """Open the index under test. Subclasses define it."""
         pytest.fail("Give the contract an `opened` fixture.")
 
     @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a store must do that deletes sessions with all that derives from them in one transaction."""
+"""Contract tests for deleting sessions and their records in one transaction."""
 
 from functools import partial
 from typing import Any
@@ -39,13 +39,13 @@ def fill(store: Store) -> None:
 
 
 def found(store: Store, owner: str) -> list[str]:
-    """The names of an owner's vectors, by a search."""
+    """Return the ids of an owner's vectors, by a search."""
     query = for_words("s t u", np.ones(4, np.float32) / 2)
     return sorted(hit.record.id for hit in store.search_vectors("v", owner, query, 9))
 
 
 def traces(store: Store) -> dict[str, Any]:
-    """All that a store tells, for comparison."""
+    """Return everything in the store, for comparison."""
     return {
         "sessions": [head.session_id for head in store.sessions()],
         "entries": [entry.message.text() for one in OWNERS for entry in store.read(one)],

@@ -1,4 +1,4 @@
-"""Every example runs from an empty folder, says what it should, and leaves nothing behind."""
+"""Every example runs from an empty folder, prints what it should, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_example(name: str, tmp_path: Path) -> None:
 
 
 def is_there(module: str) -> bool:
-    """Whether a module can be imported; it is not."""
+    """Return whether a module can be imported, without importing it."""
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # nor is the package that it would be in
@@ -235,8 +235,10 @@ def is_there(module: str) -> bool:
 
 @pytest.mark.parametrize("name", [name for name in FRAMEWORKS if is_there(FRAMEWORKS[name][0])])
 def test_example_of_a_framework(name: str, tmp_path: Path) -> None:
-    """Wrong: an example fails without key and network, or prints something else. `python -m
-    tests.frameworks` runs those of all frameworks."""
+    """Wrong: an example fails without key and network, or prints something else.
+
+    `python -m tests.frameworks` runs those of all frameworks.
+    """
     _, expected = FRAMEWORKS[name]
     quiet = {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true"}
     home = {"HERMES_HOME": str(tmp_path), "HAYSTACK_TELEMETRY_ENABLED": "false"}

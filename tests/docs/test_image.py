@@ -30,7 +30,7 @@ PINNED = re.compile(r"[a-z]+:\d+\.\d+(\.\d+)?-\S+")
 
 
 def instructions() -> list[tuple[str, str]]:
-    """The Dockerfile, instruction by instruction."""
+    """Return the instructions of the Dockerfile."""
     text = (SERVICE / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return [(name, rest.strip()) for name, _, rest in (line.partition(" ") for line in lines)]
@@ -41,7 +41,7 @@ def last(name: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """What the image sets, but for where it finds its programs."""
+    """Return the variables that the image sets, except its paths of programs."""
     pairs = (pair.partition("=") for pair in shlex.split(last("ENV")))
     return {name: value for name, _, value in pairs if name != "PATH"}
 
@@ -52,7 +52,7 @@ def compose() -> dict[str, Any]:
 
 
 def written() -> Iterator[list[str]]:
-    """Every command of ours that the files and the page about them name."""
+    """Return every command of ours in the files and the page about them."""
     yield [*json.loads(last("ENTRYPOINT")), *json.loads(last("CMD"))]
     for service in compose()["services"].values():
         if "build" in service:
@@ -109,7 +109,7 @@ def test_nobody_is_root_and_nothing_else_is_written() -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built of what the Dockerfile copies and of nothing else, as it is installed."""
+    """The wheel, built only from what the Dockerfile copies, and installed."""
     source = tmp_path_factory.mktemp("source")
     for name, rest in instructions():
         if name == "COPY" and not rest.startswith("--from"):
@@ -139,7 +139,7 @@ def test_the_extras_are_there(site: Path) -> None:
 
 
 def as_nobody(command: Sequence[str]) -> list[str]:
-    """A command, as one who may read everything and write only what is theirs."""
+    """Return a command for a user who can read everything and write only its own files."""
     if os.geteuid() != 0:
         return list(command)
     if shutil.which("setpriv") is None:

@@ -1,4 +1,4 @@
-"""The package as installed: what importing it loads, what it exports, what its wheel holds."""
+"""The installed package: what an import loads, what it exports, and what its wheel contains."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ ONLY_ASYNC: dict[type, set[str]] = {AsyncAgentMemory: {"run"}}
 
 
 def python(code: str, folder: Path) -> str:
-    """What a program prints, run in a folder of its own."""
+    """Return the output of a program in its own folder."""
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""README, CONTRIBUTING and docs/ are true: their code runs, their links and paths exist."""
+"""README, CONTRIBUTING and docs/ are correct: their code runs, and their links and paths exist."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LINK = re.compile(r"\]\(([^)#\s]+)")
 
 @dataclass(frozen=True)
 class Snippet:
-    """A fenced block of a page: its language, its lines, where they begin, and its comment."""
+    """A fenced block of a page: its language, lines, first line number and comment."""
 
     language: str
     lines: tuple[str, ...]
@@ -75,7 +75,8 @@ def snippets(page: Path) -> list[Snippet]:
 
 
 def as_python(snippet: Snippet) -> list[str]:
-    """What the snippet does, in as many lines as it has, so that tracebacks name the page's."""
+    """Return the snippet as Python with the same number of lines, so that tracebacks match the
+    page."""
     if snippet.comment and snippet.comment[0] == "not run":
         return []
     if snippet.language == "python":
@@ -90,7 +91,7 @@ def as_python(snippet: Snippet) -> list[str]:
 
 
 def script(page: Path) -> str:
-    """The page as a program: what is not code are empty lines."""
+    """Return the page as a program, with empty lines for text."""
     lines: list[str] = []
     for snippet in snippets(page):
         lines += [""] * (snippet.line - len(lines)) + as_python(snippet)
@@ -195,7 +196,7 @@ def test_the_pages_are_short() -> None:
 
 
 def commands() -> list[str]:
-    """Every command of the command line, with those of groups."""
+    """Return every command of the command line, including those of groups."""
     top = command_line()
     assert isinstance(top, TyperGroup)
     found: list[str] = []

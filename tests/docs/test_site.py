@@ -1,4 +1,4 @@
-"""The reference is as the code is now, and the pages make a site without a dead link."""
+"""The reference is up to date, and the pages build a site without a dead link."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ collect_ignore = [f"test_{name}.py" for name in FRAMEWORKS.keys() - {*INSTALLED}
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[AgentMemory]:
-    """A memory in a file, whose vectors recall."""
+    """A memory in a file, with vectors."""
     url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, blocks=[VectorMemory()], recall_timeout=60) as opened:
         yield opened

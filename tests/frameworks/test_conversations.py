@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def hold(name: str, provider: Provider, folder: Path, first: int, end: int) -> list[str]:
-    """Hold some turns in a process of its own. Return the answers."""
+    """Hold some turns in a separate process. Return the answers."""
     result = folder / f"{end}.json"
     module = f"tests.frameworks.agents.{name}"
     command = [sys.executable, "-m", module, f"sqlite:///{folder}/m.db", provider.url, str(result)]

@@ -33,7 +33,7 @@ def found(storage: AgentMemoryStorage, *args: Any, **kwargs: Any) -> list[str]:
 
 
 def test_records_come_back_as_they_were(memory: AgentMemory) -> None:
-    """Wrong: a field, a time or an embedding is lost, or an update leaves two."""
+    """Wrong: a field, a time or an embedding is lost, or an update leaves two records."""
     storage = AgentMemoryStorage(memory, user_id="ana")
     assert isinstance(storage, StorageBackend)
     first = record(

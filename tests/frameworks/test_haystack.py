@@ -33,7 +33,7 @@ ASKS = ChatMessage.from_assistant(
 
 @component
 class Scripted:
-    """A chat generator that gives replies in turn, and keeps what it was sent."""
+    """A chat generator with scripted replies that records its requests."""
 
     def __init__(self, *replies: ChatMessage | str) -> None:
         self.replies = [

@@ -18,7 +18,7 @@ Call = tuple[str, dict[str, Any]]
 
 
 class Scripted(Model):
-    """A model that gives replies in turn, texts or calls, and keeps what it was sent."""
+    """A model with scripted replies, texts or calls, that records its requests."""
 
     def __init__(self, *replies: str | list[Call]) -> None:
         super().__init__()

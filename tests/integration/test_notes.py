@@ -130,7 +130,7 @@ def test_without_a_block_they_are_kept_but_not_recalled() -> None:
 
 
 class Reading:
-    """An embedder whose vectors tell which words are in a text; it may be down."""
+    """An embedder whose vectors show which words a text has. It may be down."""
 
     name, dimension = "reading", 3
 

@@ -44,7 +44,7 @@ MODELS: list[type[BaseModel]] = [
 
 
 def numeric(model: type[BaseModel]) -> Iterator[str]:
-    """The fields of a model that take numbers, or spans of time."""
+    """Return the fields of a model that take numbers or durations."""
     for name, field in model.model_fields.items():
         if any(kind in (int, float, timedelta) for kind in kinds(field.annotation)):
             yield name
@@ -62,7 +62,7 @@ FIELDS = [(model, name) for model in MODELS for name in numeric(model)]
 
 
 def settings_of(model: type[BaseModel], name: str, value: Any) -> dict[str, Any]:
-    """The settings of a memory with one number in one field. May raise `ConfigError`."""
+    """Return the settings of a memory with one number in one field. May raise `ConfigError`."""
     more: dict[type[BaseModel], dict[str, Any]] = {Price: {"input": 1}}
     made = model(**{**more.get(model, {}), name: value})
     if model is AgentMemoryConfig:
@@ -84,7 +84,7 @@ def settings_of(model: type[BaseModel], name: str, value: Any) -> dict[str, Any]
 
 
 def use(server: FakeLLM, given: dict[str, Any], mode: str) -> None:
-    """Make the calls that any setting may have a part in."""
+    """Make all calls that a setting may affect."""
     model = {"model": "openai/fake", "api_base": server.api_base, "api_key": "k"}
     fields = {"max_tokens": 2_000, "overflow_mode": mode, **model, **given}
     with AgentMemory("memory://", **fields) as memory:

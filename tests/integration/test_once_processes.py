@@ -84,7 +84,7 @@ def _said(name: str) -> list[str]:
 
 @contextmanager
 def _lined(url: str) -> Iterator[str]:
-    """The URL of a server behind a line that cuts connections."""
+    """Yield the URL of a server behind a proxy that cuts connections."""
     parts = urlsplit(url)
     assert parts.port is not None
     line = Line(parts.port)
@@ -97,7 +97,7 @@ def _lined(url: str) -> Iterator[str]:
 
 
 class _Writer(threading.Thread):
-    """Runs a process until it has written all, and kills it now and then."""
+    """Run a process until it has written everything, and kill it now and then."""
 
     def __init__(self, url: str, namespace: str, encryption: str, name: str) -> None:
         super().__init__()
@@ -115,7 +115,8 @@ class _Writer(threading.Thread):
             self.failed = self.failed or repr(error)
 
     def _write(self, most: int | None) -> None:
-        """Have a process write; it is killed within the write after so many, if any are named."""
+        """Let a process write. It is killed during the write after the given number, if there is
+        one."""
         numbers = (str(self._next), str(WRITES), str(self._random.random()))
         with subprocess.Popen(
             [sys.executable, "-c", WRITER, *self._given, *numbers],

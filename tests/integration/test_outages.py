@@ -70,7 +70,7 @@ CASES = [
 
 
 def talk(first: int, last: int) -> list[dict[str, str]]:
-    """Messages that each have a name of their own, from which an absorbed one is known."""
+    """Return messages with distinct names, by which absorbed ones are recognized."""
     return [
         {"role": "user", "content": f"Please write down what {NAMES[n]} told all of us that day."}
         for n in range(first, last)
@@ -78,7 +78,7 @@ def talk(first: int, last: int) -> list[dict[str, str]]:
 
 
 def answer(body: dict[str, Any]) -> str:
-    """What a faithful model answers: a fact for each message, or all names it was told of."""
+    """Answer like a faithful model: a fact for each message, or all names in the request."""
     material = body["messages"][1]["content"]
     if "response_format" not in body:
         return " ".join(NAME.findall(material))
@@ -148,7 +148,7 @@ class Rig:
                 break
 
     def absorbed(self, block: str, session: str = "s") -> Counter[int]:
-        """How often the block reflects each entry of a session."""
+        """Count how often the block has each entry of a session."""
         if block == "vector":
             vector = np.ones(self.fake.dimension, dtype=np.float32)
             found = self.store.search_vectors("vector", "user:ada", Query(vector), 1000)
@@ -173,8 +173,8 @@ class Rig:
         assert self._warnings(session) == []
 
     def _warnings(self, session: str) -> list[str]:
-        """What a context still warns of. A block may have been too slow once: the machine is busy,
-        and a block that may hang has little time."""
+        """Return the warnings that remain. A block may have been too slow once on a busy
+        machine."""
         told: list[str] = []
         for _ in range(10):
             self.clock[0] += 1000

@@ -1,4 +1,4 @@
-"""A message that tells what does not hold any more says so, where it is recalled."""
+"""A recalled message that no longer holds is marked as outdated."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -35,7 +35,7 @@ VIEWS = {
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """A year of two users. The tests at the end of the file take some of it away."""
+    """A year of two users. The last tests of the file delete some of it."""
     folder = tmp_path_factory.mktemp("page")
     world = paging(folder, model_of_a_year(), max_tokens=700)
     with world as (service, url), browsing(tmp_path_factory.mktemp("browser")) as browser:

@@ -1,4 +1,4 @@
-"""The calls of the service that the page makes, and values that are no texts."""
+"""The service's calls that the page makes, and values that are not texts."""
 
 import shutil
 import subprocess
@@ -14,7 +14,7 @@ from tests.integration.serving import Service
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A year of two users; what is asked here changes nothing of theirs."""
+    """A year of two users. The calls of these tests change none of it."""
     with paging(tmp_path_factory.mktemp("page"), model_of_a_year(), max_tokens=700) as (made, _):
         fill(made)
         yield made

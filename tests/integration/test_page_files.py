@@ -1,5 +1,4 @@
-"""The page's files: served to anybody, confined by their headers, and with no way for a text to
-become markup."""
+"""The page's files: served without a key, confined by headers, and safe from markup in texts."""
 
 import re
 from collections.abc import Iterator

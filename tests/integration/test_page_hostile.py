@@ -1,4 +1,4 @@
-"""Whatever is stored is shown as the text that it is."""
+"""Stored text is shown as text, whatever it contains."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=LACKING)
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Page, str]]:
-    """A user of whom every text is an attack, the user's own name among them."""
+    """A user whose every text is an attack, including the user's name."""
     folder = tmp_path_factory.mktemp("page")
     world = paging(folder, hostile_model(), f"{attack(1)} summary", max_tokens=600)
     with world as (service, url), browsing(tmp_path_factory.mktemp("browser")) as browser:
@@ -95,7 +95,7 @@ def test_even_a_mistake_of_ours_could_not_run_it(page: tuple[Page, str]) -> None
 
 
 def _is_clean(found: Page) -> None:
-    """Nothing ran, nothing was loaded, and there is no element but those that the page makes."""
+    """Assert that nothing ran or was loaded, and that the page has only its own elements."""
     browser = found.browser
     assert browser.run("window.hit === undefined && document.documentElement.hit === undefined")
     foreign = (

@@ -1,4 +1,4 @@
-"""The page for whoever begins: three commands in an empty folder; and behind a proxy."""
+"""Starting the page with three commands in an empty folder, and behind a proxy."""
 
 import json
 import subprocess

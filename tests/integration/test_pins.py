@@ -1,4 +1,5 @@
-"""What is pinned stays in the window, or is recalled first; within the budget, and for its user."""
+"""Pinned messages stay in the window or are recalled first, within the budget and for their
+user."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A profile, filled field by field from what is said, with its history."""
+"""A profile that is filled from messages field by field, with its history."""
 
 import json
 from datetime import date, datetime, time
@@ -122,7 +122,7 @@ def test_the_model_is_told_the_fields() -> None:
 
 
 def moves(model: Model) -> list[tuple[str, dict[str, Any]]]:
-    """Three homes, of which the first is told last."""
+    """Three homes. The first one is mentioned last."""
     model.fill("I live in Paris", "city", "Paris", since="2015")
     model.fill("moved to Rome", "city", "Rome", since="2024-03")
     model.fill("grew up in Oslo", "city", "Oslo", since="1990")

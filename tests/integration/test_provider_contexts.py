@@ -1,4 +1,4 @@
-"""Any provider's messages, in any order: every context is one that the provider takes."""
+"""Messages of any provider in any order give contexts that each provider accepts."""
 
 import os
 from collections import Counter
@@ -110,7 +110,7 @@ def test_the_sdks_own_types_take_it(form: str) -> None:
 
 
 def without_unknown(value: Any) -> Any:
-    """A message without fields that no SDK's type knows; OpenAI's API takes `tool_calls: null`."""
+    """Remove fields that no SDK's type knows. OpenAI's API accepts `tool_calls: null`."""
     if isinstance(value, dict):
         left_out = ("x_unknown", "tool_calls" if value.get("tool_calls") is None else "")
         return {key: without_unknown(one) for key, one in value.items() if key not in left_out}

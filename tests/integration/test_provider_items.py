@@ -1,4 +1,4 @@
-"""What providers answer with beside chat messages: kept as it is, and shown where it can be."""
+"""Items of providers' replies: stored unchanged, and shown where possible."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -192,7 +192,7 @@ def test_recalls_stand_beside_the_providers_items() -> None:
 
 
 def a_long_run() -> list[dict[str, Any]]:
-    """Reasoning before each call; calls that a chat shows, and calls that none shows."""
+    """Reasoning before each call, with calls that a chat can show and calls that it cannot."""
     items: list[dict[str, Any]] = [user("Book it.")]
     for at in range(8):
         items += [

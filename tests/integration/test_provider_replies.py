@@ -1,4 +1,4 @@
-"""Whole replies of every provider, as its SDK or HTTP API gives them, go on with any other."""
+"""Whole replies of every provider's SDK or HTTP API can be continued with any other."""
 
 from collections.abc import Callable
 from typing import Any
@@ -89,7 +89,7 @@ REPLIES: dict[str, Json] = {
 
 
 def strict(model: Any) -> Callable[[Any], Any]:
-    """Validates messages by the types of an SDK, and refuses fields that these do not know."""
+    """Validate messages by an SDK's types, and refuse unknown fields."""
     return TypeAdapter(list[model], config=ConfigDict(extra="forbid")).validate_python
 
 

@@ -1,4 +1,4 @@
-"""Stores and blocks behind a proxy of somebody's own, which hands on what it is asked for."""
+"""Stores and blocks behind a user's proxy object that forwards calls."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from agent_memory.stores.base import Store
 
 
 class Proxy:
-    """Has no method of its own, and hands on each that it is asked for."""
+    """Forward every method, without having one."""
 
     def __init__(self, inner: object, without: frozenset[str] = frozenset()) -> None:
         self._inner = inner
@@ -53,7 +53,7 @@ def test_what_is_no_store_is_refused() -> None:
 
 
 class Diary:
-    """What a block is, without being one."""
+    """An object with a block's methods that is not a `Block`."""
 
     def __init__(self) -> None:
         self.told: list[str] = []

@@ -1,4 +1,4 @@
-"""Sessions that are due, and have only to wait: workers put them off without taking a lease."""
+"""Workers put off due sessions that only have to wait, without taking a lease."""
 
 from collections.abc import Iterator
 from dataclasses import replace

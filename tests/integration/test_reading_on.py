@@ -1,4 +1,4 @@
-"""Reading what a context shows only in part: a message page by page, the newest of a log."""
+"""Reading what a context shortens: a message page by page, and the newest of a log."""
 
 import json
 from collections.abc import Iterator

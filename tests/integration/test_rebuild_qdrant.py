@@ -1,4 +1,4 @@
-"""Another embedding model, with the vectors in Qdrant: filled beside, and swapped in whole."""
+"""A new embedding model with vectors in Qdrant: filled separately, then swapped."""
 
 import threading
 import time
@@ -39,7 +39,7 @@ def fake() -> Iterator[FakeLLM]:
 
 
 class Rig:
-    """A session store, a stand-in for Qdrant, and memories with one embedding model or another."""
+    """A session store, a stand-in for Qdrant, and memories with one of two embedding models."""
 
     def __init__(self, server: StandIn, fake: FakeLLM) -> None:
         self.server = server
@@ -74,7 +74,7 @@ class Rig:
 
     @property
     def roles(self) -> tuple[str, str]:
-        """The models of what is recalled from and of what is written to."""
+        """The models of the collections that are read and written."""
         aliases = self.server.aliases
         both = aliases[ALIAS], aliases[f"{ALIAS}.written"]
         recalled, written = (embedding(name)[1].removeprefix("openai-") for name in both)

@@ -1,4 +1,4 @@
-"""What is recalled, through the public API with the local embedder."""
+"""Recall through the public API with the local embedder."""
 
 import os
 from collections.abc import Iterator

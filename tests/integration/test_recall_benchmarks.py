@@ -1,4 +1,4 @@
-"""The benchmarks of recall and answers work on each format; their figures are no test's."""
+"""The benchmarks of recall and answers run on each format. Their results are not tested."""
 
 import json
 from pathlib import Path
@@ -111,7 +111,7 @@ LONGMEMEVAL = [
 
 
 def answer(body: dict[str, Any]) -> str:
-    """Reads the notes as a reader, and compares as a judge."""
+    """Read the notes as a reader, and compare as a judge."""
     said = str(body["messages"][-1]["content"])
     if "Right answer:" in said:
         return "yes" if "Answer: Figaro" in said else "No."

@@ -1,4 +1,4 @@
-"""What `delete`, `delete_user` and `checkpoint` give, and whether it still holds."""
+"""Receipts of `delete`, `delete_user` and `checkpoint`, and their verification."""
 
 import base64
 import sqlite3
@@ -45,7 +45,7 @@ def url_of(where: str, folder: Path) -> str:
 def memory(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[AgentMemory]:
-    """A memory with what two users said in three sessions."""
+    """A memory with three sessions of two users."""
     monkeypatch.setenv("KEYS", "k1:" + base64.b64encode(b"k" * 32).decode())
     keys = "KEYS" if request.param == "encrypted" else None
     with AgentMemory(url_of(request.param, tmp_path), encryption=keys) as memory:

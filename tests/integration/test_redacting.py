@@ -1,4 +1,4 @@
-"""With `redact`, secrets are in no part of a memory."""
+"""With `redact`, no part of a memory contains secrets."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Another answer to the newest question: asked as if there had been none, stored in its place."""
+"""Regenerating the newest answer: asked without the old answer, stored in its place."""
 
 import json
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ ASKED, NEW = "What does the dog eat?", said("It eats fish.", role="assistant")
 
 @pytest.fixture
 def fake() -> Iterator[FakeLLM]:
-    """Its facts of any batch name the old answer, if that is in the batch."""
+    """A model whose facts name the old answer if it is in the batch."""
 
     def mixed(body: dict[str, Any]) -> str:
         model, shown = Model(), str(body["messages"][1]["content"])

@@ -1,4 +1,4 @@
-"""Rebuilding blocks from the log: by a call, by themselves, under another embedding model."""
+"""Rebuilding blocks from the log: on demand, automatically, and under another embedding model."""
 
 import threading
 import time
@@ -30,7 +30,7 @@ from tests.kit import SECONDS, Cut, cut_at, until, user
 
 
 class Notes(Block):
-    """Keeps each message as a fact, in the words of its version."""
+    """Store each message as a fact, marked with the block's version."""
 
     kind: str = "notes"
     version: str = "v1"
@@ -65,7 +65,7 @@ class Notes(Block):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers look at the store often, and who is cut short lets go of its leases soon."""
+    """Make workers poll the store often."""
     monkeypatch.setattr("agent_memory.engine.processing.worker.POLL_SECONDS", 0.02)
 
 
@@ -174,7 +174,7 @@ def test_one_that_another_worker_holds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def past(store: Store) -> None:
-    """A silent session of 150 messages, and one in the middle of it; none absorbed."""
+    """Store an inactive session of 150 messages and an active one, none of them absorbed."""
     with AgentMemory(config(store, Notes(), max_tokens=400, absorb="overflow")) as memory:
         memory.update(
             "old", [user(f"{n}", created_at=yesterday()) for n in range(150)], user_id="ada"
@@ -270,7 +270,7 @@ def vectors(store: Store, fake: FakeLLM, embedding: str, *names: str) -> AgentMe
 
 
 def embedded(store: Store, fake: FakeLLM, embedding: str, name: str = "vector") -> list[str]:
-    """The texts of Ada's vectors, each found by the vector that the model now gives it."""
+    """Return the texts of Ada's vectors, each found by its vector of the current model."""
     with AgentMemory(vectors(store, fake, embedding, name)):  # the model that it was opened with
         width = 384 if embedding == "local" else fake.dimension
         every = everything(store, name, "user:ada", width)

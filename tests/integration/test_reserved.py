@@ -1,4 +1,4 @@
-"""The library's own collections: each one is on the list, and handled as the list says."""
+"""System collections: each one is on the list, and handled as the list says."""
 
 import ast
 import re
@@ -49,7 +49,7 @@ KEEPING = {
 
 
 class Refusing(Block):
-    """Keeps what it is given, but no secret."""
+    """A block that refuses secrets."""
 
     kind: str = "refusing"
 
@@ -72,8 +72,7 @@ class Refusing(Block):
 
 @dataclass
 class World:
-    """A memory of which every part was used, the store that it lies in, and that of its system
-    messages."""
+    """A memory with every part in use, its store, and its store of system messages."""
 
     memory: AgentMemory
     store: MemoryStore

@@ -1,4 +1,4 @@
-"""Logs are kept as long as configured and as long as something reads them; pruned windows."""
+"""Logs are kept as long as configured and as long as something reads them. Pruned windows."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ OLD = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 class Keeper(Block):
-    """Remembers which seqs it was fed; fails while told to."""
+    """Record the seqs of its updates. Fail on request."""
 
     kind: Any = "keeper"
     taken: list[int] = []
@@ -167,7 +167,7 @@ def test_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Keeps(Strategy):
-    """Never cuts of its own accord."""
+    """A strategy that never cuts by itself."""
 
     kind: str = "keeps"
 

@@ -1,4 +1,4 @@
-"""What models were sent is told to the byte, for as long as what it was made of is there."""
+"""The prompt log is exact to the byte, as long as its source data exists."""
 
 import random
 from collections.abc import Iterator, Sequence

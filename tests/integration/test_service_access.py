@@ -1,4 +1,4 @@
-"""The service: who may do what, of the whole table: each call, by each kind of credential."""
+"""Access to the service: every call with every kind of credential."""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ BEGINNING = {"stream_turn", "replace_log", *(one.name for one in CALLS if one.wh
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """Two users with something of everything; what is asked here changes nothing of theirs."""
+    """Two users with data of every kind. The calls of these tests change none of it."""
     with serving(tmp_path_factory.mktemp("service")) as service:
         fill(service)
         yield service
@@ -195,8 +195,8 @@ _OWN_NAMES = {
 
 
 def _same(answer: Answer) -> tuple[Any, ...]:
-    """What can be told of an answer, but for what names it alone, when it was asked for, and how
-    sure time has left it."""
+    """Return the parts of an answer that must not differ: without ids, times and scores' last
+    digits."""
     alone = ("x-request-id", "content-length")
     headers = {name: value for name, value in answer.headers.items() if name not in alone}
     body = re.sub(r'("asked":\[\{[^]]*"created_at":)"[^"]*"', r"\1now", answer.body.decode())
@@ -205,13 +205,12 @@ def _same(answer: Answer) -> tuple[Any, ...]:
 
 
 def _keeps(operation: Operation, field: str) -> bool:
-    """Whether a call writes under a name that is the user's own, so that nobody else's matters; or
-    it is the name of a tool, or is told as it was given."""
+    """Return whether the field is a name of the user's own, a tool's name, or echoed."""
     return (operation.name, field) in _OWN_NAMES
 
 
 def _changed_nothing(service: Service) -> bool:
-    """Whether Ana has what she had."""
+    """Return whether Ana's data is unchanged."""
     ana, ids = service.memory.user("ana"), service.ids["ana"]
     [entry] = service.memory.history("s-ana", user_id="ana")
     assert entry.message.content == "The anacanary lives in Lisbon."

@@ -1,7 +1,7 @@
-"""The AI SDK over the service: the code of docs/frameworks.md runs, against a stand-in for `ai`.
+"""The AI SDK over the service: the code of docs/frameworks.md runs against a stand-in for `ai`.
 
-Node.js comes with the package of pyright. No Python index has the SDK itself: in November 2026 its
-versions 6.0.326 and 7.0.173 held the conversation of `tests/frameworks` over the service by hand.
+Node.js comes with the package of pyright. No Python index has the SDK itself. In November 2026 its
+versions 6.0.326 and 7.0.173 passed the conversation of `tests/frameworks` by hand.
 """
 
 import json

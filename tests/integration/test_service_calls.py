@@ -1,4 +1,4 @@
-"""The service: what each call does, held against what it says of itself."""
+"""The service's calls, compared with their documentation."""
 
 import json
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service of which nothing is asked that changes it."""
+    """A service that the tests only read."""
     with serving(tmp_path_factory.mktemp("lasting")) as service:
         yield service
 
@@ -71,7 +71,7 @@ def test_each_call_answers_what_it_says(service: Service, accept: str) -> None:
 
 
 def _answers(service: Service, name: str, accept: str) -> Answer:
-    """What a call answers who may make it; in the form that its document says."""
+    """Make a call with sufficient rights, and check the form of its answer."""
     operation, given = BY_NAME[name], sample(service, name, "ana")
     key = service.key("ana") if operation.of_user else service.key("*", rights="admin")
     answer = service.call(name, key, given, Accept=accept)
@@ -283,7 +283,7 @@ GROUPS = [ALL[at::2] for at in range(2)]
 
 
 def edited(value: Any) -> Iterator[Any]:
-    """A value with one of each other type in the place of each of its parts."""
+    """Yield the value with each of its parts replaced by values of other types."""
     yield from (one for one in VALUES if type(one) is not type(value) or one in ([], {}, ""))
     inner = value.items() if isinstance(value, dict) else ()
     for key, one in enumerate(value) if isinstance(value, list) else inner:

@@ -125,7 +125,7 @@ class Clock:
         return self.now
 
     def pass_by(self, watch: Watch) -> list[str]:
-        """Let long enough pass, with a look at its beginning and one at its end."""
+        """Let `LONG_SECONDS` pass between two looks. Return the stalled blocks."""
         watch.look()
         self.now += LONG_SECONDS
         watch.look()

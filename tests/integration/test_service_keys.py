@@ -1,4 +1,4 @@
-"""The service: its keys as they are kept and handed out, and JWTs."""
+"""The service's keys, how they are stored and issued, and JWTs."""
 
 import json
 import re
@@ -92,7 +92,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def publishing(
     keys: list[dict[str, Any]], until: threading.Event | None = None
 ) -> Iterator[tuple[str, list[str]]]:
-    """Where an issuer publishes its keys, from some moment on, and what was asked of it."""
+    """Yield the URL where an issuer publishes its keys, and the requests to it."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -126,7 +126,7 @@ EC = ec.generate_private_key(ec.SECP256R1())
 
 
 def published() -> list[dict[str, Any]]:
-    """What the issuer publishes, with a key that everybody knows among it."""
+    """Return an issuer's published keys, one of them publicly known."""
     rsa_key = jwt.algorithms.RSAAlgorithm.to_jwk(RSA.public_key(), as_dict=True)
     ec_key = jwt.algorithms.ECAlgorithm.to_jwk(EC.public_key(), as_dict=True)
     shared = {
@@ -138,7 +138,7 @@ def published() -> list[dict[str, Any]]:
 
 
 def token(key: Any = RSA, kid: str | None = "r", alg: str = "RS256", **claims: Any) -> str:
-    """A JWT; a claim that is None is left out."""
+    """Return a JWT. A claim that is None is left out."""
     now = int(time.time())
     given = {"sub": "ana", "iss": ISSUER, "aud": AUDIENCE, "exp": now + 300, **claims}
     told = {name: value for name, value in given.items() if value is not None}

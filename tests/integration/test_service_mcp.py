@@ -1,4 +1,4 @@
-"""The service at `/mcp`: the credentials, rights and limits of `/v1`, asked by a real client."""
+"""The service at `/mcp` has the credentials, rights and limits of `/v1`. A real client calls it."""
 
 import threading
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,4 @@
-"""`agent-memory serve` as it runs: the command, its signals, its log, and a crowd at its door."""
+"""`agent-memory serve` as a process: the command, its signals and its log."""
 
 import http.client
 import json
@@ -34,7 +34,7 @@ class Server:
     log: Path
 
     def ask(self, method: str, path: str, key: str, given: Any = None, **more: str) -> Any:
-        """The status and the body of an answer."""
+        """Return the status and the body of an answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             headers = {"Authorization": f"Bearer {key}", **more}
@@ -61,8 +61,8 @@ def key_of(folder: Path, users: str = "ana", rights: str = "read,write") -> str:
 def serving(
     folder: Path, *more: str, files: int | None = None, extra: bool = True
 ) -> Iterator[Server]:
-    """The service over a file of the folder, with the extra `mcp` or as if it was not installed; in
-    the end its log is looked at."""
+    """Run the service over a file in the folder, with or without the extra `mcp`. Check its log at
+    the end."""
     command = (
         COMMAND if extra else [*COMMAND[:2], f"import sys; sys.modules['mcp'] = None; {COMMAND[2]}"]
     )

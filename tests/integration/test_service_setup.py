@@ -82,7 +82,7 @@ async def signed_in(request: Request) -> Principal:
 
 @pytest.fixture
 def client() -> Iterator[TestClient]:
-    """A FastAPI application with a route of its own and the memory below /memory."""
+    """A FastAPI application with its own route, and the memory mounted at /memory."""
     with AgentMemory(store="memory://") as memory:
         app = FastAPI()
         app.mount("/memory", Application(AsyncAgentMemory(memory), signed_in))

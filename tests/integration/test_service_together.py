@@ -13,7 +13,7 @@ from tests.integration.serving import Answer, Service, serving
 
 @pytest.fixture(params=["sqlite", "memory"])
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
-    """A service that makes appends together, over a store with such transactions or without."""
+    """A service that batches appends, over a store with or without such transactions."""
     store = f"sqlite:///{tmp_path}/m.db" if request.param == "sqlite" else "memory://"
     with serving(tmp_path, store=store, overflow_mode="background") as service:
         yield service
@@ -28,7 +28,7 @@ def append(token: str, session: str, *texts: str, **more: Any) -> Given:
 
 
 def at_once(service: Service, requests: list[Given]) -> list[Answer]:
-    """What is answered to requests that all are there before the first is answered."""
+    """Return the answers to requests that all arrive before the first is answered."""
 
     async def ask(given: Given) -> Answer:
         token, session, key, body = given

@@ -42,7 +42,7 @@ def texts(messages: Any) -> list[str]:
 
 
 def facts(of: Any, **fields: Any) -> Any:
-    """The facts that are known, where a block keeps any."""
+    """Return the facts, if a block stores any."""
     try:
         return of.facts(**fields)
     except ConfigError:
@@ -268,7 +268,7 @@ def test_what_is_refused() -> None:
 
 
 def told(agent: SharedMemory) -> str:
-    """All that an agent can be told."""
+    """Return everything that an agent can read."""
     said = [
         [call(agent) for call in READING.values()],
         agent.get("s-1", "canary").to_messages(),
@@ -278,7 +278,7 @@ def told(agent: SharedMemory) -> str:
 
 
 def told_outside(memory: AgentMemory, who: str) -> str:
-    """All that a user can be told."""
+    """Return everything that a user outside can read."""
     return json.dumps(
         [
             memory.get("s-1", "canary").to_messages(),

@@ -1,4 +1,4 @@
-"""Deleting a user takes out of shared namespaces what the user's agent wrote, and nothing else."""
+"""Deleting a user removes from shared namespaces what the user's agent wrote, and nothing else."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ PLACES = ("_grants", "_authors", "_notes", "_failed", "kept", "vector")
 
 
 class Kept(Block):
-    """Keeps each message as a fact; fails at what says so."""
+    """Store each message as a fact. Fail at messages with "poison"."""
 
     kind: str = "kept"
 
@@ -59,7 +59,7 @@ class Kept(Block):
 
 
 def said(share: Share, session_id: str) -> list[str]:
-    """The log of a session, as somebody who may read it sees it."""
+    """Return a session's log as a reader of the namespace sees it."""
     share.grant("reader")
     return [entry.message.text() for entry in share.agent("reader").history(session_id)]
 
@@ -73,7 +73,7 @@ def team(memory: AgentMemory) -> Share:
 
 
 def everything(store: Store) -> str:
-    """All that a store holds of sessions, and of what blocks and the engine keep as facts."""
+    """Return all sessions of a store, and all facts of blocks and the engine."""
     heads = list(all_heads(store))
     owners = {"shares", "agent:ann", "share:team", "user deletions", "scrubs", "kept"}
     owners |= {Scope(head.user_id).owner for head in heads} | {"user:ann", "user:\x1eteam"}

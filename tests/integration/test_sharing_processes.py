@@ -1,4 +1,4 @@
-"""Two agents in two processes on one shared namespace, while a third grants and revokes."""
+"""Two agents in two processes share a namespace, while a third process grants and revokes."""
 
 import json
 import random
@@ -52,7 +52,7 @@ with AgentMemory(store=url, namespace=namespace, tokenizer="approximate") as mem
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a grant: when it was asked for, and when it had returned."""
+    """A change of a grant, with the times of its call and its return."""
 
     begun: float
     ended: float

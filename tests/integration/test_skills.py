@@ -1,4 +1,4 @@
-"""Skills: files of everybody's and of users' own, through the public API."""
+"""Shared and users' own skills, through the public API."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A session arrives from its snapshot as a whole, or nothing of it stays, whatever goes wrong."""
+"""An import stores a whole session or nothing."""
 
 import os
 import shutil
@@ -118,7 +118,7 @@ def test_killed_while_it_imports(when: str, lines: list[str], tmp_path: Path) ->
 
 
 def _wait_for_lease(store: Store) -> None:
-    """Until the lease of who was killed has run out."""
+    """Wait until the killed process's lease has expired."""
     while not store.lease("s", "nobody", 1):
         threading.Event().wait(0.1)
     store.release("s", "nobody")

@@ -1,4 +1,4 @@
-"""A file made by somebody else, with right sums: it is refused, or gives a session that works."""
+"""A crafted file with valid checksums is refused, or gives a session that works."""
 
 import copy
 import json
@@ -44,7 +44,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(bodies: list[dict[str, Any]], rng: Random) -> list[dict[str, Any]]:
-    """Lines with one of them taken away, put elsewhere, or with something else in it."""
+    """Return the lines with one removed, moved or edited."""
     found = copy.deepcopy(bodies)
     # of each kind as many, and of the messages and records not only the first
     kind = rng.choice(sorted({str(one.get("kind")) for one in found}))

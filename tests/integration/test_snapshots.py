@@ -1,4 +1,4 @@
-"""A session's snapshot gives the session back, in any store, as a whole or not at all."""
+"""A snapshot restores a session in any store, whole or not at all."""
 
 import io
 import threading
@@ -130,7 +130,7 @@ def test_snapshots_taken_under_load_are_of_one_moment(kind: str, opener: Opener)
 
 
 def _check_moment(snapshot: list[str]) -> None:
-    """See that a snapshot is what a memory has that was told its messages, up to its cursor."""
+    """Assert that a snapshot equals a memory that got its messages up to its cursor."""
     strategy = FlushToLTM(blocks=[VectorMemory()])
     with (
         AgentMemory(store="memory://", overflow=strategy, max_tokens=10_000) as copy,

@@ -262,14 +262,14 @@ def test_it_may_never_decay_and_a_clock_may_be_ahead(store: Store) -> None:
 
 
 def kept(store: Store, owner: str) -> list[str]:
-    """What the store itself holds of an owner, its version included."""
+    """Return what the store holds of an owner, including its version."""
     return [
         one.text for of in (owner, version_owner(owner)) for one in store.records("spatial", of)
     ]
 
 
 def mark(store: Store, session_id: str) -> None:
-    """Begin the deletion of a session, as a process does that is killed then."""
+    """Begin a session's deletion like a process that is then killed."""
     head = store.head(session_id)
     assert head is not None
     assert store.move(replace(head, deleting=True))
@@ -319,7 +319,7 @@ def test_a_session_that_is_deleted_meanwhile(store: Store) -> None:
 
 
 class _open:  # noqa: N801
-    """A lock that is never held by another."""
+    """Return a lock that nobody else holds."""
 
     def __init__(self, name: str) -> None:
         pass
@@ -333,7 +333,7 @@ class _open:  # noqa: N801
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[AgentMemory, AgentMemory]]:
-    """Two over one file, as two processes have it."""
+    """Two memories over one file, as in two processes."""
     url, blocks = f"sqlite:///{tmp_path}/m.db", [SpatialMemory()]
     with AgentMemory(store=url, blocks=blocks) as one, AgentMemory(store=url, blocks=blocks) as two:
         yield one, two
@@ -382,7 +382,7 @@ def test_what_others_change_is_read_by_itself(store: Store) -> None:
         made = writer.observe_many([{"text": str(n), "position": (n, 0)} for n in range(20)])
 
         def read() -> tuple[int, int]:
-            """Whole reads beside that of the version, and reads of one observation."""
+            """Return the number of full reads, and of single observations read."""
             reads.clear()
             assert texts(places) == texts(writer)
             return reads.count("before records") - 1, reads.count("before record")

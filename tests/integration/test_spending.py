@@ -1,4 +1,4 @@
-"""Spending limits: shared by processes, kept by day, and nothing is lost over them."""
+"""Spending limits, shared by processes and counted by day. No data is lost over them."""
 
 import json
 import re
@@ -21,7 +21,7 @@ NEXT = datetime(2026, 3, 2, 0, 0, 1, tzinfo=UTC)
 
 
 def answer(body: dict[str, Any]) -> str:
-    """A summary, or one fact for each message that is shown."""
+    """Return a summary, or one fact for each message."""
     told = body["messages"][-1]["content"]
     if "<summary>" in told:
         return "They spoke of items."

@@ -1,4 +1,4 @@
-"""`ChatHistory` and `VectorIndex` beside an `AgentMemory` over the same store."""
+"""`ChatHistory` and `VectorIndex` with an `AgentMemory` over the same store."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ from tests.contract.chat_history_contract import said, texts
 
 
 class Notes(Block):
-    """Keeps each message as a fact, and counts what it is fed; `within` is called before."""
+    """Store each message as a fact, and count updates. `within` is called before each."""
 
     kind: str = "notes"
     fed: list[str] = []
@@ -320,7 +320,7 @@ def saver(url: str, name: str, turns: int) -> subprocess.Popen[str]:
 
 
 def is_whole(found: list[str], names: str) -> bool:
-    """Whether a list is one that some saver gave."""
+    """Return whether a list is exactly one that a saver wrote."""
     given = [
         [row for n in range(count) if (row := f"{name}{between}{n}")]
         for name in names
@@ -386,7 +386,7 @@ def test_an_index_deletes_a_user_itself() -> None:
 
 
 class Letters:
-    """An embedder of one's own: how often each letter stands in a text."""
+    """A custom embedder: how often each letter occurs in a text."""
 
     name, dimension, unrelated = "letters", 26, 0.0
 

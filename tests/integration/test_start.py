@@ -1,4 +1,4 @@
-"""The start of a process: what a first update loads, and litellm, which comes in behind it."""
+"""Process start: imports of the first update, and litellm, which loads in the background."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts a script in a fresh process, with a folder of its own; it ends with the test."""
+    """Start scripts in fresh processes with their own folder. They end with the test."""
     started: list[subprocess.Popen[str]] = []
     kept = {k: v for k, v in os.environ.items() if not k.upper().startswith("AGENT_MEMORY_")}
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
@@ -67,7 +67,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def said(process: subprocess.Popen[str]) -> str:
-    """What it prints from now to its end, which must be a clean one."""
+    """Return the process's remaining output. It must exit cleanly."""
     out, errors = process.communicate(timeout=SECONDS)
     assert (process.returncode, errors) == (0, "")
     return out.strip()
@@ -157,7 +157,10 @@ except ImportError as error:
 @pytest.mark.parametrize(("mode", "messages"), [("inline", 5), ("background", 60)])
 def test_no_update_waits_for_litellm(mode: str, messages: int, start: Start) -> None:
     """Wrong: updates, reads or `close` wait until litellm is loaded, or it is loaded only when a
-    model is called."""
+    model is called.
+
+    In the background mode messages overflow meanwhile, so that a model is called.
+    """
     code = HELD.replace("MODE", repr(mode)).replace("MESSAGES", str(messages))
     assert said(start(code + "os._exit(0)")) == "updated"
 

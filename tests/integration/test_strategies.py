@@ -178,7 +178,7 @@ def test_pinned_turns_outlive_a_cut_before_them() -> None:
 def turns_of(
     memory: AgentMemory, count: int, *, steps: int = 2, more: str = ""
 ) -> Iterator[list[str]]:
-    """Say so many turns of `steps` messages; what the window shows after each."""
+    """Store turns of `steps` messages, and yield the shown texts after each."""
     for i in range(count):
         said = [{"role": "user", "content": f"Question {i}{more}"}]
         said += [{"role": "assistant", "content": f"Answer {i}.{n}"} for n in range(1, steps)]

@@ -1,4 +1,4 @@
-"""Any log under any chain: within the budget, valid, and nothing leaves in silence."""
+"""Any log under any chain: within the budget, valid, and no message left out silently."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ SUMMARY = "Open:\n- Ana waits for the report.\nEarlier:\n- They looked at parts.
 
 
 class Absorbing(Block):
-    """A block that takes everything and recalls nothing."""
+    """A block that accepts everything and recalls nothing."""
 
     kind: Literal["absorbing"] = "absorbing"
 
@@ -47,7 +47,7 @@ class Absorbing(Block):
         return []
 
     def delete(self, scope: Scope) -> None:
-        """Forget nothing: nothing is kept."""
+        """Do nothing, since nothing is stored."""
 
 
 def strategies() -> st.SearchStrategy[Strategy]:
@@ -69,7 +69,8 @@ def strategies() -> st.SearchStrategy[Strategy]:
 
 
 def turns() -> st.SearchStrategy[list[tuple[int, list[list[int]], int]]]:
-    """Turns: words of the question, of the results of each step, and of the answer; 0 for none."""
+    """Turns: word counts of the question, of the results of each step, and of the answer; 0 for
+    none."""
     words = st.sampled_from([0, 1, 5, 40, 400])
     steps = st.lists(
         st.lists(st.sampled_from([1, 10, 100, 900]), min_size=1, max_size=3), max_size=4
@@ -105,7 +106,7 @@ def logged(turns: Sequence[tuple[int, list[list[int]], int]]) -> Iterator[list[J
 
 
 def missing(context: MemoryContext, entries: Sequence[Entry]) -> list[int]:
-    """The seqs of a log that a context neither shows nor names in a stub."""
+    """Return the seqs of a log that a context neither shows nor names in a stub."""
     shown = str(context.to_messages())
     stubs = re.findall(r"\[Old results? of.*?\]", shown)
     named = {int(seq) for stub in stubs for seq in re.findall(r"\d+", stub)}
@@ -114,7 +115,7 @@ def missing(context: MemoryContext, entries: Sequence[Entry]) -> list[int]:
 
 
 def covered(context: MemoryContext, strategy: Strategy) -> int:
-    """The seq up to which something stands for what left the window, or a warning names it."""
+    """Return the seq up to which a summary, a block or a warning covers the cut messages."""
     head = context.head
     assert head is not None
     upto = [head.summary.upto if head.summary else 0, *head.cursors.values()]

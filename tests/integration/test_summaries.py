@@ -1,4 +1,4 @@
-"""Summaries: answers that are none, and messages that no summary would make shorter."""
+"""Summaries: invalid answers, and messages that no summary would shorten."""
 
 import pytest
 from pydantic import SecretStr

@@ -62,7 +62,7 @@ def test_doubles_have_all_names_and_numbers() -> None:
 
 
 class Entries(ManualBlock):
-    """Somebody's own block."""
+    """A user's own block."""
 
     kind: str = "entries"
 

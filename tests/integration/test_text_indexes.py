@@ -12,7 +12,7 @@ from agent_memory.retrieval.vectors import Encoding
 
 @pytest.fixture
 def words_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The texts of which the words were read, as they are."""
+    """The texts whose words were parsed, in order."""
     read: list[str] = []
     as_before = Features.of_statements
 
@@ -26,7 +26,7 @@ def words_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[AgentMemory, AgentMemory]]:
-    """Two over one file, as two processes have it."""
+    """Two memories over one file, as in two processes."""
     url = f"sqlite:///{tmp_path}/m.db"
     blocks = [NoteMemory(), SkillMemory(folder=tmp_path / "skills")]
     with (

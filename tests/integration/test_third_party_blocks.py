@@ -46,7 +46,7 @@ class Entered(Form):
 
 
 class Book(Arguments):
-    """What `ledger_book` takes."""
+    """Arguments of `ledger_book`."""
 
     account: str
     cents: int = Field(ge=0)
@@ -98,7 +98,7 @@ def _said(account: str, cents: int) -> str:
 
 
 class Jotter(NoteBlock):
-    """Notes with a rule of its own."""
+    """Notes with a limit of its own."""
 
     kind: Literal["jotter"] = "jotter"
 
@@ -129,7 +129,7 @@ def accounts(memory: AgentMemory, scope: Scope = ADA) -> list[str]:
 
 
 def changed(lines: list[str], **fields: Any) -> list[str]:
-    """A snapshot with right sums, whose first record says something else."""
+    """Return a snapshot with valid checksums and another first record."""
     bodies = copy.deepcopy(bodies_of(lines))
     first = next(one for one in bodies if one.get("kind") == "fact")
     for name, value in fields.items():
@@ -236,7 +236,7 @@ def test_notes_go_to_the_block_that_takes_them() -> None:
 
 
 class Elsewhere(VectorMemory):
-    """Keeps its vectors in a store of its own, and says what it can search."""
+    """Store vectors in a place of its own, and declare which it can search."""
 
     kind: Literal["elsewhere"] = "elsewhere"  # type: ignore[assignment]
     takes: bool = True
@@ -249,7 +249,7 @@ class Elsewhere(VectorMemory):
 
 
 class Apart(MemoryStore):
-    """A place that knows no sessions, and so no leases."""
+    """A place without sessions, and therefore without leases."""
 
     def put_vectors(
         self,

@@ -1,4 +1,4 @@
-"""The user's day: times keep their offset, and memory shows the day as it was there."""
+"""The user's day: times keep their offset, and recalls show the local day."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

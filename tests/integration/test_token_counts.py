@@ -1,4 +1,4 @@
-"""Tokens that contexts have in common, and our counts against litellm's."""
+"""The prefix that prompts share, and our token counts compared with litellm's."""
 
 import random
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def said(rng: random.Random) -> str:
 
 
 def alike(before: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]) -> int:
-    """Tokens of the messages that two prompts begin with alike."""
+    """Return the tokens of the messages that two prompts share at their beginning."""
     tokens = 0
     for one, other in zip(before, now, strict=False):
         if one != other:
@@ -112,7 +112,7 @@ UNKNOWN_TO_LITELLM = ("input_audio", "from_the_future")
 
 @pytest.fixture(scope="module")
 def litellm() -> Any:
-    """litellm, without a look for newer prices on the network."""
+    """litellm, without its request for newer prices."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         import litellm as module

@@ -1,4 +1,4 @@
-"""What a model does with its tools: to whose memory, with which result, and what it can't do."""
+"""A model's use of tools: whose memory they use, their results and their limits."""
 
 import json
 import re
@@ -43,13 +43,13 @@ DOWN = "The memory cannot be reached right now. Go on without it, and try again 
 
 
 def opened(store: Any, *blocks: Block, **fields: Any) -> AgentMemory:
-    """A memory that waits for its blocks: on a busy machine the first one is slow."""
+    """Open a memory that waits for its blocks, since the first one is slow on a busy machine."""
     return AgentMemory(store=store, blocks=blocks, recall_timeout=SECONDS, **fields)
 
 
 @pytest.fixture(params=["no block", "notes", "vector", "vector and notes"])
 def memory(url: str, request: pytest.FixtureRequest) -> Iterator[AgentMemory]:
-    """A memory with and without blocks that notes and messages can be in."""
+    """A memory with and without blocks for notes and messages."""
     blocks: list[Block] = [VectorMemory()] if "vector" in request.param else []
     if "notes" in request.param:
         blocks.append(NoteMemory())
@@ -72,13 +72,13 @@ def noted(answer: str) -> str:
 
 
 class Echo(Arguments):
-    """What `echo` takes."""
+    """Arguments of `echo`."""
 
     text: str
 
 
 class Speaker(Block):
-    """Offers a tool of a given name, and of a given kind of failure."""
+    """Offer a tool with a given name, which can fail in several ways."""
 
     kind: Literal["speaker"] = "speaker"
     offers: str = "speaker_echo"

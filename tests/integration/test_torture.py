@@ -1,4 +1,4 @@
-"""A short torture run, and that its verifier would notice what is wrong."""
+"""A short torture run, and a check that its verifier notices faults."""
 
 import sqlite3
 import subprocess
@@ -46,7 +46,7 @@ def test_nothing_is_lost_and_nothing_is_twice(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """A memory that has caught up, and where it is."""
+    """A memory that has caught up, and its place."""
 
     path: Path
     memory: AgentMemory

@@ -1,4 +1,4 @@
-"""Spans that the library makes where the application takes them."""
+"""Spans of the library, if the application records spans."""
 
 import json
 import subprocess

@@ -14,7 +14,7 @@ from agent_memory.testing import FakeLLM
 
 
 class Diary(ManualBlock):
-    """Notes what it is told."""
+    """Record its notifications."""
 
     kind: str = "diary"
     _told: list[tuple[Any, ...]] = PrivateAttr(default_factory=list)
@@ -34,7 +34,7 @@ class Diary(ManualBlock):
 
 
 class Plain:
-    """An object that is like a block, and wants to be told of ends."""
+    """An object with a block's methods that wants notifications of ends."""
 
     name = "plain"
 

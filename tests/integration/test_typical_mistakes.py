@@ -1,4 +1,4 @@
-"""Typical mistakes answer with a sentence that says what to do, without pydantic's terms."""
+"""Typical mistakes raise an error that says what to do, without pydantic's terms."""
 
 import re
 from collections.abc import Callable
@@ -202,7 +202,8 @@ def test_a_mistake_in_async_code_answers_what_to_do() -> None:
 
 
 def test_errors_within_calls_and_settings() -> None:
-    """."""
+    """Wrong: an error of the caller's own function is replaced, or an invalid setting's value is
+    shown."""
 
     def broken(text: str) -> str:
         raise TypeError("of the caller's function")

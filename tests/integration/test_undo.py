@@ -1,4 +1,4 @@
-"""After `pop` nothing is left of what was taken back."""
+"""A `pop` leaves no trace of the removed messages."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -49,7 +49,7 @@ OTHER = turn("My dog sleeps in the kayak", "On the river?", "2024-01-06")
 
 @pytest.fixture
 def model() -> Model:
-    """Finds facts of which those of the popped messages name, update and end those of others."""
+    """Find facts; those of popped messages name, update and end others."""
     model = Model()
     model.tell("I have a dog", "Has a dog.", category="pets")
     model.tell("And a job", "Works at Acme.", category="work")
@@ -66,7 +66,7 @@ def fake(model: Model) -> Iterator[FakeLLM]:
 
 
 def together(memory: AgentMemory, popped: Sequence[Any]) -> None:
-    """What is to be popped is absorbed with what came before it, in one batch."""
+    """Absorb the messages to be popped in one batch with earlier ones."""
     memory.update("s", [*KEPT, *popped], user_id="ada")
     memory.flush()
     memory.update("t", OTHER, user_id="ada")
@@ -145,7 +145,7 @@ def test_a_block_that_is_not_configured(
 
 
 class Digests(Block):
-    """Keeps one record of each batch."""
+    """Store one record for each batch."""
 
     kind: str = "digests"
 
@@ -231,7 +231,7 @@ STEP = st.one_of(
 
 
 def mixing(body: dict[str, Any]) -> str:
-    """Finds one fact in each message, and names the batch's newest message in all of them."""
+    """Find one fact in each message, and name the batch's newest message in all of them."""
     model, shown = Model(), str(body["messages"][1]["content"])
     words = [word for word in shown.replace("\n", " ").split(" ") if word.startswith("word-")]
     for word in words:
@@ -280,7 +280,7 @@ def test_whatever_was_said_and_taken_back(
 
 
 class Dying:
-    """A process that dies at a step of its work: what it calls after that is never done."""
+    """A process that dies at a step: later calls are not carried out."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -319,7 +319,7 @@ def test_a_pop_that_dies(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 class Slow(VectorMemory):
-    """Waits in the middle of absorbing."""
+    """Wait in the middle of absorbing."""
 
     kind: Any = "vector"
     begun: Any

@@ -29,7 +29,7 @@ with AgentMemory(store="memory://", **{fields}) as memory:
 
 
 class Told(StaticMemory):
-    """A block that notes what it is told to load."""
+    """A block that records what it is asked to load."""
 
     loaded: list[str] = []
 

@@ -28,7 +28,7 @@ def settings(store: Store | str) -> AgentMemoryConfig:
 
 
 def fill(memory: AgentMemory) -> None:
-    """Two sessions of Ada and one of Bob, with something in each block."""
+    """Store two sessions of Ada and one of Bob, with records in each block."""
     for session_id, owner in (("a1", "ada"), ("a2", "ada"), ("b", "bob")):
         mine = memory.session(session_id, owner)
         mine.update({"role": "user", "content": f"{WHAT} in {session_id}."}, key=f"k-{session_id}")
@@ -41,7 +41,7 @@ def fill(memory: AgentMemory) -> None:
 
 
 def kept(store: Store, owner: str) -> list[str]:
-    """What a store holds that names a session, or is a user's; and notes of deletions."""
+    """Return the records that name a session or belong to a user, and notes of deletions."""
     found = [f"{block}: {one.owner} {one.session_id}" for block, one in store.all_records()]
     for block in store.vector_blocks():
         pages = store.all_vectors(block)
@@ -53,7 +53,7 @@ def kept(store: Store, owner: str) -> list[str]:
 
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The statements of all SQLite connections that are opened from now on."""
+    """The statements of all SQLite connections opened from now on."""
     ran: list[str] = []
     connect: Callable[..., sqlite3.Connection] = sqlite3.connect
 

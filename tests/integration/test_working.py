@@ -1,4 +1,4 @@
-"""A session's scratchpad: what it holds, where it is shown, when it goes."""
+"""A session's scratchpad: its values, where they are shown, and when they are deleted."""
 
 import json
 from collections.abc import Iterator

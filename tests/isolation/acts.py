@@ -1,4 +1,4 @@
-"""What an operation of a run of random calls is, and the table of all of them."""
+"""Operations of a run of random calls, and the table of all of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """An operation under way: the user's `word` and sessions, and choices by `chance`."""
+    """An operation: the user's `word` and sessions, and choices by `chance`."""
 
     memory: AgentMemory
     user: str
@@ -45,40 +45,40 @@ class Act:
 
     @property
     def user_id(self) -> str | None:
-        """Of the session."""
+        """The user of the session."""
         return None if self.lone else self.user
 
     @property
     def whose(self) -> dict[str, Any]:
-        """For calls that want a user, or else a session."""
+        """The arguments for calls that need a user or a session."""
         return {"session_id": self.session_id} if self.lone else {"user_id": self.user}
 
     @property
     def owner(self) -> User:
-        """The memory of the user, or else of the session."""
+        """The memory of the user, or of a session without a user."""
         if self.lone:
             return self.memory.session(self.session_id).owner()
         return self.memory.user(self.user)
 
     def text(self, most: int = 9, word: str | None = None) -> str:
-        """Something to say."""
+        """Return a text."""
         words = self.chance.choices(WORDS, k=self.chance.randint(1, most))
         words.insert(self.chance.randint(0, len(words)), word or self.word)
         return " ".join(words)
 
     def says(self, role: str = "user", **more: Any) -> dict[str, Any]:
-        """A message."""
+        """Return a message."""
         return {"role": role, "content": self.text(), **more}
 
     def update(self, *messages: Any) -> Any:
-        """Say so."""
+        """Append messages."""
         given = messages[0] if len(messages) == 1 else list(messages)
         return self.memory.update(self.session_id, given, user_id=self.user_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A row of the table: the calls of `AgentMemory` that it makes."""
+    """A row of the table: a function, and the calls of `AgentMemory` that it makes."""
 
     name: str
     weight: float
@@ -93,7 +93,7 @@ OPERATIONS: dict[str, Operation] = {}
 def operation(
     weight: float, *calls: str, kind: Kind = "own"
 ) -> Callable[[Callable[[Act], Any]], Callable[[Act], Any]]:
-    """Enter a function in the table."""
+    """Add a function to the table."""
 
     def enter(run: Callable[[Act], Any]) -> Callable[[Act], Any]:
         OPERATIONS[run.__name__] = Operation(run.__name__, weight, calls, kind, run)

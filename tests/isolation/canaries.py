@@ -1,4 +1,4 @@
-"""Words that stand in all that a user says, and the search for them in what calls give back."""
+"""Words in all texts of a user, and the search for them in results of calls."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,38 +14,39 @@ _PLAIN = (int, float, bool, type(None))
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """The owner of a word: a user, and how often that user was deleted before."""
+    """The owner of a word: a user, and the number of the user's earlier deletions."""
 
     user: str
     life: int
 
 
 class Aviary:
-    """All canaries of a run: each life of a user has its own word, which none can guess."""
+    """All canaries of a run. Each life of a user has its own word, which cannot be guessed."""
 
     def __init__(self, seed: int) -> None:
         self._key = str(seed).encode()
         self._known: dict[str, Canary] = {}
 
     def word(self, user: str, life: int) -> str:
-        """The word of a user's life."""
+        """Return the word of a user's life."""
         digest = blake2b(f"{user}/{life}".encode(), key=self._key, digest_size=6).hexdigest()
         word = f"zq{digest}qz"
         self._known[word] = Canary(user, life)
         return word
 
     def whose(self, word: str) -> Canary:
-        """Whose a word is; that of nobody was made up from two, or cut out of one."""
+        """Return the owner of a word. A word without an owner was joined from two, or cut out of
+        one."""
         return self._known.get(word, Canary("nobody", 0))
 
 
 def words_in(value: object) -> set[str]:
-    """The canaries in a value, however deep: in texts, bytes, keys, fields, and what errors say."""
+    """Return the canaries in a value at any depth: in texts, bytes, keys, fields and errors."""
     return {word for text in texts_in(value) for word in _SHAPE.findall(text)}
 
 
 def texts_in(value: object) -> Iterator[str]:
-    """All texts in a value, each object once."""
+    """Yield all texts in a value, each object once."""
     seen: set[int] = set()
     todo: list[Any] = [value]
     while todo:

@@ -1,7 +1,7 @@
-"""What a run of random calls does to conversations, and to what is known from them.
+"""Operations of a run of random calls on conversations and recalls.
 
-Each operation takes its choices from one generator, and says nothing that does not hold its user's
-word. `other_calls` has the others.
+Each operation takes its choices from one generator, and writes only texts with its user's word.
+`other_calls` has the others.
 """
 
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Many users call everything at random, over one store; nobody may read another's words."""
+"""Many users make random calls over one store. No user may read another's words."""
 
 import logging
 import threading
@@ -49,7 +49,7 @@ class Leak:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Size and place of a run; on one thread, the same seed repeats it."""
+    """Size and store of a run. On one thread, the same seed repeats it."""
 
     url: str
     namespace: str
@@ -73,7 +73,7 @@ class Report:
 
 
 class User:
-    """A user: the word of this life, and a lock that many share, or one has alone."""
+    """A user: the word of the current life, and a lock that operations share or hold alone."""
 
     def __init__(self, name: str, aviary: Aviary) -> None:
         self.name = name
@@ -85,13 +85,13 @@ class User:
         self.word = aviary.word(name, 0)
 
     def begin_anew(self) -> None:
-        """Another life."""
+        """Begin another life, with a new word."""
         self.word = self._aviary.word(self.name, self.life + 1)
         self.life += 1
 
     @contextmanager
     def held(self, *, alone: bool) -> Iterator[None]:
-        """Keep the user's life as it is; alone, nobody does anything else for the user."""
+        """Keep the user's life unchanged. With `alone`, no other operation runs for the user."""
         with self._changed:
             self._changed.wait_for(lambda: not self._alone)
             if alone:
@@ -111,7 +111,7 @@ class User:
 
 
 class Crowd(logging.Handler):
-    """Run operations, and check their answers and the log lines meanwhile."""
+    """Run operations, and check their answers and the log lines."""
 
     def __init__(self, plan: Plan, report: Report) -> None:
         super().__init__()
@@ -128,12 +128,12 @@ class Crowd(logging.Handler):
         self._here = threading.local() if plan.threads > 1 else SimpleNamespace()
 
     def begin(self, memory: AgentMemory) -> None:
-        """Have each user begin a session that stays."""
+        """Begin a permanent session for each user."""
         for user in self._users.values():
             self._settle(memory, user)
 
     def operate(self, number: int, memories: Sequence[AgentMemory]) -> None:
-        """Do one operation."""
+        """Run one operation."""
         chance = Random(f"{self._plan.seed}/{number}")
         row = chance.choices(self._rows, self._weights)[0]
         name, other = chance.sample(self._names, 2)
@@ -220,7 +220,7 @@ class Crowd(logging.Handler):
         return {name: user.life for name, user in self._users.items()}
 
     def _access(self, name: str, team: str) -> Access | None:
-        """Every fourth user may write in a team, the next one only read."""
+        """Let every fourth user write in a team, and the next one only read."""
         rest = (self._names.index(name) - TEAMS.index(team)) % 4
         return "write" if rest == 0 else "read" if rest == 1 else None
 
@@ -255,13 +255,13 @@ class Crowd(logging.Handler):
                 self._note(f"raised {given!r:.300}")
 
     def sent(self, words: set[str]) -> None:
-        """A request that reached the model: all its canaries are of one life of one user."""
+        """Check that a request to the model has words of only one life of one user."""
         with self._noting:
             self._report.requests += 1
         self._of_one(words, "the model was sent")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """A log line, or a warning: it holds the words of whom the call was for, if of anybody."""
+        """Check that a log line or a warning has only words of the user of its call."""
         words = words_in([record.getMessage(), record.exc_info])
         allowed = getattr(self._here, "allowed", None)
         if allowed is None:  # for operators; or, with many threads, of one of the memory's own
@@ -283,7 +283,7 @@ class Crowd(logging.Handler):
                 self._report.leaks.append(Leak(number, name, user, told))
 
     def end(self, memory: AgentMemory, files: Iterable[Path]) -> None:
-        """Delete everybody: then nothing is found, nor left in the store's files."""
+        """Delete all users. Then no call finds anything, and the store's files have no words."""
         for user in self._users.values():
             memory.delete_user(user.name)
             memory.delete(f"{user.name}-lone")

@@ -1,4 +1,4 @@
-"""A model that tells whatever it reads: what leaks into a request leaks into an answer."""
+"""A model that repeats its request, so that a leak into a request becomes a leak into an answer."""
 
 import json
 import re
@@ -27,7 +27,7 @@ class Echo:
         self._asked = 0
 
     def __call__(self, body: dict[str, Any]) -> str | dict[str, Any]:
-        """The answer to a request."""
+        """Return the answer to a request."""
         with self._lock:
             self._asked += 1
             asked = self._asked
@@ -60,7 +60,7 @@ class Echo:
 
 
 def _answers(given: str) -> str:
-    """Each new fact takes the place of the first that it is compared with."""
+    """Let each new fact replace the first one that it is compared with."""
     pairs = [(int(new), int(older)) for new, older in _FACT.findall(given)]
     answers = [{"number": new, "answer": "update", "which": [older]} for new, older in pairs]
     return json.dumps({"answers": answers})

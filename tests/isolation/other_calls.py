@@ -1,4 +1,4 @@
-"""What a run of random calls does to what is kept outright, shared, or somebody else's."""
+"""Operations of a run of random calls on facts, files, shared namespaces and other users' data."""
 
 from collections.abc import Callable, Iterator
 from io import StringIO

@@ -58,7 +58,7 @@ def run_crowd(
     advance: Callable[[int], object],
     more: Sequence[Block] = (),
 ) -> Report:
-    """Do a run, with `more` blocks; `advance` gets the number of new operations."""
+    """Do a run, with `more` blocks. `advance` gets the number of new operations."""
     report, began = Report(), monotonic()
     crowd = Crowd(plan, report)
     numbers = count()
@@ -107,7 +107,7 @@ def run_crowd(
 
 
 def _files(url: str) -> list[Path]:
-    """The files of a database that is one."""
+    """Return the files of a database on disk."""
     path = Path(url.removeprefix("sqlite:///"))
     return [*path.parent.glob(f"{path.name}*")] if url.startswith("sqlite:") else []
 

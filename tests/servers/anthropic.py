@@ -1,4 +1,4 @@
-"""A model of Anthropic's: speaks its Messages API on 127.0.0.1, and says what it is told to."""
+"""A stand-in for Anthropic's Messages API on 127.0.0.1 with scripted answers."""
 
 import json
 import threading
@@ -29,11 +29,11 @@ class FakeClaude:
         self._server.server_close()
 
     def say(self, text: str) -> None:
-        """Have the next request answered by a text."""
+        """Answer the next request with a text."""
         self._turns.append([{"type": "text", "text": text}])
 
     def ask(self, *inputs: Any) -> None:
-        """Have the next request answered by calls of the memory tool."""
+        """Answer the next request with calls of the memory tool."""
         calls = enumerate(inputs, self._asked)
         self._asked += len(inputs)
         self._turns.append(
@@ -44,7 +44,7 @@ class FakeClaude:
         )
 
     def results(self) -> list[tuple[bool, Any]]:
-        """Return the result of each of its calls: whether it was an error, and its text."""
+        """Return the result of each call: whether it was an error, and its text."""
         told = {
             block["tool_use_id"]: (bool(block.get("is_error")), block["content"])
             for request in self.requests

@@ -1,4 +1,4 @@
-"""A line to a server that can be cut, or go dead, at a moment of a test's choice."""
+"""A proxy to a server that can cut its connections, or stop forwarding, on request."""
 
 import socket
 import threading
@@ -7,7 +7,7 @@ from random import Random
 
 
 class Line:
-    """Pass bytes between clients and a server of 127.0.0.1."""
+    """Forward bytes between clients and a server on 127.0.0.1."""
 
     def __init__(self, port: int) -> None:
         self._server = port

@@ -1,4 +1,4 @@
-"""A MariaDB server of the suite's own, from the `mariadbd` on the PATH."""
+"""A private MariaDB server, from the `mariadbd` on the PATH."""
 
 import getpass
 import shutil
@@ -22,7 +22,7 @@ CREATE DATABASE IF NOT EXISTS memory;
 
 
 class MariaDBServer(PrivateServer):
-    """MariaDB in a folder that it makes itself, which keeps the path of its socket short."""
+    """MariaDB in its own folder, whose path keeps that of the socket short."""
 
     def __init__(self) -> None:
         self._program = _program("mariadbd", "mysqld")

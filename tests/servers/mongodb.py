@@ -1,4 +1,4 @@
-"""MongoDB's wire protocol over SQLite (nx-27017): what can be had without MongoDB's own server."""
+"""MongoDB's wire protocol over SQLite (nx-27017), a substitute for MongoDB's own server."""
 
 import json
 import os
@@ -41,12 +41,12 @@ class MongoDBServer(PrivateServer):
         return f"mongodb://127.0.0.1:{self.port}/{_DATABASE}"
 
     def url_at(self, port: int, seconds: float = 0.05) -> str:
-        """The database's URL over a port, for those who wait so long for a server and no longer."""
+        """Return the database's URL over a port, with a limit for finding the server."""
         patience = f"serverSelectionTimeoutMS={int(seconds * 1000)}"
         return f"mongodb://127.0.0.1:{port}/{_DATABASE}?{patience}"
 
     def fill(self, session_id: str, namespace: str, count: int, text: str) -> None:
-        """Make a session of so many entries, straight in the server's file: it takes its time."""
+        """Make a session with this many entries directly in the server's file."""
         with MongoClient[dict[str, Any]](self.url) as client:
             heads = client[_DATABASE]["agent_memory_documents"]
             which = {"ns": namespace, "c": "head", "id": session_id}
@@ -82,7 +82,7 @@ class MongoDBServer(PrivateServer):
 
 
 class Link:
-    """A way to a server, on which something happens at the very command that was chosen."""
+    """A proxy to a server that acts at a chosen command."""
 
     def __init__(self, port: int) -> None:
         self._to = port
@@ -96,11 +96,11 @@ class Link:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def break_at(self, command: int, *, for_good: bool) -> None:
-        """Lose the answer to a command to come, and all connections with it."""
+        """Lose the answer to a later command, and break all connections."""
         self._left, self._act, self._for_good = command, None, for_good
 
     def act_before(self, command: int, act: Callable[[], object]) -> None:
-        """Call `act` before a command to come reaches the server; it must not come this way."""
+        """Call `act` before a later command reaches the server. It must not use this proxy."""
         self._left, self._act = command, act
 
     @property
@@ -108,7 +108,7 @@ class Link:
         return self._left <= 0
 
     def close(self) -> None:
-        """Break all connections, and take none any more."""
+        """Break all connections, and accept no more."""
         self._down = True
         self._listener.close()
         self._hang_up()
@@ -154,7 +154,7 @@ class Link:
 
 
 class RefusingServer:
-    """Speak the protocol well enough to refuse everything with an error `code` of MongoDB."""
+    """Speak enough of the protocol to refuse everything with an error `code` of MongoDB."""
 
     def __init__(self, code: int) -> None:
         self._code = code

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the suite's own, from pip's binaries or those on the PATH."""
+"""A private PostgreSQL server, from pip's binaries or those on the PATH."""
 
 import importlib.util
 import os
@@ -78,7 +78,7 @@ class PostgresServer(PrivateServer):
                     raise
 
     def stop(self) -> None:
-        """Have it shut down without waiting for its clients."""
+        """Shut it down without waiting for its clients."""
         self._end(signal.SIGINT)
 
     def remove(self) -> None:

@@ -1,4 +1,4 @@
-"""A server of the suite's own: on a free port of 127.0.0.1, in a folder of its own."""
+"""A private server: on a free port of 127.0.0.1, in its own folder."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ STOP_SECONDS = 20.0
 
 
 class CannotStart(Exception):
-    """The server is not installed, or did not come up; the sentence says why."""
+    """The server is not installed, or did not start. The message says why."""
 
 
 class PrivateServer:
@@ -29,7 +29,7 @@ class PrivateServer:
 
     @property
     def url(self) -> str:
-        """What a memory is given as its `store`."""
+        """The value for the setting `store`."""
         raise NotImplementedError
 
     def command(self) -> Sequence[str]:
@@ -58,7 +58,7 @@ class PrivateServer:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """Have it shut down, and wait for that."""
+        """Shut it down, and wait for its end."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -82,14 +82,14 @@ class PrivateServer:
 
 
 def untested(what: str, reason: CannotStart) -> NoReturn:
-    """A server could not be started: a failure in CI, a loud skip elsewhere."""
+    """Report that a server could not be started: a failure in CI, a skip elsewhere."""
     if os.environ.get("CI"):
         pytest.fail(f"{what} cannot be tested: {reason}")
     pytest.skip(f"NOT TESTED: {what}: {reason}")
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
+    """Return a port of 127.0.0.1 that is free."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
@@ -97,7 +97,7 @@ def free_port() -> int:
 
 
 def accepts(port: int) -> bool:
-    """Whether somebody listens on a port of 127.0.0.1."""
+    """Return whether a process listens on a port of 127.0.0.1."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:

@@ -1,9 +1,9 @@
 """A stand-in for a Qdrant server: REST on 127.0.0.1, over the local mode of Qdrant's own client.
 
-It proves what we send and how we take what comes back (requests, their JSON, timeouts, errors) on
-real HTTP. How a Qdrant server behaves it does not prove. What the local mode does otherwise than a
-server, and our store relies on, is here as the server's source has it: statuses, and that a
-collection can't take the name of an alias.
+It tests our requests and how we read answers (JSON, timeouts, errors) over real HTTP. It does not
+test how a Qdrant server behaves. Where the local mode differs from a server and our store relies on
+it, the stand-in follows the server's source: statuses, and that a collection cannot have the name
+of an alias.
 """
 
 import json
@@ -27,7 +27,7 @@ _WRITES = ("PUT", "DELETE", "POST /collections/aliases")
 
 @dataclass
 class Request:
-    """What a client asked for."""
+    """A client's request."""
 
     method: str
     path: str
@@ -47,7 +47,7 @@ class Refused(Exception):
 
 @dataclass
 class StandIn:
-    """Answer as a Qdrant server would, as far as our store asks."""
+    """Answer like a Qdrant server, as far as our store needs it."""
 
     key: str | None = None
     way: Way = ""
@@ -89,7 +89,7 @@ class StandIn:
         return list(self._client.scroll(collection, limit=10_000, with_vectors=True)[0])
 
     def stop(self) -> None:
-        """Listen no more; what is stored stays. Idempotent."""
+        """Stop listening, and keep the data. Idempotent."""
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()

@@ -1,4 +1,4 @@
-"""A Redis or Valkey server of the suite's own."""
+"""A private Redis or Valkey server."""
 
 import importlib.util
 import os
@@ -44,12 +44,12 @@ class RedisServer(PrivateServer):
         ]  # fmt: skip
 
     def ready(self) -> bool:
-        """Whether it answers, be it that it wants a password."""
+        """Return whether it answers, even if it only asks for a password."""
         return self.answer(b"PING").startswith((b"+PONG", b"-NOAUTH"))
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop the process as it stands, with its connections open, and have it go on after."""
+        """Suspend the process with its connections open, and continue it afterwards."""
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGSTOP)
         try:
@@ -59,7 +59,7 @@ class RedisServer(PrivateServer):
 
     @contextmanager
     def watched(self, *, within_scripts: bool = False) -> Iterator[list[str]]:
-        """Names of the commands that it carries out meanwhile, there when it is over."""
+        """Yield a list that has the names of the executed commands at the end."""
         names: list[str] = []
         with socket.create_connection(("127.0.0.1", self.port), timeout=5) as monitor:
             lines = monitor.makefile("rb")
@@ -75,7 +75,7 @@ class RedisServer(PrivateServer):
                     names.append(name)
 
     def answer(self, command: bytes) -> bytes:
-        """The beginning of its answer to a command in one line, without a driver."""
+        """Return the beginning of its answer to a one-line command, without a driver."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
                 connection.sendall(command + b"\r\n")
@@ -112,7 +112,7 @@ class RedisNodes:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until each knows where everything is, or raise `CannotStart`."""
+        """Wait until each node knows the whole cluster, or raise `CannotStart`."""
         deadline = time.monotonic() + START_SECONDS
         while not all(b"cluster_state:ok" in node.answer(b"CLUSTER INFO") for node in self.nodes):
             if time.monotonic() > deadline:
@@ -144,7 +144,7 @@ def redis_binaries() -> dict[str, Path]:
 
 
 class Relay:
-    """Pass bytes between clients and a server, and lose one's answer on request."""
+    """Forward bytes between clients and a server, and lose one reply on request."""
 
     def __init__(self, port: int) -> None:
         self._port = port

@@ -1,4 +1,4 @@
-"""What the tests of the Redis store share: servers that are started, and the contract."""
+"""Fixtures for the tests of the Redis store: started servers, and the contract."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ GIVEN = os.environ.get("AGENT_MEMORY_TEST_REDIS")
 
 
 def available() -> dict[str, Path]:
-    """Servers by name. None at hand: a failure in CI, a skip elsewhere."""
+    """Return servers by name. Without one, the tests fail in CI and are skipped elsewhere."""
     if GIVEN:
         pytest.skip("NOT TESTED: AGENT_MEMORY_TEST_REDIS names a server that is not ours to stop")
     try:
@@ -54,7 +54,7 @@ Start = Callable[..., RedisServer]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts servers that are stopped after the test."""
+    """Start servers that are stopped after the test."""
     servers: list[RedisServer] = []
 
     def started(*options: str, user: str = "") -> RedisServer:
@@ -68,7 +68,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def server(start: Start) -> RedisServer:
-    """A server to stop, to kill and to set."""
+    """A server that a test may stop, kill and configure."""
     return start()
 
 
@@ -80,7 +80,7 @@ class RedisContract(
     ImportContract,
     WholeDeletionContract,
 ):
-    """What a `RedisStore` must do on the server at `url`."""
+    """Contract of a `RedisStore` on the server at `url`."""
 
     @pytest.fixture
     def store(self, url: str, namespace: str) -> Iterator[Store]:

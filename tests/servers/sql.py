@@ -1,4 +1,4 @@
-"""What the tests of SQL servers share: which server, lines to it, processes at it."""
+"""Fixtures for the tests of SQL servers: the server, proxies to it, and processes."""
 
 import os
 import subprocess
@@ -33,13 +33,13 @@ class OwnServer(Protocol):
 
 @dataclass
 class Served:
-    """Where the tests find their server; `own` is None where it is a user's."""
+    """The server of the tests. `own` is None if it is the user's."""
 
     url: str
     own: Any = None
 
     def private(self) -> Any:
-        """The suite's own server, for tests that stop it or make users."""
+        """Return the private server, for tests that stop it or create users."""
         if self.own is None:
             pytest.skip(
                 "NOT TESTED: this stops the server or makes users, and it is not the suite's"
@@ -48,7 +48,7 @@ class Served:
 
 
 def serve(kind: Callable[[], OwnServer], variable: str) -> Iterator[Served]:
-    """The server that an environment variable names, or one of our own."""
+    """Yield the server that an environment variable names, or a private one."""
     given = os.environ.get(variable)
     if given:
         yield Served(given)
@@ -63,7 +63,7 @@ def serve(kind: Callable[[], OwnServer], variable: str) -> Iterator[Served]:
 
 
 def empty_database(server: Served) -> str:
-    """The URL of a new database on the suite's own server."""
+    """Yield the URL of a new database on the private server."""
     own, name = server.private(), f"empty_{uuid4().hex}"
     with opened(own.url) as database:
         database.read(lambda connection: connection.value(f"CREATE DATABASE {name}"))
@@ -72,7 +72,7 @@ def empty_database(server: Served) -> str:
 
 
 class ServerFixtures:
-    """Handles on a namespace of the test's own."""
+    """Handles on the test's own namespace."""
 
     @pytest.fixture
     def namespace(self) -> str:
@@ -103,7 +103,7 @@ def started(code: str, *args: str) -> subprocess.Popen[str]:
 
 
 def finished(process: subprocess.Popen[str]) -> None:
-    """Wait for it; it must have nothing to complain about."""
+    """Wait for the process. It must end without an error."""
     try:
         _, errors = process.communicate(timeout=60)
     finally:
@@ -113,7 +113,7 @@ def finished(process: subprocess.Popen[str]) -> None:
 
 @contextmanager
 def opened(url: str, durability: Durability = "process") -> Iterator[ServerDatabase]:
-    """The database of a URL, for statements of a test's own."""
+    """Yield the database of a URL, for a test's own statements."""
     database = open_server(url, durability)
     yield database
     database.close()
@@ -121,7 +121,7 @@ def opened(url: str, durability: Durability = "process") -> Iterator[ServerDatab
 
 @contextmanager
 def line_to(own: Any) -> Iterator[Any]:
-    """A line to a private server, which has the `url` of the server at its end."""
+    """Yield a proxy to a private server. Its `url` names that server's database."""
     line = Line(own.port)
     line.url = own.url.replace(f":{own.port}/", f":{line.port}/")
     yield line
@@ -133,7 +133,7 @@ def scheme_of(url: str) -> str:
 
 
 def told_nothing(error: BaseException | None, *secrets: str) -> bool:
-    """Whether neither an error nor any that led to it tells a secret."""
+    """Return whether no error of the chain contains a secret."""
     told = ""
     while error is not None:
         told += f"{error!r} {error}"

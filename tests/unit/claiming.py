@@ -1,4 +1,4 @@
-"""Claims and facts as the tests of what is made of facts need them."""
+"""Claims and facts for tests."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +16,7 @@ def day(number: int) -> datetime:
 
 
 def claim(name: str, text: str = "", said: int = 0, fact: str = "", **fields: Any) -> Claim:
-    """A claim that was said on a day, and holds since."""
+    """Return a claim made on a day. It holds from that day."""
     told: dict[str, Any] = {
         "id": name, "fact": fact or name, "text": text or f"Fact {name}.", "subject": "user",
         "category": "other", "confidence": 1.0, "role": "user", "valid_from": day(said),

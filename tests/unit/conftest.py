@@ -1,4 +1,4 @@
-"""Unit tests are of pure code: none of them opens a connection."""
+"""Unit tests run pure code. None opens a connection."""
 
 import socket
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(autouse=True, scope="module")
 def no_network() -> Iterator[None]:
-    """Any connection raises, so that a download would be seen."""
+    """Make every connection raise, so that a download is noticed."""
 
     def refuse(*args: object) -> None:
         raise AssertionError(f"a connection was opened: {args[1:]}")

@@ -21,14 +21,14 @@ PARTS = {"role": "user", "content": [{"type": "text", "text": "hello"}]}
 
 
 class Dumped:
-    """What other libraries give: making a message of it runs their code."""
+    """An object of another library: converting it runs that library's code."""
 
     def model_dump(self) -> dict[str, Any]:
         return SHORT
 
 
 class Book:
-    """Makes calls, of which the first waits until it is told to go on."""
+    """Run calls. The first one waits for a signal."""
 
     def __init__(self) -> None:
         self.inside, self.go_on = threading.Event(), threading.Event()
@@ -51,7 +51,7 @@ class Book:
 
 
 def begun(call: Callable[[], int]) -> Future[int]:
-    """What comes of a call on a thread of its own."""
+    """Return the future of a call on its own thread."""
     future: Future[int] = Future()
 
     def run() -> None:
@@ -65,7 +65,7 @@ def begun(call: Callable[[], int]) -> Future[int]:
 
 
 def held_up(queue: AppendQueue[int, int], book: Book, jobs: Sequence[int]) -> list[Future[int]]:
-    """Calls that wait, in order, for one that is being made; they are let go."""
+    """Queue calls behind a running one, in order, and then release it."""
     first = begun(lambda: queue.run(0))
     assert book.inside.wait(30)
     futures = [first]
@@ -157,7 +157,7 @@ def _made(call: Call) -> Any:
 
 
 class Turns:
-    """Runs calls here, each once the loop has had its turn, and counts."""
+    """Run calls here, after a pass of the event loop, and count them."""
 
     def __init__(self) -> None:
         self.count = 0

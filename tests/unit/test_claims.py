@@ -1,4 +1,4 @@
-"""What a note of something forgotten covers."""
+"""Which claims a note of a forgotten fact covers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Packing and rendering: within the budget, and with a prefix that stays."""
+"""Packing and rendering contexts: within the budget, and with a stable prefix."""
 
 import re
 from collections.abc import Sequence

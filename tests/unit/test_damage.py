@@ -1,4 +1,4 @@
-"""How damaged documents are read."""
+"""Reading damaged documents."""
 
 import json
 from dataclasses import replace
@@ -38,7 +38,7 @@ def stored() -> Document:
 
 
 def spoilt(field: str, value: object) -> Document:
-    """Its document, with another value in one field of its texts."""
+    """Return the document with another value in one of its fields."""
     one = stored()
     name = "body" if field in ("system", "summary") else "about"
     return one._replace(**{name: json.dumps({**json.loads(getattr(one, name)), field: value})})

@@ -17,7 +17,7 @@ from agent_memory.retrieval.vectors import Encoding, encoding_of
 
 
 class CountingEmbedder:
-    """Turns a text into (its length, 1), made a unit vector, and notes what it was asked."""
+    """Return the unit vector of (length, 1) for each text, and record the batches."""
 
     name = "counting"
     dimension = 2
@@ -87,8 +87,7 @@ def test_it_answers_as_the_inner_embedder_does(calls: list[list[str]], size: int
 
 
 def test_odd_texts_never_reach_the_model() -> None:
-    """Wrong: an empty text divides by zero (a RuntimeWarning, which fails the test) and gives
-    NaN."""
+    """Wrong: an empty or invalid text reaches the model, or a row of zeros gives NaN."""
     rows = unit_rows([[3, 4], [0, 0]])
     assert rows.tolist() == [[pytest.approx(0.6), pytest.approx(0.8)], [0, 0]]
     assert rows.dtype == np.float32

@@ -1,4 +1,4 @@
-"""The figures of the recall benchmark."""
+"""The metrics of the recall benchmark."""
 
 from collections.abc import Sequence
 

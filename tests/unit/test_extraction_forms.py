@@ -34,7 +34,7 @@ def words(text: str) -> int:
 
 
 def cut(*texts: str, limit: int, roles: str = "") -> list[list[str]]:
-    """The lines of each part; roles are those of the texts by their first letters."""
+    """Return the lines of each part. The letters of `roles` give the roles of the texts."""
     named = {"u": "user", "a": "assistant"}
     of = [named[letter] for letter in roles or "u" * len(texts)]
     entries = [entry(at, text, of[at - 1]) for at, text in enumerate(texts, 1)]

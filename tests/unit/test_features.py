@@ -1,4 +1,4 @@
-"""The features of turns: their words, meaning, word pieces and places, and their neighbours."""
+"""The features of turns: words, meaning, word pieces, places and neighbours."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -270,7 +270,7 @@ def any_text(dice: random.Random) -> str:
 
 
 def any_command(dice: random.Random, files: dict[str, str]) -> dict[str, Any]:
-    """A command that often finds what it is for."""
+    """Return a command that often applies to an existing file."""
 
     def path() -> str:
         return dice.choice([*PATHS, *files] if dice.random() < 0.5 or not files else [*files])
@@ -296,7 +296,7 @@ def any_command(dice: random.Random, files: dict[str, str]) -> dict[str, Any]:
 
 
 def on_disk(tool: BetaLocalFilesystemMemoryTool) -> dict[str, str]:
-    """The SDK's files. Directories without any are removed: ours are there through files only."""
+    """Return the SDK's files, and remove empty directories, which ours do not have."""
     root = tool.memory_root
     for folder, _, _ in os.walk(root, topdown=False):
         if folder != str(root) and not os.listdir(folder):
@@ -309,7 +309,7 @@ def on_disk(tool: BetaLocalFilesystemMemoryTool) -> dict[str, str]:
 
 
 def without_sizes_of_directories(reply: str) -> str:
-    """The SDK gives the size of a directory's own entry, which is the file system's to say."""
+    """Remove directories' sizes, which depend on the file system."""
     head, *rows = reply.split("\n")
     if not head.startswith("Here're the files"):
         return reply

@@ -1,4 +1,4 @@
-"""Which paths name a file under /memories, and that no other is taken for one."""
+"""Which paths name a file under /memories, and which are refused."""
 
 import os
 import posixpath
@@ -188,7 +188,7 @@ STARTS = ["/memories"] * 60 + [
 
 
 def attack(dice: random.Random) -> str:
-    """A path of pieces that are good, bad or strange; one in five with a character exchanged."""
+    """Return a path of good, bad and strange pieces. One in five has a replaced character."""
     text = dice.choice(STARTS)
     for _ in range(dice.choice((0, 1, 1, 2, 2, 3, 4, 20))):
         text += dice.choice(SEPARATORS) + dice.choice(
@@ -205,7 +205,7 @@ def attack(dice: random.Random) -> str:
 
 
 def read_otherwise(path: str) -> str:
-    """A path as somebody reads it who decodes whatever is encoded and sees what it looks like."""
+    """Return a path as a reader sees it that decodes and folds everything."""
     for _ in range(6):
         path = normalize("NFKC", unquote(path, errors="replace"))
         path = re.sub(f"[{SLASHES}{BACKSLASHES}\\\\]", "/", path)

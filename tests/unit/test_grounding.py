@@ -29,7 +29,7 @@ def said(number: int, quote: str, *messages: tuple[str, str], text: str = "") ->
 
 
 def role(text: str, quote: str, *messages: tuple[str, str]) -> str:
-    """Whose word a finding is that quotes the first message with a number."""
+    """Return the role of a finding that quotes the first message."""
     found = grounded(1, quote, text, shown(*messages), weights=WEIGHTS)
     assert isinstance(found, Grounded), found
     return found.role

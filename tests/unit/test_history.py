@@ -27,7 +27,7 @@ MOMENTS = [day + shift for day in DAYS for shift in (timedelta(), timedelta(hour
 def claim(
     name: str, said: int = 0, begin: int | None = None, end: int | None = None, **fields: Any
 ) -> Claim:
-    """A claim that was said on a day of January 2024; it holds from that day on, unless said."""
+    """Return a claim made on a day of January 2024. It holds from that day by default."""
     given_fields: dict[str, Any] = {"fact": name, "role": "user", "seq": said, **fields}
     links: Sequence[tuple[LinkKind, str]] = given_fields.pop("links", ())
     return Claim(
@@ -45,7 +45,7 @@ def held(claims: Sequence[Claim], day: int) -> list[str]:
 
 @st.composite
 def claim_sets(draw: st.DrawFn) -> list[Claim]:
-    """Claims with links to any facts: missing ones, themselves, in circles."""
+    """Generate claims with links to any facts, also missing ones, themselves, and cycles."""
     day = st.integers(0, 9)
     link = st.tuples(st.sampled_from(["update", "contradict", "end"]), st.sampled_from(NAMES + "z"))
     found = []
@@ -69,7 +69,7 @@ def claim_sets(draw: st.DrawFn) -> list[Claim]:
 
 
 def tied(one: Fact, other: Fact, claims: Sequence[Claim]) -> bool:
-    """Whether one of two facts says something of the other, or both fill a field alone."""
+    """Return whether one of two facts links to the other, or both fill one field."""
     pairs = {(claim.fact, claim.role, link.fact) for claim in claims for link in claim.links}
     if one.field is not None and one.field == other.field:
         return True

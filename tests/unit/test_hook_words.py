@@ -1,4 +1,4 @@
-"""The words of a prompt in a message, counted without stemming the whole message."""
+"""Counting the question's words in a message, without stemming the whole message."""
 
 from collections import Counter
 

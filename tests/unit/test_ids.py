@@ -1,4 +1,4 @@
-"""Ids: which are taken, and how those of shared namespaces are told apart."""
+"""Ids: which are accepted, and how those of shared namespaces are distinguished."""
 
 import pytest
 from hypothesis import given

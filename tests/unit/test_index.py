@@ -1,4 +1,4 @@
-"""The index in memory finds exactly what looking at everything finds."""
+"""The index in memory finds exactly what a full scan finds."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -24,7 +24,7 @@ def stored(count: int, at: int = 0) -> tuple[list[Record], Features]:
 
 
 class Fixed:
-    """So many records, under a version."""
+    """A fixed number of records under one version."""
 
     def __init__(self, version: int, count: int) -> None:
         self.version = version
@@ -52,7 +52,7 @@ def records(ids: Sequence[str]) -> dict[str, Record]:
 
 
 def followed(kept: Indexes, owner: str, version: int, count: int) -> tuple[SegmentIndex, int]:
-    """An index, and how many segments were read for it."""
+    """Return an index, and the number of segment reads for it."""
     source = Fixed(version, count)
     return kept.follow(("v", owner), source, records), source.asked
 
@@ -102,7 +102,7 @@ def test_one_user_with_too_many_is_told_once(
 
 
 class Shifting:
-    """A source that somebody changes between any two looks at it, so many times."""
+    """A source that changes a given number of times, each time it is read."""
 
     def __init__(self, changes: int) -> None:
         self.left = changes

@@ -1,4 +1,4 @@
-"""In which languages texts are, and by which forms their words are found."""
+"""Detecting languages, and the forms by which words are found."""
 
 import pytest
 from hypothesis import given

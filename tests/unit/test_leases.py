@@ -32,7 +32,7 @@ def begin(store: MemoryStore) -> None:
 
 
 def at_lease(*steps: Callable[[], object]) -> Callable[[str], None]:
-    """A watch that takes a step each time before a lease is asked for."""
+    """Return a watch that runs the next step before each request for a lease."""
     left = list(steps)
 
     def watch(step: str) -> None:
@@ -138,7 +138,7 @@ def test_a_session_that_is_not_let_go(
 
 @pytest.fixture
 def made_meanwhile() -> Iterator[None]:
-    """Other threads make locks and let go of them, and are switched to as often as can be."""
+    """Let other threads make and drop locks, with switches as often as possible."""
     done, often = threading.Event(), sys.getswitchinterval()
 
     def make() -> None:
@@ -177,7 +177,7 @@ def test_a_lock_that_is_gone_is_not_known() -> None:
 
 
 class _Turn:
-    """The lock of an erasure, which lets a test wait until so many want it."""
+    """An erasure's lock that counts the callers that wait for it."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

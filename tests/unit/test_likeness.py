@@ -1,4 +1,4 @@
-"""Which facts may say the same, or change one another."""
+"""Which facts may be equal, or change one another."""
 
 from collections.abc import Sequence
 
@@ -104,7 +104,7 @@ def near(
     kinds: Sequence[tuple[str, str]] | None = None,
     kind: tuple[str, str] = ("user", "new"),
 ) -> list[int]:
-    """The candidates of one new text; kinds differ unless they are given."""
+    """Return the candidates for a new text. Kinds differ unless they are given."""
     kinds_of_others = kinds or [("user", f"kind {n}") for n in range(len(others))]
     row = np.array(cosine if cosine is not None else [0.0] * len(others))
     return [at for at, _ in candidates(new, kind, others, kinds_of_others, row)]

@@ -1,4 +1,4 @@
-"""How claims are tied to older facts."""
+"""How claims are linked to older facts."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -40,7 +40,7 @@ wrong = torn
 
 
 def least(entries: Sequence[Entry]) -> int:
-    """Messages of the least that a legal cut can leave: no bound can ask for fewer."""
+    """Return the smallest number of messages that a legal cut can leave."""
     cut = choose_cut(entries, PLENTY, 1)
     return len(visible(apply(entries, cut), was_cut=True)) if cut else len(entries)
 

@@ -18,7 +18,7 @@ U = {"role": "user", "content": "hi"}
 
 
 class Dumped:
-    """What litellm and openai return, as far as `Message.of` cares."""
+    """An object like those of litellm and openai, as far as `Message.of` uses it."""
 
     def __init__(self, fields: Any) -> None:
         self.fields = fields

@@ -1,4 +1,4 @@
-"""Checksums of what is moved: equal for what is equal, and for nothing else."""
+"""Checksums of migrated data: equal for equal data, and different otherwise."""
 
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
@@ -133,7 +133,7 @@ def _sums(records: list[tuple[str, bytes]]) -> Sums:
 
 
 class Held:
-    """A shelf that counts what is done to it; what it removes takes its neighbours along."""
+    """A store that counts writes, and whose removals also remove neighbours."""
 
     def __init__(self, **records: bytes) -> None:
         self.records = dict(records)

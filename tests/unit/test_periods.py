@@ -1,4 +1,4 @@
-"""Dates as models give them, stretches of time, and the times of findings."""
+"""Dates from models, periods, and the times of findings."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise

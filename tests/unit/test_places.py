@@ -12,7 +12,7 @@ from agent_memory.stores.sql.database import Place, Places
 
 
 class Connection:
-    """Counts those that are open."""
+    """Count the open ones."""
 
     def __init__(self, open_ones: set[Connection]) -> None:
         self._open = open_ones
@@ -34,7 +34,7 @@ def held(places: Places[Connection]) -> Iterator[None]:
 
 
 def test_places_are_taken_in_order_and_waited_for() -> None:
-    """."""
+    """Wrong: a busy connection is used before a free one, or a wait ends too early or never."""
     places: Places[Connection] = Places(3, 1)
     first, second, _ = places
     assert places.any() is first
@@ -50,7 +50,7 @@ def test_places_are_taken_in_order_and_waited_for() -> None:
 
 
 def test_who_waits_is_told() -> None:
-    """Wrong: he looks himself, so many times a second."""
+    """Wrong: a waiting thread is not woken when a connection is free."""
     places: Places[Connection] = Places(1, 1)
     found: list[Place[Connection] | None] = []
     with held(places):

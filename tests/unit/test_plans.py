@@ -32,7 +32,7 @@ CURSORS = ("none", "some", "all")
 
 @dataclass(frozen=True)
 class Session:
-    """A session as a store has it: the head, and what its log has still."""
+    """A session in a store: its head and the rest of its log."""
 
     head: Head
     log: list[Entry]
@@ -45,7 +45,7 @@ class Session:
         return [entry.message for entry in self.log]
 
     def edited(self, edit: LogEdit) -> Session:
-        """The session as a store would have it after an edit."""
+        """Return the session as a store would have it after an edit."""
         assert edit.before == self.head
         log = [*self.read(0, edit.end), *edit.entries]
         end, total = (log[-1].seq, log[-1].total) if log else (0, 0)
@@ -53,7 +53,7 @@ class Session:
         return Session(replace(edit.after, end=end, total=total, version=version), log)
 
     def check(self) -> None:
-        """The log and its head agree."""
+        """Assert that the log and its head agree."""
         head, log = self.head, self.log
         assert [entry.seq for entry in log] == list(range(head.expired + 1, head.end + 1))
         for before, entry in pairwise(log):
@@ -94,7 +94,7 @@ MESSAGES = st.lists(
 
 @st.composite
 def sessions(draw: st.DrawFn, least: int = 0) -> Session:
-    """Any session: its beginning may have expired, its window may begin anywhere."""
+    """Generate sessions whose beginning may have expired and whose window may begin anywhere."""
     said = draw(MESSAGES.filter(lambda found: len(found) >= least))
     entries = entries_after("s", 0, 0, drafted(said))
     end, total = len(entries), entries[-1].total if entries else 0
@@ -134,7 +134,7 @@ def last_system(messages: Sequence[Message]) -> str | None:
 
 
 def after(session: Session, edit: LogEdit) -> Session:
-    """The session after an edit, sound; blocks keep to what the loop does with their cursors."""
+    """Return the checked session after an edit, with cursors moved as the engine does."""
     names = session.head.cursors
     cursors = {n: 0 if n in edit.anew else min(c, edit.end) for n, c in names.items()}
     edit = replace(edit, after=replace(edit.after, cursors=cursors))

@@ -7,7 +7,7 @@ from agent_memory.models.llm import Reading
 
 
 class _Stream:
-    """What litellm gives; it counts how often its connection was closed."""
+    """A stream like litellm's that counts how often its connection was closed."""
 
     def __init__(self) -> None:
         self.completion_stream = self
@@ -24,7 +24,7 @@ class _Stream:
 
 
 class _Late:
-    """A lock; whoever lets it go is overtaken by one who stops the stream."""
+    """A lock whose stream is closed by another thread just before its release."""
 
     def __init__(self, lock: Any, reading: Reading) -> None:
         self._lock, self._reading = lock, reading

@@ -1,4 +1,4 @@
-"""What is taken out of a text, and what stays."""
+"""Texts that redaction replaces, and texts that it leaves."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Up to where a log may be shortened."""
+"""How much of a log may expire."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

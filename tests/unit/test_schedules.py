@@ -1,4 +1,4 @@
-"""When and in which order sessions are worked on: due, fair among users, after a failure."""
+"""Scheduling of sessions: when they are due, fairness among users, pauses after failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The score by which facts are recalled."""
+"""The score that ranks recalled facts."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -84,7 +84,7 @@ def ranked(
     vectors: Any = None,
     places: Sequence[int] | None = None,
 ) -> list[Recall]:
-    """What is recalled of facts for a question, at default weights."""
+    """Return the recalled facts for a question, at default weights."""
     rows = np.zeros((len(found), 0), np.float32) if vectors is None else vectors
     encoding = encoding_of(np.array(meaning, np.float32))
     query = Query.of(question, encoding) if question else None

@@ -1,4 +1,4 @@
-"""Segments: what they find, what becomes of them, and how they stand in bytes."""
+"""Segments: search results, changes, and their bytes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -156,7 +156,7 @@ def test_many_records_and_any_names() -> None:
 
 
 class Kept:
-    """An owner's segments as a store keeps them, and what should be in them."""
+    """An owner's segments in a store, and their expected content."""
 
     def __init__(self, most_bytes: int | None = None) -> None:
         self.most_bytes = most_bytes
@@ -184,7 +184,7 @@ class Kept:
         return {name: self.bodies[name] for name in names if name in self.bodies}
 
     def check(self) -> None:
-        """Everything is there, once, within the numbers that the catalog says."""
+        """Assert that every record is there once, within the catalog's numbers."""
         assert self.bodies.keys() == set(self.catalog.names)
         found: list[str] = []
         last = 0

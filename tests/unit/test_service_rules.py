@@ -1,4 +1,4 @@
-"""The service's pure decisions."""
+"""Pure functions of the service."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Messages shown in part: within their room, whole pairs, valid JSON, and true marks."""
+"""Shortened messages: within their limit, whole pairs, valid JSON, and correct marks."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""One skill file: read, refused by line, and written so that it is read as the same skill."""
+"""Skill files: parsed, refused by line, and written so that they are read unchanged."""
 
 from dataclasses import replace
 from datetime import date

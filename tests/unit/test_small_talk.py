@@ -1,4 +1,4 @@
-"""Small talk, moods and turns that inform nobody, and what only looks like them."""
+"""Small talk, moods and empty turns, and texts that only look like them."""
 
 import pytest
 from hypothesis import given

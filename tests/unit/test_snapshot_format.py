@@ -77,7 +77,7 @@ def letter() -> DeadLetter:
 
 
 def lines() -> list[str]:
-    """A snapshot with a line of each kind."""
+    """Return a snapshot with a line of each kind."""
     writing = Writing(head())
     gone = {"block": "facts", "fact": "f", "span": (0, 3), "why": "asked", "spared": ("c",)}
     return [
@@ -102,7 +102,7 @@ def read(raw: bytes) -> list[Any]:
 
 
 def summed(bodies: Iterable[str]) -> bytes:
-    """Lines with their sums, and in the last one the right digest of all lines before."""
+    """Return the lines with their checksums, and the last one with the digest of all before."""
     digest = Digest()
     written = []
     for body in bodies:
@@ -192,7 +192,7 @@ def test_lines_left_out_doubled_and_exchanged_are_refused(at: int) -> None:
 
 
 def edited(at: int, /, **fields: Any) -> bytes:
-    """The file with fields of a line set otherwise, and all sums right."""
+    """Return the file with changed fields in one line, and valid checksums."""
     found = bodies()
     found[at] = {**found[at], **fields}
     return summed(map(compact_json, found))

@@ -191,7 +191,7 @@ CLOSES = st.sampled_from(["</memory>", "</Summary>", "< / MEMORY >", "</memory x
 
 @st.composite
 def elements(draw: st.DrawFn, depth: int = 0) -> str:
-    """An element with texts that must not be seen, and elements of the same kind in it."""
+    """Generate elements with hidden texts and nested elements of the same kind."""
     inner = st.sampled_from(["SECRET", " SECRET\n", "<b>SECRET</b>", "a > SECRET < b "])
     parts = st.one_of(inner, elements(depth + 1)) if depth < 3 else inner
     body = "".join(draw(st.lists(parts, max_size=4)))

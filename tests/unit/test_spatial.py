@@ -248,7 +248,7 @@ coordinates = st.one_of(
 
 @st.composite
 def crowds(draw: st.DrawFn) -> tuple[int, list[Observation]]:
-    """Dimensions, and observations of which many share places, ages and confidences."""
+    """Generate dimensions and observations that share places, ages and confidences."""
     dimensions = draw(st.sampled_from([2, 3]))
     point = st.tuples(*[coordinates] * dimensions)
     places = draw(st.lists(point, min_size=1, max_size=12))
@@ -265,7 +265,7 @@ moments = st.sampled_from([AT, Moment(AT.seconds, past=True), Moment(AT.seconds 
 
 
 def sure_of(all_of: Sequence[Observation], fading: Fading, moment: Moment) -> list[Observation]:
-    """Those that are to be found, worked out one by one."""
+    """Return the observations that must be found, by a full scan."""
     found = []
     for one in all_of:
         age = moment.seconds - one.at.timestamp()

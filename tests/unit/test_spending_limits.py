@@ -1,4 +1,4 @@
-"""Spending limits, quiet periods and usage: the pure decisions."""
+"""Spending limits, quiet periods and usage: pure functions."""
 
 from datetime import UTC, datetime, timedelta
 

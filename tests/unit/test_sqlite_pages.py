@@ -95,7 +95,7 @@ def test_a_tree_that_leads_back_is_none() -> None:
 
 
 def _made(path: Path, seed: int, size: int, vacuum: str, rows: int) -> Content:
-    """Make a file of rows of any length, of which many were deleted since; what it holds."""
+    """Make a SQLite file with rows of any length, many of them deleted. Return its content."""
     chance = Random(seed)
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute(f"PRAGMA page_size={size}")

@@ -96,7 +96,7 @@ def embedder() -> MiniLMEmbedder:
 def found(
     claims: Sequence[Claim], now: int = 10, ttl: Any = None, vectors: Any = None, **settings: Any
 ) -> list[tuple[str, str, str | None]]:
-    """What is stale of what is claimed: its id, why, and of which."""
+    """Return the stale facts of claims: id, reason, and the other fact's id."""
     known = facts(*claims)
     rows = np.zeros((len(known), 0), np.float32) if vectors is None else vectors
     stale = StalenessDetector(**settings).find(known, rows, day(now), ttl)

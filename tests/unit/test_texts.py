@@ -1,4 +1,4 @@
-"""Short texts found by words and meaning: `TextIndex`."""
+"""`TextIndex`: search of short texts by words and meaning."""
 
 from collections.abc import Sequence
 

@@ -37,7 +37,7 @@ def until(true: Callable[[], object]) -> None:
 
 @pytest.fixture(autouse=True)
 def started(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
-    """The threads that were started, of a process that has none to use again."""
+    """The threads that were started, in a process without idle ones."""
     found: list[threading.Thread] = []
     real = threading.Thread.start
 
@@ -83,7 +83,7 @@ def test_a_thread_without_calls_ends(
 
 
 class Unlucky:
-    """A queue whose second wait ends just before something comes."""
+    """A queue whose second wait ends just before an item arrives."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Any] = SimpleQueue()
@@ -266,7 +266,7 @@ def test_together_waits_for_all() -> None:
 
 
 class Calls:
-    """Counts calls; each gives what it is told to."""
+    """Count calls. Each returns what it is told to."""
 
     def __init__(self, give: Callable[[int], bool] = lambda _: True) -> None:
         self.count = 0

@@ -1,4 +1,4 @@
-"""When a finding holds: what words mean by the calendar, and what nobody said."""
+"""When a finding holds: expressions of time by the calendar, and unsupported ones."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

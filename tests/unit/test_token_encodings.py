@@ -1,4 +1,5 @@
-"""Encodings: tiktoken's tokenizer, and the counter of the first texts, which counts the same."""
+"""Encodings: tiktoken's tokenizer, and the Python counter for first texts, which gives equal
+counts."""
 
 import string
 import subprocess
@@ -48,7 +49,7 @@ def folder() -> Path:
 
 @pytest.fixture(scope="module")
 def theirs(folder: Path) -> dict[str, Callable[[str], int]]:
-    """What tiktoken and tokenizers make of the same files."""
+    """Counters of tiktoken and tokenizers for the same files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIKTOKEN_CACHE_DIR", str(folder))
         own = {name: tiktoken.get_encoding(name).encode_ordinary for name in TIKTOKENS}
@@ -223,7 +224,7 @@ whole = st.lists(pieces, max_size=6).map("".join)
 
 
 def searching(name: str) -> MergeCounter:
-    """A counter that looks its tokens up in the file."""
+    """A counter that looks up tokens in the file."""
     return MergeCounter(VOCABULARIES[name], lambda: RANKS[name])
 
 
@@ -237,7 +238,7 @@ LOOKING_UP = {name: looking_up(name) for name in NAMES}
 
 
 def count(name: str, text: str) -> int:
-    """Tokens by the table, however much was counted before."""
+    """Count tokens by the table, without a limit."""
     LOOKING_UP[name].work = 0
     return LOOKING_UP[name](text)
 

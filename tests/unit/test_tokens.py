@@ -1,4 +1,4 @@
-"""The count of a context is never below what the tokenizer says of the rendered whole."""
+"""The counted tokens of a context are never fewer than the tokenizer's for the rendered text."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ U = {"role": "user", "content": "hi"}
 
 
 def rendered(message: dict[str, Any]) -> str:
-    """What stands between the marks of a ChatML message."""
+    """Return the text between the marks of a ChatML message."""
     name = f" {message['name']}" if message.get("name") else ""
     content = message.get("content") or ""
     if isinstance(content, list):
@@ -28,7 +28,7 @@ def rendered(message: dict[str, Any]) -> str:
 
 
 def chatml(counter: TokenCounter, chat: list[dict[str, Any]]) -> int:
-    """Tokens of the rendered whole; the two marks and the break after them count one each."""
+    """Return the tokens of the rendered text. The two marks and the line break count one each."""
     return sum(3 + counter.text(rendered(message)) for message in chat) + 3
 
 
@@ -219,7 +219,7 @@ _REASONS = "It was asked for politely. " * 10
 
 
 def framework_items(*, thinks: bool) -> dict[str, dict[str, Any]]:
-    """An answer as each framework stores it, with the records of its call."""
+    """Return an answer as each framework stores it, with the records of its call."""
     bare = {
         "pydantic_ai": ("parts", {"part_kind": "text"}, {"part_kind": "thinking"}, "content"),
         "langchain": ("content", {"type": "text"}, {"type": "reasoning"}, "text"),

@@ -1,4 +1,4 @@
-"""Tools for models: their schemas, and how what a model sends is checked."""
+"""Tools for models: their schemas, and validation of arguments."""
 
 import json
 import traceback
@@ -55,7 +55,7 @@ def tool(arguments: type[Arguments] = Book) -> Tool:
 
 
 def titles(schema: Any, of_names: bool = False) -> list[Any]:
-    """All that a schema says under "title", but for properties of that name."""
+    """Return all "title" entries of a schema, except properties of that name."""
     if isinstance(schema, list):
         return [one for part in schema for one in titles(part)]
     if not isinstance(schema, dict):

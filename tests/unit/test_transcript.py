@@ -35,7 +35,7 @@ CLAUDE = TokenCounter("claude-sonnet-4-5").text
 
 
 def unspaced(text: str) -> str:
-    """The text without the white space at which it may be parted."""
+    """Return the text without the white space where it may be split."""
     return "".join(text.split())
 
 

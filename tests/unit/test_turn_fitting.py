@@ -1,4 +1,4 @@
-"""A turn fitted into a context: within the budget, whole, and with a prefix that stays."""
+"""Fitting a turn into a context: within the budget, whole, and with a stable prefix."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ recall_lists = st.lists(
 
 @dataclass(frozen=True)
 class World:
-    """What a turn's contexts are packed of."""
+    """The other parts of a turn's context."""
 
     packer: Packer
     head: Head
@@ -70,7 +70,7 @@ class World:
 
 @dataclass(frozen=True)
 class Case:
-    """A session, and a turn that grows."""
+    """A session and a growing turn."""
 
     world: World
     asked: list[Message]
@@ -102,7 +102,7 @@ def world_of(
 
 @st.composite
 def rounds(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Rounds of tools, each whole; ids are used again from round to round."""
+    """Generate complete rounds of tools. Ids are reused between rounds."""
     said: list[dict[str, Any]] = []
     for _ in range(draw(st.integers(0, 2))):
         ids = draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True))
@@ -113,7 +113,7 @@ def rounds(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Contexts with all that can be in them, and turns for which there is rarely room beside it."""
+    """Generate contexts with all kinds of parts, and turns that rarely fit beside them."""
     given = draw(st.lists(st.just(S), max_size=1))
     given = [*given, {"role": "user", "content": draw(texts())}, *draw(rounds())]
     asked = messages_of(given, "user")
@@ -133,7 +133,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def shown(chat: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A chat without its memory element, wherever that stands."""
+    """Return a chat without its memory element."""
     found = []
     for message in chat:
         content = message.get("content")
@@ -278,7 +278,7 @@ def test_messages_responses_and_answers_of_any_form() -> None:
 
 
 def asked_twice(said: Sequence[Message]) -> bool:
-    """Whether the newest message calls under an id that waits for a result already."""
+    """Return whether the newest message reuses the id of a pending call."""
     calls = {one["id"] for one in said[-1].tool_calls or ()} if said else set()
     return not calls.isdisjoint(one["id"] for one in open_calls(said[:-1]))
 
@@ -325,7 +325,7 @@ def test_a_whole_turn_is_taken(said: list[Any]) -> None:
 
 
 def test_open_calls() -> None:
-    """Wrong: a pending call is run twice, or never."""
+    """Wrong: a pending call is not listed, or a finished one is."""
     said = messages_of([Q, call(["a", "b"]), result("b"), call(["a", "c"])], "user")
     assert [one["id"] for one in open_calls(said)] == ["a", "c"]
     with pytest.raises(InvalidMessage, match="no result: 'a'"):

@@ -25,7 +25,7 @@ def said(seq: int, speaker: str, text: str) -> Recall:
 
 
 def turns_shown(memory: str) -> list[str]:
-    """The lines that a reader takes for the beginning of what somebody said."""
+    """Return the lines that look like the beginning of a turn."""
     lines = memory.splitlines()[2:-2]
     return [line[2:] for line in lines if line[:2] in ("- ", "  ") and line[2:3] != " "]
 

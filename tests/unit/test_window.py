@@ -1,4 +1,4 @@
-"""The window's rules, over generated conversations with any prices."""
+"""The window's rules, over generated conversations with arbitrary token counts."""
 
 from collections.abc import Sequence
 from random import Random
@@ -56,7 +56,7 @@ def is_user(entry: Entry) -> bool:
 
 
 def pending(entries: Sequence[Entry]) -> list[int]:
-    """Calls of the newest turn that still wait for a result."""
+    """Return the calls of the newest turn that still wait for a result."""
     shapes = [shape_of(entry.message) for entry in entries]
     answered = set(pairs(shapes).values())
     last_user = max((e.seq for e in entries if is_user(e)), default=0)
@@ -69,7 +69,7 @@ def pending(entries: Sequence[Entry]) -> list[int]:
 
 
 def whole_groups(entries: Sequence[Entry]) -> list[set[int]]:
-    """The seqs of messages that belong together: calls and their results, where none is missing."""
+    """Return the seqs of complete groups of calls and results."""
     shapes = [shape_of(entry.message) for entry in entries]
     answered = pairs(shapes)
     groups: list[set[int]] = []
@@ -87,7 +87,8 @@ def whole_groups(entries: Sequence[Entry]) -> list[set[int]]:
 
 
 def legal_starts(entries: Sequence[Entry]) -> list[int]:
-    """Seqs after which no shown group is torn and no pending call is lost, by brute force."""
+    """Return the seqs after which a cut splits no group and loses no pending call, by brute
+    force."""
     groups = whole_groups(entries)
     shown = visible(entries, was_cut=False)
     first_pending = min(pending(entries), default=len(entries) + 1)
@@ -104,7 +105,7 @@ def legal_starts(entries: Sequence[Entry]) -> list[int]:
 
 
 def legal_cuts(entries: Sequence[Entry]) -> list[Cut]:
-    """Every cut that the rules allow, by brute force."""
+    """Return every cut that the rules allow, by brute force."""
     shown = visible(entries, was_cut=False)
     found: list[Cut] = []
     for start in legal_starts(entries):

@@ -21,7 +21,7 @@ from tests.integration.echoing import Echo
 
 
 class Reader(MemoryStore):
-    """Notes which entries are read of logs."""
+    """Record which entries of logs are read."""
 
     def __init__(self) -> None:
         super().__init__()

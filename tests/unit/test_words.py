@@ -1,4 +1,4 @@
-"""Words and dates of texts, and the days that a question asks about."""
+"""Words and dates of texts, and the days that a question refers to."""
 
 import sys
 import tracemalloc

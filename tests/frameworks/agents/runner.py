@@ -20,7 +20,7 @@ Conversation = Callable[[AgentMemory, str, Turns], list[str] | Awaitable[list[st
 
 
 def run(conversation: Conversation) -> None:
-    """Hold the turns that standard input names, with a memory of its own."""
+    """Hold the turns that standard input names, with its own memory."""
     store, server, result = sys.argv[1:]
     turns = [(session, question) for session, question in json.load(sys.stdin)]
     with AgentMemory(store=store, max_tokens=BUDGET, recall_timeout=60) as memory:
