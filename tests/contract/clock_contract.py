@@ -98,7 +98,7 @@ class ClockContract(Contract):
         store.append("s", [draft("a")])
         ahead = with_clock(other, minutes)
         assert ahead.lease("s", "w1", 0)
-        assert store.lease("s", "w2", 0)  # it would end in minutes, and none lasts so long
+        assert store.lease("s", "w2", 0)  # it would end in minutes, and no lease is that long
         assert with_clock(store, minutes + 0.1).lease("s", "w3", 0)
         assert not ahead.lease("s", "w1", 60, renew=True)
 
@@ -112,7 +112,7 @@ class ClockContract(Contract):
         assert ahead.lock("l", "w1", 10)
         assert store.lease("s", "w2", 10) is not self.by_server
         assert store.lock("l", "w2", 10) is not self.by_server
-        if self.by_server:  # its clock is the only one: they end in seconds
+        if self.by_server:  # only the server's clock counts: they end in seconds
             assert other.lease("s", "w1", 0, renew=True)
             assert other.lock("l", "w1", 0, renew=True)
             assert store.lease("s", "w2", 10)
@@ -146,7 +146,7 @@ class ClockContract(Contract):
         assert due(ahead) == ["s", "t"]
         assert due(store) == (["s", "t"] if self.by_server else [])
         assert due(with_clock(store, MINUTES + 0.1)) == ["s", "t"]
-        store.append("t", [draft("b")])  # whoever is right puts it right
+        store.append("t", [draft("b")])  # an append with the right clock corrects it
         assert "t" in due(store)
         store.schedule_all()
         assert sorted(due(store)) == ["s", "t"]

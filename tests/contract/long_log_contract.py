@@ -95,8 +95,8 @@ def _check_costs(steps: Steps) -> None:
     """Assert that no call about a few entries costs more on the long log."""
     for name, call in _CALLS.items():
         cost: dict[str, int] = {}
-        for session in ("long", "short") * 4:  # at first statements are prepared, and tails full
+        for session in ("long", "short") * 4:  # first calls prepare statements and fill tails
             took = steps(partial(call, session_id=session))
-            # the network may hand on one request in two pieces
+            # the network may split one request in two
             cost[session] = min(took, cost.get(session, took))
         assert cost["long"] <= 1.5 * cost["short"] + 2, (name, cost)

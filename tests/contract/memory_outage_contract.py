@@ -48,7 +48,7 @@ class MemoryOutageContract:
     ) -> None:
         """Wrong: an outage stores half of an update, or the memory must be reopened after it."""
         caplog.set_level(logging.DEBUG)
-        # what a worker held when the server went away runs out by itself, some time after
+        # a lease held during the outage expires some time later
         monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 1.0)
         monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 0.2)
         server, url = away

@@ -156,7 +156,7 @@ class SegmentsContract(ManyHandlesContract):
         assert reads() >= 1_500
         for n in range(30):
             put_wide(store, f"more{n}")
-            reads()  # what the writer joins
+            reads()  # the writer joins these
             assert f"more{n}" in found_wide(other, f"more{n}", n)
             assert reads() <= 64
         found_wide(other)

@@ -94,7 +94,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
                     SQLStore(line.url, namespace).close()
                 except StoreUnavailable:
                     continue
-                if line.answers_left is not None:  # it was open before
+                if line.answers_left is not None:  # it was already open
                     return
         raise AssertionError("it is never open")
 

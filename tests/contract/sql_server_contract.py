@@ -152,7 +152,7 @@ class ServerContract(
         together([partial(run, store) for store in stores * 8])
         assert stored(stores[0]).end == 16 * 30
         for store in stores:
-            store.close()  # a session of the server tells its figures when it ends, if not before
+            store.close()  # the server updates its counters when a connection ends, at the latest
         with opened(own.url) as database:
             assert database.read(lambda c: int(c.value(counted))) == before
 
@@ -162,7 +162,7 @@ class ServerContract(
         """Wrong: an update takes several round trips, or a context more than two."""
         with line_to(server.private()) as line:
             far = SQLStore(line.url, namespace)
-            for _ in range(8):  # statements in use are prepared, once for each connection
+            for _ in range(8):  # statements are prepared once for each connection
                 far.append("s", [draft("a")], "u")
                 far.head("s"), far.read("s", after=3)
 

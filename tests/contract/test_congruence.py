@@ -146,7 +146,7 @@ def assert_alike(found: Sequence[Hit], wanted: Sequence[Hit]) -> None:
     for one, there in zip(found, wanted, strict=True):
         assert one.score == pytest.approx(there.score, abs=CLOSE)
         same = by_id.get(one.record.id)
-        if same is None:  # one that scores as the last
+        if same is None:  # one with the score of the last
             assert one.score == pytest.approx(wanted[-1].score, abs=CLOSE)
             continue
         assert one.parts == pytest.approx(same.parts, abs=CLOSE)
@@ -163,7 +163,7 @@ def test_stores_rank_alike(store: VectorStore) -> None:
         found, wanted = (hits(one, "user:a", question) for one in (store, plain))
         assert_alike(found, wanted)
         orders.append([hit.record.id for hit in found])
-    # else they say nothing
+    # otherwise the questions would show nothing
     assert len({tuple(order) for order in orders}) > QUESTIONS - 3
     assert len({name for order in orders for name in order}) > 100
 

@@ -116,9 +116,9 @@ class TestOverSQLite(VectorStoreContract, ManyHandlesContract):
 
 def filled(store: Store, *sessions: str) -> None:
     """Sessions with two messages each, a system message, a summary, two facts and two vectors."""
-    store.open_vectors("facts", 2, "m")  # both under one name: only their kinds differ
+    store.open_vectors("facts", 2, "m")  # equal names: only their kinds differ
     for name in sessions:
-        # of one time, so that only their places tell them apart
+        # equal times: only their places differ
         given: dict[str, Any] = {"metadata": {"note": CANARY}, "created_at": DAY}
         said = [draft(f"{CANARY} {n} in {name}", **given) for n in (1, 2)]
         head = store.append(name, [draft(f"rules {CANARY} of {name}", role="system"), *said], "u")
@@ -280,7 +280,7 @@ def test_what_was_moved_is_refused(tmp_path: Path, statement: str) -> None:
         connection.commit()
     finally:
         connection.close()
-    if "vector:" in statement:  # what was read of a record is kept as long as its version stands
+    if "vector:" in statement:  # records are cached as long as their version is unchanged
         assert all_of(store) == before
     else:
         _is_refused(store)
@@ -309,7 +309,7 @@ def test_a_list_that_lost_its_place_is_sealed_anew(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
     handles = [encrypted(open_store(url)) for _ in range(2)]
     for n in range(1, 21):
-        for handle in handles:  # each remembers an end that the other has moved
+        for handle in handles:  # each has cached an end that the other has moved
             handle.append("s", [draft(f"{n}a"), draft(f"{n}b")])
     texts = [entry.message.text() for entry in handles[0].read("s")]
     assert texts == [f"{n}{part}" for n in range(1, 21) for part in "abab"]

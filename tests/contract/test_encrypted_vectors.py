@@ -100,7 +100,7 @@ def test_words_are_found_after_a_rotation() -> None:
     for handle in (store, vectors_in(inner, Keys({"k2": LATER, "k1": SECRET}))):
         found = handle.search_vectors("v", "user:a", for_words("fox"), 9)
         assert {one.id for one, _ in ranked(found, "words")} == {"old", "new"}
-    store.put_vectors("v", [record("old")], worded(["fox den"]))  # as a rebuild does
+    store.put_vectors("v", [record("old")], worded(["fox den"]))  # like a rebuild
     fresh = vectors_in(inner, Keys({"k2": LATER, "k1": SECRET}))
     found = fresh.search_vectors("v", "user:a", for_words("fox"), 9)
     wanted = bm25({"old": "fox den", "new": "fox red", "no": "owl"}, "fox", 20)

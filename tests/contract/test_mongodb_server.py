@@ -120,7 +120,7 @@ def test_a_password_that_is_not_encoded(password: str) -> None:
     """Wrong: the error takes part of the password for the host, and shows it."""
     with pytest.raises(StoreUnavailable) as caught:
         MongoDBStore(f"mongodb://bob:{password}@127.0.0.1:{free_port()}/x?{_AT_ONCE}")
-    if "#" in password:  # which the driver takes as it is
+    if "#" in password:  # the driver accepts it as it is
         assert "at 127.0.0.1:" in str(caught.value)
         assert "(database 'x')" in str(caught.value)
     else:

@@ -207,7 +207,7 @@ class TestLongLogs(LongLogContract):
         link.close()
 
     def fill(self, store: Store, session_id: str, count: int) -> None:
-        """Write directly to the server's file, which takes long otherwise."""
+        """Write directly to the server's file, because the server is slow."""
         store.append(session_id, [draft("x")])
         self._server.fill(session_id, self._namespace, count, "x")
 

@@ -42,9 +42,9 @@ def test_others_amid_a_put(
     server: MongoDBServer, act: str, again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: an index is cached while a write is half done."""
-    # whoever is waited for here does not go on before
+    # nobody continues during the wait
     monkeypatch.setattr("agent_memory.stores.mongodb.staging._PATIENCE_SECONDS", 0.01)
-    # two runs take turns at the commands
+    # two runs cover alternating commands
     for command in range(1 + ([*_ACTS].index(act) + again) % 2, 60, 2):
         namespace = uuid4().hex[:8]
         link = Link(server.port)

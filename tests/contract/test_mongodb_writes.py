@@ -154,7 +154,7 @@ def test_cut_off_at_any_command(
     server: MongoDBServer, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: an interrupted write is half visible, blocks later writes, or comes back."""
-    # whoever is waited for here is dead
+    # the writer that is waited for is dead
     monkeypatch.setattr("agent_memory.stores.mongodb.staging._PATIENCE_SECONDS", 0.01)
     count, work = _WORK[name]
     model = MongoDBStore(server.url, uuid4().hex[:8])
@@ -350,7 +350,7 @@ def test_a_rewrite_that_is_overtaken_before_its_answer_comes(
     assert written is not None
     assert (written.end, written.total) == (10 + count, 30 + 3 * count)
     assert stored(direct) == replace(written, start=1, version=written.version + 1)
-    direct.append("s", long_drafts("on", 60))  # which spills
+    direct.append("s", long_drafts("on", 60))  # moves entries out of the tail
     texts = [entry.message.text().split("x")[0] for entry in direct.read("s")]
     assert texts[9:12] == ["a9 ", "11 anew ", "12 anew "]
     assert len(texts) == 70 + count
@@ -424,7 +424,7 @@ def test_a_slow_spill_brings_back_nothing_that_expired(server: MongoDBServer) ->
     namespace = uuid4().hex[:8]
     direct, link = MongoDBStore(server.url, namespace), Link(server.port)
     far = MongoDBStore(server.url_at(link.port), namespace)
-    head = direct.append("s", [draft("x") for _ in range(112)])  # more than leave a tail at once
+    head = direct.append("s", [draft("x") for _ in range(112)])  # more than one step moves
     table = table_of(direct)
     session = table.one({"c": "head", "id": "s", "ns": namespace}) or {}
     rows = sorted(session["lines"].values(), key=lambda row: int(row["seq"]))
@@ -432,7 +432,7 @@ def test_a_slow_spill_brings_back_nothing_that_expired(server: MongoDBServer) ->
     def slowly(some: list[Doc]) -> None:
         assert kernel_of(direct)._logs._spill(session, some)
 
-    link.act_before(3, lambda: slowly(rows[:100]))  # far has changed the head, and seen the tail
+    link.act_before(3, lambda: slowly(rows[:100]))  # `far` has changed the head, and read the tail
     assert far.move(replace(head, expired=110)) is not None
     assert link.came
     if table.one({"_id": session["_id"], f"lines.e{rows[-1]['seq']}": {"$exists": True}}):

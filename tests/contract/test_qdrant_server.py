@@ -99,7 +99,7 @@ def test_two_embedders_open_a_new_block_at_once(
     def before(request: Request) -> None:
         if str(request) == "GET /aliases" and threading.get_ident() not in seen and len(seen) < 6:
             seen.add(threading.get_ident())
-            meeting.wait(10)  # all have seen that there is nothing
+            meeting.wait(10)  # all have seen that no block exists
 
     def run(n: int) -> str:
         try:
@@ -141,7 +141,7 @@ def test_who_begins_a_block_is_killed(server: StandIn, stores: list[QdrantStore]
         with pytest.raises(DimensionMismatch, match="replay"):
             stores[1].open_vectors("v", 5, "n")
     if cut % 2:
-        stores[2].open_vectors("v", 4, "m")  # ends what was begun
+        stores[2].open_vectors("v", 4, "m")  # completes the opening
         stores[2].put_vectors("v", [record("a")], features(1))
     stores[3].begin_vectors("v", 5, "n")
     stores[3].open_vectors("v", 5, "n")
@@ -217,7 +217,7 @@ def test_who_has_the_former_embedder_after_the_swap(stores: list[QdrantStore]) -
     old.delete_vectors("v", owner="user:a")
 
 
-# Not there, or not for us
+# Missing, or refused
 
 
 def test_a_server_that_is_down(server: StandIn, stores: list[QdrantStore]) -> None:
@@ -339,7 +339,7 @@ def test_not_a_qdrant_server(server: StandIn, stores: list[QdrantStore]) -> None
         stores[0].search_vectors("v", "user:a", QUESTION, 3)
 
 
-# Pure
+# Pure functions
 
 
 def test_batches_keep_below_the_limits_of_servers() -> None:

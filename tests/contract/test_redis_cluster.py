@@ -63,7 +63,7 @@ def test_a_slot_that_moves(cluster: RedisNodes, namespace: str) -> None:
     store = RedisStore(cluster.url, namespace)
     store.append("s", [draft("a")])
     slot = key_slot(prefix_of(namespace).encode())
-    # asked, not computed: an earlier test may have moved it, and the bounds are rounded
+    # asked from the cluster, because an earlier test may have moved it
     held = f"CLUSTER COUNTKEYSINSLOT {slot}".encode()
     (source,) = (node for node in cluster.nodes if node.answer(held) != b":0\r\n")
     target = next(node for node in cluster.nodes if node is not source)

@@ -254,7 +254,7 @@ def test_scrub_leaves_nothing_in_files(server: RedisServer) -> None:
         files = [path for path in server.folder.rglob("*") if path.suffix in (".aof", ".rdb")]
         found = []
         for path in files:
-            with suppress(FileNotFoundError):  # a temporary file of the server's, renamed by now
+            with suppress(FileNotFoundError):  # a temporary file that the server has renamed
                 found.append(path.read_bytes())
         return b"".join(found)
 

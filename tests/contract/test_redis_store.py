@@ -176,7 +176,7 @@ def test_an_append_is_one_call(server: RedisServer) -> None:
     store = RedisStore(server.url)
     for name in ("other", "s"):
         head = store.append(name, [draft("a")], "u")
-    store.append("other", [draft("b")], "u")  # the server has seen all scripts
+    store.append("other", [draft("b")], "u")  # the server has loaded all scripts
     with server.watched() as calls:
         store.append("s", [draft("b"), draft("c")], "u")
     assert calls == ["EVALSHA"]

@@ -88,8 +88,8 @@ def test_a_search_asks_for_what_is_new(server: RedisServer, handles: Handles) ->
     _put(store, "a")
     assert _names(store) == ["a"]
     with server.watched() as calls:
-        assert _names(store) == ["a"]  # asks twice
-    assert calls == ["EVALSHA"] * 2  # what was read of a record is kept, too
+        assert _names(store) == ["a"]  # two requests
+    assert calls == ["EVALSHA"] * 2  # the records are cached, too
     _put(other, "bb")
     with server.watched() as calls:
         assert _names(store) == ["a", "bb"]

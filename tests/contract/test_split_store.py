@@ -99,7 +99,7 @@ def test_prompts_are_kept_once_in_their_store() -> None:
     other = _same(store)
     assert stored(other).system is not None
     store.delete("s")
-    head = other.append("s", [draft(SECRET, role="system")])  # it believes it is there
+    head = other.append("s", [draft(SECRET, role="system")])  # it has it cached
     assert head.system is not None
     fresh = _same(store)
     assert stored(fresh).system == head.system
@@ -113,7 +113,7 @@ def test_outages_and_other_stores_of_prompts_are_noticed() -> None:
     store = SplitStore(MemoryStore(), system)
     store.append("s", [draft(SECRET, role="system"), draft("a")])
     system.fail(True)
-    assert store.append("s", [draft("b")]).end == 3  # what is known serves on
+    assert store.append("s", [draft("b")]).end == 3  # the cached prompt is used
     fresh = _same(store)
     with pytest.raises(StoreUnavailable):
         fresh.append("s", [draft("c")])
@@ -127,7 +127,7 @@ def test_outages_and_other_stores_of_prompts_are_noticed() -> None:
         with pytest.raises(StoreError, match="system_store"):
             call("s")
     assert [head.session_id for head in wrong.due()] == ["t"]
-    wrong.delete("s")  # it can still be deleted
+    wrong.delete("s")  # a deletion is still possible
     assert store.head("s") is None
 
 

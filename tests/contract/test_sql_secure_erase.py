@@ -317,7 +317,7 @@ def test_writers_need_not_wait_for_a_long_reader(
             writer.execute("ROLLBACK")
             store.append("t", [draft("others")])
             assert scrub.is_alive()
-            time.sleep(0.03)  # so that the secure erase's next try comes in between
+            time.sleep(0.03)  # lets the secure erase try in between
     finally:
         writer.close()
         reader.end()

@@ -213,12 +213,12 @@ def test_a_disk_that_is_full(path: Path) -> None:
     """Wrong: a full disk stores part of a list, or makes the handle unusable."""
     store = SQLStore(f"sqlite:///{path}")
     head = store.append("s", [draft("a")])
-    store._database.alone(lambda c: c.value("PRAGMA max_page_count=1"))  # as many as there are
+    store._database.alone(lambda c: c.value("PRAGMA max_page_count=1"))  # no more than there are
     for session in ("s", "t"):
         with pytest.raises(StoreUnavailable, match="full") as caught:
             store.append(session, [draft("b"), draft("my secret " * 10_000)])
         assert "my secret" not in f"{caught.value} {caught.value.__cause__}"
-        assert str(path.parent) not in str(caught.value)  # it may reach a model
+        assert str(path.parent) not in str(caught.value)  # a model may see it
     assert (stored(store), store.head("t"), len(store.read("s"))) == (head, None, 1)
     store._database.alone(lambda c: c.value("PRAGMA max_page_count=1000000"))
     assert store.append("s", [draft("b")]).end == 2
@@ -286,7 +286,7 @@ def test_deletions_and_receipts_are_synced_in_both(
         # with "power" SQLite itself has synced the log
         assert synced == ([log.stat().st_ino] if durability == "process" else [])
         memory.delete("s")
-        lost = path.with_name("lost.db")  # without a log, as a power loss may leave it
+        lost = path.with_name("lost.db")  # without its log, as after a power loss
         lost.write_bytes(path.read_bytes())
     with AgentMemory(f"sqlite:///{lost}", blocks=[]) as memory:
         assert memory.head("s") is None

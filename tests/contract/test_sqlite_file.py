@@ -41,7 +41,7 @@ def _earlier(path: Path) -> None:
 def _drop_log(path: Path) -> None:
     for tail in ("-wal", "-shm"):
         Path(f"{path}{tail}").unlink()
-    time.sleep(0.01)  # it is not looked for at every call of a millisecond
+    time.sleep(0.01)  # it is not checked at each of several calls in a millisecond
 
 
 def _move(path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_file_that_was_written_over_is_told(path: Path, how: str, opened: bool
     store = SQLStore(f"sqlite:///{path}")
     for n in range(400):
         store.append(f"s{n}", [draft("x" * 200)])
-    if opened:  # and nothing was written since
+    if opened:  # nothing was written since
         store.close()
         store = SQLStore(f"sqlite:///{path}")
         store.read("s")
@@ -244,7 +244,7 @@ def test_others_that_come_and_go_are_no_trouble(path: Path) -> None:
     for n in range(3):
         assert store.append("s", [draft("a")]).end == 2 * n + 1
         if n:
-            database.prepare_fork()  # closes all connections, so that the log goes with them
+            database.prepare_fork()  # closes all connections, which removes the log
         subprocess.run([sys.executable, "-c", code, f"sqlite:///{path}"], check=True, timeout=60)
     assert len(store.read("s")) == 6
     store.close()

@@ -212,7 +212,7 @@ def test_searches_are_exact(
         there = {name: v for name, v in {**kept, **changed}.items() if name not in gone}
         near = [score for _, score in brute(there, query, 99, None)]
         if threshold is not None and any(abs(score - threshold) < 1e-9 for score in near):
-            threshold = None  # which side of it a rounding error falls on is nobody's promise
+            threshold = None  # a rounding error may fall on either side of the threshold
         found = index.search(query, top_k=top_k, threshold=threshold)
         expected = brute(there, query, top_k, threshold)
         assert [match.score for match in found] == pytest.approx([s for _, s in expected], abs=1e-9)

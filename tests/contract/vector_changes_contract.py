@@ -144,11 +144,11 @@ class VectorChangesContract(ViewsContract):
         derandomize=True,
         database=None,
         deadline=None,
-        phases=[Phase.generate],  # what fails on a server takes minutes to make smaller
+        phases=[Phase.generate],  # shrinking a failure on a server takes minutes
         report_multiple_bugs=False,
         suppress_health_check=[
             HealthCheck.function_scoped_fixture,  # each example clears the block
-            HealthCheck.differing_executors,  # each store has a class of its own
+            HealthCheck.differing_executors,  # each store has its own class
             HealthCheck.too_slow,
         ],
     )

@@ -229,7 +229,7 @@ def is_there(module: str) -> bool:
     """Return whether a module can be imported, without importing it."""
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # nor is the package that it would be in
+    except ModuleNotFoundError:  # its package cannot be imported either
         return False
 
 
@@ -243,7 +243,7 @@ def test_example_of_a_framework(name: str, tmp_path: Path) -> None:
     quiet = {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true"}
     home = {"HERMES_HOME": str(tmp_path), "HAYSTACK_TELEMETRY_ENABLED": "false"}
     done = run(EXAMPLES / "frameworks" / f"{name}.py", tmp_path, **quiet, **home)
-    assert done.returncode == 0, done.stderr  # frameworks may warn there
+    assert done.returncode == 0, done.stderr  # frameworks may print warnings
     for said in expected:
         assert said in done.stdout
 

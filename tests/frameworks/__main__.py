@@ -21,7 +21,7 @@ def main(folder: Path, *chosen: str) -> int:
     if unknown := {*chosen} - FRAMEWORKS.keys():
         raise SystemExit(f"Unknown: {', '.join(unknown)}. Frameworks: {', '.join(FRAMEWORKS)}.")
     failed = 0
-    with ThreadPoolExecutor(1) as installing:  # the next, while one is tested
+    with ThreadPoolExecutor(1) as installing:  # prepares the next one during a test
         pythons = {
             environment: installing.submit(_install, folder / environment, names)
             for environment, names in ENVIRONMENTS.items()
@@ -30,7 +30,7 @@ def main(folder: Path, *chosen: str) -> int:
         for environment, python in pythons.items():
             wanted = [name for name in ENVIRONMENTS[environment] if not chosen or name in chosen]
             print(f"\n=== frameworks, {environment}: {', '.join(wanted)}", flush=True)
-            # by test, since all conversations stand in one file
+            # by test, because all conversations are in one file
             command = [str(python.result()), "-m", "pytest", "-q", "-n", "2", "--dist", "load"]
             tests = [test for name in wanted for test in _tests(name)]
             failed += subprocess.run([*command, *tests], cwd=ROOT, check=False).returncode != 0

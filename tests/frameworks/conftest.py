@@ -12,7 +12,7 @@ import pytest
 from agent_memory import AgentMemory, VectorMemory
 from tests.frameworks.environments import FRAMEWORKS, INSTALLED
 
-os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "false"  # it is read on import
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "false"  # it is read at import
 
 collect_ignore = [f"test_{name}.py" for name in FRAMEWORKS.keys() - {*INSTALLED}]
 

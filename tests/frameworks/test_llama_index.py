@@ -57,7 +57,7 @@ def test_a_memory_gives_the_context(memory: AgentMemory) -> None:
     assert found[-2].content == "Yes?"
     assert [one.content for one in tuesday.get_all()] == ["Hello.", "Well?", "Yes?"]
     question = said("What is my cat called?")
-    monday.put_messages(question)  # as an agent's workflow does before its first call
+    monday.put_messages(question)  # like an agent's workflow before its first call
     assert monday.get("What is my cat called?")[-1:] == question
     copy = AgentMemoryMemory.from_dict(tuesday.to_dict())
     with pytest.raises(ConfigError, match="bound"):

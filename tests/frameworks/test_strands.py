@@ -66,7 +66,7 @@ def test_a_session_goes_whole(memory: AgentMemory) -> None:
     kept.create_message("s", "a", said(0, {"text": "hi"}))
     other = begun(memory, "ben")
     with pytest.raises(SessionException):
-        other.create_message("s", "a", said(0, {"text": "mine"}))  # the log is Ana's
+        other.create_message("s", "a", said(0, {"text": "mine"}))  # the log belongs to Ana
     kept.delete_session("s")
     assert kept.read_session("s") is None
     assert memory.history("s/a") == []

@@ -90,7 +90,7 @@ def test_a_bad_note_is_refused(url: str) -> None:
         assert notes.delete(first.id)
         notes.add("fourth")
         assert texts(notes) == ["second", "fourth"]
-        memory.user("ben").notes().add("of ben")  # who has room of his own
+        memory.user("ben").notes().add("of ben")  # another user has a limit of their own
 
 
 def test_they_are_recalled_where_they_bear_on_the_question(memory: AgentMemory) -> None:

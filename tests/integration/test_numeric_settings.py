@@ -92,14 +92,14 @@ def use(server: FakeLLM, given: dict[str, Any], mode: str) -> None:
             said = {"role": "user", "content": f"{n}: My boat is blue, and I row on the lake."}
             memory.update("s", said, user_id="ana", key=f"{n}")
         memory.flush()
-        with suppress(AgentMemoryError):  # notes may be limited to none
+        with suppress(AgentMemoryError):  # the maximum of notes may be 0
             memory.remember("Ana sails.", user_id="ana")
         shown = memory.get("t", "What colour is my boat?", user_id="ana")
         assert "boat" in str(shown.to_messages())
         assert len(memory.history("s")) == 6 or "retention" in given
         memory.search("boat", user_id="ana")
         (lag,) = [block.lag for name, block in memory.stats().blocks.items() if name == "vector"]
-        assert lag == 0 or given.get("absorb_timeout", 1) < 1e-9  # no time is enough then
+        assert lag == 0 or given.get("absorb_timeout", 1) < 1e-9  # every batch times out then
 
 
 @pytest.mark.parametrize(("model", "name"), FIELDS, ids=[f"{m.__name__}.{n}" for m, n in FIELDS])
@@ -115,7 +115,7 @@ def test_a_number_is_refused_or_works(model: type[BaseModel], name: str) -> None
             for mode in ("inline", "background") if model is AgentMemoryConfig else ("inline",):
                 try:
                     use(server, given, mode)
-                except (ConfigError, MessageTooLarge):  # it does not go together with the rest
+                except (ConfigError, MessageTooLarge):  # it conflicts with other settings
                     assert name in LIMITS, value
 
 

@@ -59,7 +59,7 @@ def test_messages_with_ids(url: str) -> None:
         for count in (1, 3, 3, 5):
             head = memory.update("s", said[:count])
             assert (head.end, len(memory.history("s"))) == (count, count)
-        assert memory.update("s", said[1]).end == 3  # with which list it came
+        assert memory.update("s", said[1]).end == 3  # the list does not matter
         assert memory.history("s")[0].message.to_dict()["id"] == "id-0"
         with pytest.raises(Conflict):
             memory.update("s", user("other", id="id-1"))

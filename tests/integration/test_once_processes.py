@@ -115,8 +115,7 @@ class _Writer(threading.Thread):
             self.failed = self.failed or repr(error)
 
     def _write(self, most: int | None) -> None:
-        """Let a process write. It is killed during the write after the given number, if there is
-        one."""
+        """Let a process write, and kill it after `most` writes, if given."""
         numbers = (str(self._next), str(WRITES), str(self._random.random()))
         with subprocess.Popen(
             [sys.executable, "-c", WRITER, *self._given, *numbers],
@@ -126,7 +125,7 @@ class _Writer(threading.Thread):
             assert process.stderr is not None
             for count, line in enumerate(process.stdout):
                 if line != "ready\n":
-                    self._next = int(line)  # the next one says this once more
+                    self._next = int(line)  # the next process repeats this write
                 if count == most:
                     time.sleep(self._random.uniform(0, 0.02))
                     process.kill()
@@ -149,7 +148,7 @@ def test_writes_that_are_retried(
     on_disk = kind in ("sqlite", "encrypted")
     url = f"sqlite:///{tmp_path}/m.db" if on_disk else request.getfixturevalue(f"{kind}_url")
     names = [f"w{n}" for n in range(WRITERS)]
-    straight = on_disk or kind == "cluster"  # its nodes tell each their own address
+    straight = on_disk or kind == "cluster"  # its nodes announce their own addresses
     with nullcontext(url) if straight else _lined(url) as through:
         writers = [_Writer(through, namespace, encryption, name) for name in names]
         for writer in writers:

@@ -45,7 +45,7 @@ NAME = re.compile(r"\([a-z]{2}\)")
 
 DOWN = ["refuse", "error", "limit", "hang", "slow", "html", "half", "empty"]
 WAYS = {
-    "summaries": DOWN,  # a summary cut short cannot be told from a short one
+    "summaries": DOWN,  # a truncated summary looks like a short one
     "extraction": [*DOWN, "cut"],
     "embedder": [*DOWN, "cut", "nan", "zero"],
     "vectors": ["refuse", "hang", "slow", "unanswered"],
@@ -86,7 +86,7 @@ def answer(body: dict[str, Any]) -> str:
         {"text": f"There is {found[2]}.", "message": int(found[1]), "quote": found[2]}
         for found in re.finditer(r"\[(\d+)\].*?(\([a-z]{2}\))", material)
     ]
-    return json.dumps({"facts": facts, "answers": []})  # the facts have nothing to do with others
+    return json.dumps({"facts": facts, "answers": []})  # the facts are unrelated to others
 
 
 class Fault:
@@ -138,7 +138,7 @@ class Rig:
         self.fault.calls = set()
         self.fault.over.set()
         self.fake.clear()
-        for block in self.memory.blocks:  # what ends late undoes what it wrote, and begins anew
+        for block in self.memory.blocks:  # a late call removes its records, and runs again
             wait_for_calls(block)
 
     def catch_up(self, session: str = "s") -> None:
@@ -179,7 +179,7 @@ class Rig:
         for _ in range(10):
             self.clock[0] += 1000
             said = self.memory.get(session).warnings
-            # others are of what waits in other sessions
+            # other warnings are about pending messages of other sessions
             told = [one for one in said if "searched by their words until then" not in one]
             if not told:
                 break
@@ -283,7 +283,7 @@ def test_background(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) 
     [
         case
         for case in CASES
-        if case.id != "facts-hang"  # the note of the deletion would hang too
+        if case.id != "facts-hang"  # the note of the deletion would also hang
         and (case.values[0] in CALLS or case.values[1] in ("refuse", "hang", "empty"))
     ],
 )

@@ -209,7 +209,7 @@ def test_by_keyboard(page: Page) -> None:
     assert browser.run(f"{focus}.textContent") == "Delete"
     browser.press("Enter")
     browser.until("document.querySelector('dialog[open]')")
-    browser.go("#/u/ana/places", "Places")  # as who goes back
+    browser.go("#/u/ana/places", "Places")  # like a user who goes back
     assert browser.run("document.querySelector('dialog') === null")
     assert len(page.service.memory.user("ana").notes().all()) == 2
 

@@ -103,11 +103,11 @@ def test_users(service: Service) -> None:
 def test_what_was_spent(service: Service) -> None:
     """Wrong: the spending report lacks a purpose, or its counts are empty."""
     admin = service.key("*", rights="admin")
-    assert service.ask("GET", "/metrics", admin).status == 200  # adds what this process counted
+    assert service.ask("GET", "/metrics", admin).status == 200  # adds the counts of this process
     told = service.call("read_spending", admin).json
     assert set(told["purposes"]) >= {"extraction", "summary"}
     assert told["purposes"]["extraction"]["calls"] > 0
-    assert told["today"] is None  # nothing is limited
+    assert told["today"] is None  # no limit is set
     assert 0 < told["kept_tokens"] <= told["prompt_tokens"]
     assert told["recalls"] > 0
 

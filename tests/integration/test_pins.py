@@ -44,7 +44,7 @@ def test_a_pinned_message_stays(strategy: Any) -> None:
         session = memory.session("s")
         chat(memory, 0, 3)
         session.pin(3)
-        session.pin(4)  # an answer takes its question along
+        session.pin(4)  # pinning an answer pins its question
         chat(memory, 3, 60)
         assert "Message 1 of" in shown(memory)
         assert "Answer 1." in shown(memory)

@@ -116,7 +116,7 @@ def test_a_whole_reply_goes_on_with_any_provider(name: str, form: str) -> None:
     messages = given[next(iter(given))]
     assert len(messages) == 3
     assert "It is nine." in str(messages[1])
-    if form == "openai.chat":  # the API takes these back, and its SDK gives them
+    if form == "openai.chat":  # the API accepts these fields, and its SDK returns them
         messages[1].pop("annotations", None)
         if messages[1].get("tool_calls", []) is None:
             del messages[1]["tool_calls"]

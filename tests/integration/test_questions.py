@@ -8,7 +8,7 @@ from agent_memory import AgentMemory
 from benchmarks.recall.languages import Language, first_hits, languages
 from benchmarks.recall.situations import FOLDER, outcomes
 
-BAR = 0.8  # of two messages that have as many of the words either may come first
+BAR = 0.8  # messages with equally many of the words have no fixed order
 
 
 @pytest.mark.parametrize("language", languages(), ids=lambda language: language.name)

@@ -96,7 +96,7 @@ def test_a_turn_is_read_on_before_it_is_stored(tmp_path: Path) -> None:
         asked, _, *later = (request["messages"] for request in fake.requests)
         assert f"{TOOL}(seq=3, offset=" in asked[-1]["content"]
         first, second, none = (messages[-1]["content"] for messages in later)
-        whole = json.loads(first)  # the newest page is not cut again, beside all that
+        whole = json.loads(first)  # the newest page is not shortened again
         assert whole["text"] == question[9_000 : whole["next"]]
         assert json.dumps(result[:200])[1:-1] in second
         assert "There is no message 90" in none

@@ -111,7 +111,7 @@ def test_swapped_in_whole(rig: Rig) -> None:
             assert recalled(old) == everything
             assert rig.roles == ("old", "new")
             assert len(rig.held()["new"]) == 2 * (done + 1)
-        with rig.memory(OLD) as late:  # one that is started again meanwhile
+        with rig.memory(OLD) as late:  # a process that restarts meanwhile
             assert recalled(late) == everything
             assert late.get("s0", "fact").warnings == []
         with rig.memory(NEW) as new:
@@ -127,7 +127,7 @@ def test_swapped_in_whole(rig: Rig) -> None:
         assert [len(request.body["actions"]) for request in after] == [1]
         assert rig.roles == ("new", "new")
         everything += ["user: said to the old one", "user: said in a new session"]
-        assert rig.held() == {"new": sorted(everything)}  # the end of it looks at all sessions
+        assert rig.held() == {"new": sorted(everything)}  # its end checks all sessions
         assert recalled(old) == []
         assert any("DimensionMismatch" in warning for warning in old.get("s0", "fact").warnings)
         with pytest.raises(DimensionMismatch, match="replay"), rig.memory(OLD):
@@ -207,7 +207,7 @@ def test_deletion_meanwhile(rig: Rig) -> None:
                 assert not [text for text in texts if "popped" in text], texts
                 assert len(texts) == 7
             assert len(recalled(old)) == 7
-            rebuilding.close()  # given up: back to the old ones
+            rebuilding.close()  # abandoned: back to the old vectors
         list(rebuild(rig.settings(OLD), "vector"))
         assert list(rig.held()) == ["old"]
         with rig.memory(OLD) as memory:
@@ -231,7 +231,7 @@ def test_who_looked_before_and_writes_after(rig: Rig) -> None:
             begun.set()
         if "said at" in str(request.body) and not begun.is_set():
             thread.start()
-            assert begun.wait(SECONDS)  # the look is over, the write is not
+            assert begun.wait(SECONDS)  # it has read, but not yet written
             until(lambda: rig.roles == ("old", "new"))
 
     # the stand-in answers one request at a time, but calls `before` for several
@@ -257,7 +257,7 @@ def test_an_outage_of_the_embedder_swaps_nothing(
         errors = [step.error for step in rebuilding]
     finally:
         fake.clear()
-    assert len(errors) == 3  # two sessions, and one that still waits
+    assert len(errors) == 3  # two sessions, and one that is still pending
     assert all(error and "ModelUnavailable" in error for error in errors)
     assert rig.roles == ("old", "new")
     assert rig.held()["old"] == everything
@@ -270,7 +270,7 @@ def test_messages_that_cannot_be_embedded_hold_nothing_up(rig: Rig, fake: FakeLL
     everything = talk(rig)
     rebuilding = rebuild(rig.settings(NEW, absorb_attempts=3), "vector")
     next(rebuilding)
-    fake.fail(400, times=4)  # the replay of s1 and of s2, and s1 until it is given up
+    fake.fail(400, times=4)  # the replays of s1 and s2, and s1 until it is a dead letter
     errors = [step.error or "" for step in rebuilding]
     assert len(errors) == 2
     assert all("ModelRefused" in error for error in errors)

@@ -62,7 +62,7 @@ def test_it_runs(data: Path, tmp_path: Path) -> None:
     assert result["settings"] == {"roles": ["user"]}
     assert set(result["figures"]) == {"all", "single-hop", "multi-hop", "adversarial"}
     assert result["figures"]["single-hop"]["recall@5"] == 100
-    assert result["figures"]["multi-hop"]["recall@50"] == 0  # the assistant's turns hold it
+    assert result["figures"]["multi-hop"]["recall@50"] == 0  # it is in the assistant's turns
 
 
 LOCOMO = [
@@ -136,6 +136,6 @@ def test_it_asks_once_and_repeats_without_a_model(tmp_path: Path, data: list[Any
         assert len(fake.requests) == count
     rows = json.loads(out.read_text())
     right = {one["system"]: one["right"] for one in rows}
-    newest = data is LONGMEMEVAL  # there all of it fits
+    newest = data is LONGMEMEVAL  # the whole conversation fits there
     assert right == dict(zip(SYSTEMS, (True, newest, True), strict=True))
     assert all(one["tokens"] <= 100 for one in rows)

@@ -30,7 +30,7 @@ SECRETS = (IBAN, PASSWORD, MAIL, "0532 0130")
     [
         ("Pay to DE89370400440532013000 now", "Pay to [iban] now"),
         ("gb82 west 1234 5698 7654 32.", "[iban]."),
-        ("DE88 3704 0044 0532 0130 00", "DE88 3704 0044 0532 0130 00"),  # its check number is wrong
+        ("DE88 3704 0044 0532 0130 00", "DE88 3704 0044 0532 0130 00"),  # wrong check digits
         ("The password is swordfish.", "The password is [password]."),
         ("password: 'two words'; ok", "password: [password]; ok"),
         ("My PIN is 4711, remember", "My PIN is [password], remember"),

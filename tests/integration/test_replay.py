@@ -106,7 +106,7 @@ def test_cut_short_at_any_step() -> None:
         with AgentMemory(config(store, second)) as memory:
             progress = list(memory.replay("notes"))
         assert noted(store) == sorted(everything), step
-        if progress and step > 5:  # the note of how far it came is there
+        if progress and step > 5:  # the note of its progress exists
             assert (progress[-1].done, progress[-1].total) == (3, 3)
         assert not set(seen) & set(second.fed), "begun anew"
         assert all(progress.error is None for progress in progress)
@@ -206,7 +206,7 @@ def test_a_new_block_absorbs_the_past(how: str) -> None:
         worker = Components(settings).worker(2)
         worker.run_once()
         worker.stop()
-    assert noted(store, "added") == sorted(left)  # of the open one, what left the window
+    assert noted(store, "added") == sorted(left)  # of the active session only what left the window
     assert store.due() == []
 
 
@@ -238,7 +238,7 @@ def test_old_workers_do_not_hide_the_past(monkeypatch: pytest.MonkeyPatch) -> No
     old = Components(before).worker(1)
     old._keep_house()
     new = Components(after).worker(1)
-    new._keep_house()  # all fall due
+    new._keep_house()  # makes all sessions due
     old.run_once()
     old.stop()
     assert store.due() == []
@@ -251,7 +251,7 @@ def test_old_workers_do_not_hide_the_past(monkeypatch: pytest.MonkeyPatch) -> No
     assert store.due() == []
     monkeypatch.setattr("agent_memory.engine.processing.worker.time", lambda: now + 9000)
     Components(after).worker(1)._keep_house()
-    assert store.due() == []  # once is enough
+    assert store.due() == []  # it is not repeated
 
 
 # Another embedding model
@@ -271,7 +271,7 @@ def vectors(store: Store, fake: FakeLLM, embedding: str, *names: str) -> AgentMe
 
 def embedded(store: Store, fake: FakeLLM, embedding: str, name: str = "vector") -> list[str]:
     """Return the texts of Ada's vectors, each found by its vector of the current model."""
-    with AgentMemory(vectors(store, fake, embedding, name)):  # the model that it was opened with
+    with AgentMemory(vectors(store, fake, embedding, name)):  # opened with this model
         width = 384 if embedding == "local" else fake.dimension
         every = everything(store, name, "user:ada", width)
         for record in every if embedding != "local" else []:

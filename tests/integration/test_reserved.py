@@ -141,7 +141,7 @@ def test_no_other_is_named() -> None:
     for path in root.rglob("*.py"):
         source = path.read_text(encoding="utf-8")
         if not any(f".{name}" in source for name in KEEPING):
-            continue  # parsing takes long
+            continue  # parsing is slow
         nodes = list(ast.walk(ast.parse(source)))
         keeps = any(isinstance(node, ast.Attribute) and node.attr in KEEPING for node in nodes)
         texts = [node.value for node in nodes if isinstance(node, ast.Constant)]
@@ -192,7 +192,7 @@ def test_deleting_a_user(world: World) -> None:
         if any(USER in repr(record) for record in world.records(collection))
     }
     said_to_be = {collection.name for collection in RESERVED if collection.goes_with_user}
-    assert theirs == said_to_be - {AUTHORS.name}  # that one has a digest of the user's name
+    assert theirs == said_to_be - {AUTHORS.name}  # it has a digest of the user's name
     assert Authors(world.store).first(USER, SHARED) is not None
     world.memory.delete_user(USER)
     for collection in RESERVED:

@@ -65,7 +65,7 @@ def test_a_block_that_is_not_there_is_told(
     memory: AgentMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Wrong: a misspelt block name finds nothing, and no warning says so."""
-    memory.search("cat", user_id="ana", blocks=["vector", "log"])  # the log may be named anywhere
+    memory.search("cat", user_id="ana", blocks=["vector", "log"])  # "log" is always a valid name
     assert not caplog.messages
     assert memory.search("cat", user_id="ana", blocks=["vector", "vektor"])
     (told,) = caplog.messages

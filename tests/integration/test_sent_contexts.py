@@ -86,7 +86,7 @@ def test_rounds_of_tools_are_told_one_by_one(memory: AgentMemory) -> None:
     second = memory.before_turn("s", asked, user_id="ana")
     memory.after_turn(second, "Noon.")
     told = memory.contexts("s")
-    # the session begins with its first message: of what came before it the latest is kept
+    # before a session's first message only the latest context is kept
     assert [one.messages for one in told] == [second.messages]
     first = memory.before_turn("s", "And now?", user_id="ana")
     asked = [{"role": "user", "content": "And now?"}, *asked[1:]]
@@ -111,7 +111,7 @@ def test_it_is_told_by_another_process_later(tmp_path: Path) -> None:
         assert told.messages == turn.messages
         assert {one.block for one in told.context.recalls} == {"vector", "notes", "static"}
         memory.get("s", "Another question", user_id="ana")
-        assert len(memory.contexts("s")) == 1  # it is not kept where the settings do not say so
+        assert len(memory.contexts("s")) == 1  # without the setting nothing is added
 
 
 def test_what_is_deleted_is_told_no_more(memory: AgentMemory) -> None:

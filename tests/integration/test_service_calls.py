@@ -28,7 +28,7 @@ REFUSED = {
     **{name: UNSET for name in BY_NAME if name.endswith("_working")},
     "read_profile": UNSET,
     "read_shared_profile": UNSET,
-    "replace_log": (409, "conflict"),  # of a log that is another by now
+    "replace_log": (409, "conflict"),  # the log has changed meanwhile
     "get_value": (404, "not-found"),
 }
 """What a service of `serving` answers to calls that are asked for what it has not."""
@@ -160,7 +160,7 @@ def test_an_export_has_everything_and_an_end(service: Service) -> None:
         "verify_receipt", service.key("*", rights="admin"), {"receipt": receipt}
     )
     assert verified.json["id"] == "ana"
-    assert service.call("list_sessions", key).status == 401  # the key was the user's
+    assert service.call("list_sessions", key).status == 401  # the key belonged to the user
     again = service.call("export_user", service.key("ana")).body.splitlines()
     assert [json.loads(line)["kind"] for line in again] == ["end"]
 
@@ -308,6 +308,6 @@ def test_a_field_of_another_type_is_refused(tmp_path: Path, names: list[str]) ->
                         continue
                     key = own[not BY_NAME[name].of_user]
                     status = service.call(name, key, {**given, field: value}).status
-                    if status >= 500 and status not in (501, 502):  # not configured, no model
+                    if status >= 500 and status not in (501, 502):  # not configured, or no model
                         failed.append((name, field, value, status))
     assert failed == []

@@ -143,7 +143,7 @@ def test_without_a_worker_it_says_so(caplog: pytest.LogCaptureFixture) -> None:
         memory.components.store.schedule_all()  # as after ten minutes of silence
         watch = Watch(memory.components, clock=(clock := Clock()))
         watch.look()
-        assert watch.stalled == []  # it may have begun just now
+        assert watch.stalled == []  # the state may be new
         assert clock.pass_by(watch) == ["vector: no worker runs"]
         assert errors(caplog) == ["A block absorbs nothing although messages are pending"]
         metrics = Metrics()
@@ -199,7 +199,7 @@ def test_a_block_that_always_fails_is_told(
 FOLDER = Path(__file__).parents[2] / "examples" / "service"
 NAME = re.compile(r"\bagent_memory_\w+")
 SUFFIXES = {
-    "counter": [""],  # its family has the suffix _total already
+    "counter": [""],  # its family name already ends in _total
     "gauge": [""],
     "histogram": ["_bucket", "_count", "_sum"],
 }

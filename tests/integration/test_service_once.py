@@ -103,7 +103,7 @@ def test_a_key_names_one_write(service: Service, name: str) -> None:
     if not BY_NAME[name].streams:
         assert again.json == first.json
     other = service.call(name, key, {**given, **OTHER[name]}, Idempotency_Key="k-1")
-    if name == "call_tool":  # a model is told in words
+    if name == "call_tool":  # a model gets the error as text
         assert "was used for another note" in other.json["text"]
     else:
         assert (other.status, other.problem) == (409, "conflict")

@@ -113,7 +113,7 @@ def test_three_commands(tmp_path: Path) -> None:
     begin = next(at for at, line in enumerate(lines) if line.startswith("{"))
     requests = [json.loads(line) for line in lines[begin:]]
     assert {one["route"] for one in requests} >= {"/v1/sessions/{session_id}/messages"}
-    assert "keys create" in "".join(lines[:begin])  # nobody could come in when it began
+    assert "keys create" in "".join(lines[:begin])  # there was no key when it started
     for secret in (key[16:], "chat-1", '"ana"'):
         assert secret not in server.log.read_text()
 
@@ -168,7 +168,7 @@ def test_a_killed_server_loses_and_doubles_nothing(tmp_path: Path) -> None:
     for _ in range(3):
         with serving(tmp_path) as server:
             key = key_of(tmp_path)
-            for number in range(sent + 4):  # those of before too
+            for number in range(sent + 4):  # including the earlier ones
                 given = {"messages": [{"role": "user", "content": f"number {number}"}]}
                 name = {"Idempotency-Key": f"w-{number}"}
                 status, _ = server.ask("POST", "/v1/sessions/s/messages", key, given, **name)

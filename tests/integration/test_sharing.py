@@ -179,7 +179,7 @@ def test_what_is_revoked_while_it_is_read_is_not_handed_out(name: str) -> None:
 
         def watch(step: str) -> None:
             checked.append(step)
-            begun = len(checked) > 2  # its first step is the check itself
+            begun = len(checked) > 2  # the first step is the access check
             if begun and step.removeprefix("after ") in reads and share.has_access("ben"):
                 share.revoke("ben")
 
@@ -264,7 +264,7 @@ def test_what_is_refused() -> None:
         assert share.agents() == {"ann": "write"}
 
 
-# --- what is nobody's else ------------------------------------------------------------------------
+# --- isolation ------------------------------------------------------------------------------------
 
 
 def told(agent: SharedMemory) -> str:
@@ -457,7 +457,7 @@ def test_no_tool_of_the_memory_is_run() -> None:
         schemas = memory.tools("elsewhere")
         fake.call(("memory_write", {"text": "x"}))
         response = share.agent("ann").completion("s-1", "Note it.", tools=schemas)
-        assert response.choices[0].message.tool_calls  # handed back, and not run
+        assert response.choices[0].message.tool_calls  # returned, and not run
         assert share.sessions() == []
 
 
@@ -536,7 +536,7 @@ def test_access_in_a_configuration() -> None:
         AgentMemoryConfig(shares=json.loads('{"a": {"b": "all"}}'))
 
 
-# --- other faces ----------------------------------------------------------------------------------
+# --- other interfaces -----------------------------------------------------------------------------
 
 
 def test_the_async_face() -> None:

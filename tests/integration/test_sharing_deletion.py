@@ -140,7 +140,7 @@ def test_nothing_of_a_deleted_user_is_left(store: Store, tmp_path: Path) -> None
         assert only.head.system is None
         assert only.messages == []
         assert memory.sessions() == []
-        # what was said by others before is remembered as it was, once
+        # other agents' earlier messages are still stored once, unchanged
         kept = [fact.text for fact in store.records("kept", "user:\x1eteam")]
         assert sorted(text for text in kept if "long bed" in text) == sorted(
             f"Ben planted bencanary number {n} in the long bed." for n in range(12)
@@ -268,7 +268,7 @@ def test_what_retention_left(store: Store) -> None:
             assert context.head is not None
             assert context.head.lag("kept") == 0
         kept = [fact.text for fact in store.records("kept", "user:\x1eteam")]
-        assert len([text for text in kept if "sage" in text]) == 20  # from before its first word
+        assert len([text for text in kept if "sage" in text]) == 20  # before Ann's first message
 
 
 def test_what_was_given_up_is_forgotten_too() -> None:

@@ -187,7 +187,7 @@ def test_a_sessions_go_with_the_session(memory: AgentMemory, folder: Path) -> No
     memory.update("t", {"role": "user", "content": "I am Sarah."}, user_id="sarah")
     assert (
         memory.session("t").owner().skills().all() == []
-    )  # it is sarah's now, who has saved nothing
+    )  # it belongs to sarah now, who has saved nothing
     memory.delete("t")
     assert files(folder) == []
 
@@ -238,7 +238,7 @@ def test_edits_are_noticed(memory: AgentMemory, folder: Path) -> None:
     file.write_text(page("a", "Another."), encoding="utf-8")
     assert skills.load("a") == Skill("a", "Another.")
     file.rename(folder / "c.md")
-    assert names(skills) == ["a", "b"]  # what it is called is what it says
+    assert names(skills) == ["a", "b"]  # the name comes from the file's content
     (folder / "c.md").unlink()
     assert names(skills) == ["b"]
 

@@ -44,9 +44,9 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(bodies: list[dict[str, Any]], rng: Random) -> list[dict[str, Any]]:
-    """Return the lines with one removed, moved or edited."""
+    """Return the lines with one removed, moved, repeated or edited."""
     found = copy.deepcopy(bodies)
-    # of each kind as many, and of the messages and records not only the first
+    # each kind is equally likely, and so is each line of a kind
     kind = rng.choice(sorted({str(one.get("kind")) for one in found}))
     among = [at for at, one in enumerate(found) if str(one.get("kind")) == kind]
     at = rng.choice(among)
@@ -62,7 +62,7 @@ def changed(bodies: list[dict[str, Any]], rng: Random) -> list[dict[str, Any]]:
             inner = inner[key]
         if how == "drop":
             del inner[last]
-        else:  # something odd, or what stands in another line's place
+        else:  # an odd value, or that of another line
             other = copy.deepcopy(bodies[rng.choice(among)]) if how == "copy" else {}
             inner[last] = other.get(last, copy.deepcopy(rng.choice(_ODD)))
     return found

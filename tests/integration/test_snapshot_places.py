@@ -146,7 +146,7 @@ def test_blocks_that_are_not_configured_here(lines: list[str]) -> None:
     store = MemoryStore()
     with AgentMemory(store=store, model=None, blocks=[]) as memory:
         shown = operations.import_session(memory, lines)
-        assert shown.cursors == {"extractive": shown.end}  # its vectors are of nobody knows what
+        assert shown.cursors == {"extractive": shown.end}  # their model is unknown here
     with remembering(store) as memory:
         memory.flush()
         with remembering("memory://") as other:

@@ -56,7 +56,7 @@ def test_a_session_comes_back_from_any_store_in_any_other(
         for what, value in wanted.items():
             assert found[what] == value, what
         assert scores(memory) == pytest.approx(worth, abs=1e-4)
-        # and it goes on, with what is new alone
+        # later messages are absorbed, and only those
         end = shown.end
         memory.update("s", {"role": "user", "content": "And what now?"}, user_id="ada")
         fed = {one.block: (one.first, one.last, one.error) for one in memory.flush("s")}

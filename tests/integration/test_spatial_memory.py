@@ -165,11 +165,11 @@ def test_near_weighs_how_sure_it_is(memory: AgentMemory) -> None:
     found = places.near(HERE)
     assert [one.observation.text for one in found][:3] == ["sure", "sure and far", "hardly seen"]
     assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
-    assert found[0].score == pytest.approx(0.5, abs=1e-4)  # it is the middle one of four
+    assert found[0].score == pytest.approx(0.5, abs=1e-4)  # it is the median of four
     assert nearest(places) == ["hardly seen", "sure", "sure and far", "sure and farther"]
     assert nearest(places, k=1) == ["hardly seen"]
     assert len(places.near(HERE, k=2)) == 2
-    assert len(places.near(HERE, 9)) == 3  # just on the radius is within
+    assert len(places.near(HERE, 9)) == 3  # the radius is inclusive
     assert places.near(HERE, 0.5) == []
     assert [one.observation for one in places.near(HERE, k=2)] == [
         one.observation for one in found[:2]
@@ -242,7 +242,7 @@ def test_confidence_as_of_a_moment(store: Store) -> None:
         assert sure(MARCH + 30 * DAY) == {"box": pytest.approx(0.1), "cart": pytest.approx(0.25)}
         assert sure(MARCH + 31 * DAY) == {"cart": pytest.approx(0.5**2.1)}
         assert sure(MARCH + 365 * DAY) == {}
-        assert places.count() == len(places.all()) == 2  # it stays
+        assert places.count() == len(places.all()) == 2  # they are still stored
 
 
 def test_it_may_never_decay_and_a_clock_may_be_ahead(store: Store) -> None:
@@ -310,7 +310,7 @@ def test_a_session_that_is_deleted_meanwhile(store: Store) -> None:
             memory.user("ada").spatial().observe("of no session", (2, 0))
             block = memory.blocks["spatial"]
             assert isinstance(block, SpatialMemory)
-            # the deletion waits for what is being written: so it is taken without the lock here
+            # the deletion would wait for the write's lock, so this write has none
             block = block.bind(replace(block.resources, locked=_open))
             armed.append(1)
             with pytest.raises(SessionDeleting, match="nothing was stored"):
@@ -319,7 +319,7 @@ def test_a_session_that_is_deleted_meanwhile(store: Store) -> None:
 
 
 class _open:  # noqa: N801
-    """Return a lock that nobody else holds."""
+    """A lock that is always free."""
 
     def __init__(self, name: str) -> None:
         pass
@@ -387,7 +387,7 @@ def test_what_others_change_is_read_by_itself(store: Store) -> None:
             assert texts(places) == texts(writer)
             return reads.count("before records") - 1, reads.count("before record")
 
-        assert read() == (1, 0)  # all
+        assert read() == (1, 0)  # a full read
         assert read() == (0, 0)
         writer.observe("more", (-1, 0))
         assert read() == (0, 1)
@@ -395,7 +395,7 @@ def test_what_others_change_is_read_by_itself(store: Store) -> None:
         writer.observe("still more", (-2, 0), key="k")
         assert read() == (0, 2)
         writer.delete(writer.all()[-1].id)
-        writer.observe_many([{"text": "m", "position": (0.5, 0)}] * 100)  # more than is told
+        writer.observe_many([{"text": "m", "position": (0.5, 0)}] * 100)  # too many to list
         assert read() == (1, 0)
         writer.observe("after", (7, 7))
         writer.clear()
@@ -425,7 +425,7 @@ def test_a_write_that_failed(pair: tuple[AgentMemory, AgentMemory], step: str) -
     wanted = ["first"] if step == "before put_records" else ["first", "second"]
     assert nearest(places) == nearest(other) == wanted
     armed.append(step)
-    with pytest.raises(StoreUnavailable):  # deleted, but others may not have been told
+    with pytest.raises(StoreUnavailable):  # deleted, but other processes may not know
         places.delete(first.id)
     assert nearest(places) == wanted[1:]
     places.delete(first.id)

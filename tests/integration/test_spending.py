@@ -156,7 +156,7 @@ def test_one_user_over_the_limit_stops_no_other(fake: FakeLLM, clock: list[datet
         assert memory.user("ben").facts()
         assert any("limit" in told for told in memory.get("ana").warnings)
         assert not any("limit" in told for told in memory.get("ben").warnings)
-        assert memory.stats().spending is None  # nothing is limited in all
+        assert memory.stats().spending is None  # no total limit is set
 
 
 def test_a_summary_that_is_over_the_limit_is_made_here_and_redone(

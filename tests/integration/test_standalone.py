@@ -232,7 +232,7 @@ def test_whose_it_is() -> None:
     with ChatHistory(store) as history, memory(store, Notes(fed=[])) as agent:
         history.save("s", said("a"))
         agent.flush()
-        history.save("s", said("a"), user_id="ana")  # nobody's before
+        history.save("s", said("a"), user_id="ana")  # it had no user before
         agent.flush()
         assert [one.text for one in agent.search("a", user_id="ana")] == ["a"]
         for messages in (said("b"), said("a"), []):

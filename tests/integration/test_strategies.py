@@ -84,7 +84,7 @@ def test_a_local_extract_stands_in_until_the_model_is_back(fake: FakeLLM) -> Non
         assert head.summary is not None
         assert head.summary.by == "local"
         assert head.summary.redo_after == 0
-        assert len(fake.requests) < 4  # it rests between its failures
+        assert len(fake.requests) < 4  # it pauses between failures
         assert any("local extract" in warning for warning in memory.get("s").warnings)
         fake.clear()
         fake.default = "All items, from a model."
@@ -216,7 +216,7 @@ def test_a_summary_takes_so_many_of_the_oldest(fake: FakeLLM) -> None:
             pass
         head = memory.get("s").head
     assert head is not None
-    assert head.start == 4  # two turns left, one with each update that passed the limit
+    assert head.start == 4  # two turns were cut, one by each update above the limit
     assert len(fake.requests) == 2
 
 

@@ -94,7 +94,7 @@ def logged(turns: Sequence[tuple[int, list[list[int]], int]]) -> Iterator[list[J
             ids = [f"c{seq}-{place}" for place in range(len(results))]
             function = {"name": "look", "arguments": f'{{"at": "m{seq}x"}}'}
             calls = [{"id": one, "type": "function", "function": function} for one in ids]
-            said = f"m{seq}x" if seq % 3 else None  # words beside the calls
+            said = f"m{seq}x" if seq % 3 else None  # text next to the calls
             messages: list[Json] = [{"role": "assistant", "content": said, "tool_calls": calls}]
             for one, words in zip(ids, results, strict=True):
                 seq += 1

@@ -182,7 +182,7 @@ def test_a_recall_carries_its_messages_metadata() -> None:
         memory.update(
             "s", {"role": "user", "content": "I love figs.", "metadata": noted}, user_id="ana"
         )
-        for _ in range(2):  # before it is absorbed, and after
+        for _ in range(2):  # before and after it is absorbed
             (found,) = memory.get("t", "Who loves figs?", user_id="ana").recalls
             assert found.metadata["message"] == noted
             (found,) = memory.search("figs", user_id="ana", where={"topic": "food"})

@@ -78,7 +78,7 @@ def test_each_user_may_have_a_zone(zones: Any) -> None:
     with AgentMemory(store="memory://", blocks=[], timezone=zones) as memory:
         for user, zone in (("ana", "America/Lima"), ("ben", "Asia/Tokyo"), ("eve", other)):
             memory.update(user, said, user_id=user)
-            memory.update(user, said)  # the session is the user's
+            memory.update(user, said)  # the session belongs to the user
             for entry in memory.history(user):
                 at = entry.message.created_at
                 assert at == datetime(2026, 7, 1, 23, 30, tzinfo=ZoneInfo(zone)), user

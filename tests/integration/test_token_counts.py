@@ -57,7 +57,7 @@ def test_it_is_what_two_prompts_begin_with(seed: int, role: Any) -> None:
                 assert context.kept_tokens is None
             else:
                 assert context.kept_tokens is not None
-                assert 0 <= alike(before, now) - context.kept_tokens <= 8  # of the element's frame
+                assert 0 <= alike(before, now) - context.kept_tokens <= 8  # for the element's tags
                 kept += context.kept_tokens
             before = now
             memory.update("s", {"role": "user", "content": asked}, user_id="ana")

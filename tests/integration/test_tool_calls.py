@@ -60,7 +60,7 @@ def memory(url: str, request: pytest.FixtureRequest) -> Iterator[AgentMemory]:
 def read(memory: AgentMemory, session_id: str, query: str, **more: Any) -> list[dict[str, Any]]:
     user_id = more.pop("user_id", None)
     found = memory.call_tool(session_id, "memory_read", {"query": query, **more}, user_id=user_id)
-    found = found.split("\n")[0]  # how many more there are may follow
+    found = found.split("\n")[0]  # a line with the number of further ones may follow
     given: list[dict[str, Any]] = [] if found.startswith("Nothing") else json.loads(found)
     return given
 
@@ -123,7 +123,7 @@ def test_what_is_offered(memory: AgentMemory) -> None:
         assert parameters["additionalProperties"] is False
         assert all(field["description"] for field in parameters["properties"].values())
         named = {"user_id", "session_id", "user", "session"} & set(parameters["properties"])
-        # which reads the messages of the same user only
+        # it reads only the same user's messages
         assert named <= ({"session_id"} if name == "memory_read_message" else set())
     assert memory.sessions() == []
     assert memory.session("s", "ada").tools() == offered
@@ -210,7 +210,7 @@ def test_messages_are_found_and_stay(memory: AgentMemory) -> None:
     (found,) = read(memory, "s", "badge M-4417")
     assert "M-4417" in found["text"]
     assert (found["kind"], found["session_id"], found["seq"]) == ("message", "s", 1)
-    assert "id" not in found  # by which nothing could be done
+    assert "id" not in found  # an id would be useless
     answer = memory.call_tool("s", "memory_forget", {"id": "s#1"})
     assert "cannot be forgotten one by one" in answer
     assert read(memory, "s", "badge M-4417") == [found]
@@ -420,7 +420,7 @@ def test_what_is_read_is_data(memory: AgentMemory) -> None:
     (found,) = read(memory, "s", "tea", user_id="ada")
     assert found["text"] == text
     answer = memory.call_tool("s", "memory_read", {"query": "tea"}, user_id="ada")
-    assert "café" in answer  # escaped it would cost a model twice as much
+    assert "café" in answer  # escaped, it would cost twice the tokens
     memory.update("s", {"role": "user", "content": "half of a tea \ud800"}, user_id="ada")
     memory.flush()
     answer = memory.call_tool("s", "memory_read", {"query": "half of a tea"})

@@ -37,7 +37,7 @@ def test_nothing_is_lost_and_nothing_is_twice(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as database:
         tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         left = {name: database.execute(f"SELECT * FROM {name}").fetchall() for (name,) in tables}
-    # the lock of a worker that was killed stays, as a digest, for who comes next
+    # the lock of a killed worker stays, as a digest
     passed = {f"fact:{DELETED.name}", "lock"}
     documents = left["agent_memory_documents"]
     left["agent_memory_documents"] = [row for row in documents if row[1] not in passed]

@@ -134,7 +134,7 @@ def test_another_users_session_is_refused(memory: AgentMemory) -> None:
     with pytest.raises(SessionOfAnotherUser):
         memory.before_turn("s", "yours?", user_id="bob")
     taken = memory.before_turn("t", "Hello", user_id="bob")
-    memory.update("t", Q, user_id="ada")  # while bob's model thought
+    memory.update("t", Q, user_id="ada")  # while bob's model answered
     with pytest.raises(SessionOfAnotherUser):
         memory.after_turn(taken, A)
     assert len(logged(memory, "t")) == 1

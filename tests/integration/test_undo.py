@@ -49,7 +49,7 @@ OTHER = turn("My dog sleeps in the kayak", "On the river?", "2024-01-06")
 
 @pytest.fixture
 def model() -> Model:
-    """Find facts; those of popped messages name, update and end others."""
+    """Return a model that finds facts. Those of popped messages name, update and end others."""
     model = Model()
     model.tell("I have a dog", "Has a dog.", category="pets")
     model.tell("And a job", "Works at Acme.", category="work")
@@ -103,7 +103,7 @@ def test_nothing_is_left(
         assert taken[:2] == ["The dog is called moon-canary", "A fine name, moon-canary."]
         assert "moon-canary" not in everything(memory)
         assert_alike(memory, twin)
-        for one in (memory, twin):  # what comes later does not find a trace either
+        for one in (memory, twin):  # later messages find no trace either
             one.update("s", turn("The dog is called Rex", "I see.", "2024-01-08"))
         assert_alike(memory, twin)
 
@@ -198,7 +198,7 @@ def long(number: int, popped: bool) -> dict[str, Any]:
 @pytest.mark.parametrize("count", [1, 20, 30])
 def test_a_summary_of_what_was_taken_back(fake: FakeLLM, writer: str, count: int) -> None:
     """Wrong: the summary contains text of a popped message."""
-    fake.default = lambda body: body["messages"][-1]["content"]  # it tells all that it was told
+    fake.default = lambda body: body["messages"][-1]["content"]  # it repeats its whole input
     fields: dict[str, Any] = {"overflow": Summarize(max_summary_tokens=120), "max_tokens": 700}
     fields["store"] = MemoryStore()
     model = "openai/any" if writer == "model" else None

@@ -92,7 +92,7 @@ def test_the_index_of_a_user_is_there(tmp_path: Path, monkeypatch: pytest.Monkey
         assert warmed
         read.clear()
         assert memory.search("Where does my sister live?", user_id="ada")
-        assert len(read) == cold - 1  # the first time the records that were found
+        assert len(read) == cold - 1  # the first search also reads the found records
         assert memory.stats().recalls.asked == 2
 
 

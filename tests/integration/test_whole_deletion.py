@@ -41,7 +41,7 @@ def fill(memory: AgentMemory) -> None:
 
 
 def kept(store: Store, owner: str) -> list[str]:
-    """Return the records that name a session or belong to a user, and notes of deletions."""
+    """Return the heads, records and vectors of a user, and the notes of deletions."""
     found = [f"{block}: {one.owner} {one.session_id}" for block, one in store.all_records()]
     for block in store.vector_blocks():
         pages = store.all_vectors(block)
@@ -58,7 +58,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     connect: Callable[..., sqlite3.Connection] = sqlite3.connect
 
     def note(statement: str) -> None:
-        if not statement.startswith("PRAGMA synchronous="):  # a switch of the connection: no work
+        if not statement.startswith("PRAGMA synchronous="):  # a setting of the connection
             ran.append(statement)
 
     def traced(*args: Any, **kwargs: Any) -> sqlite3.Connection:
@@ -92,7 +92,7 @@ def test_statements_do_not_grow_with_sessions(tmp_path: Path, statements: list[s
     fewest = {
         2: 1_000,
         12: 1_000,
-    }  # of several users: other threads may add statements of their own
+    }  # other threads may add statements for several users
     with AgentMemory(str(tmp_path / "memory.db")) as memory:
         for owner, sessions in enumerate([*fewest] * 3):
             for number in range(sessions):
@@ -102,7 +102,7 @@ def test_statements_do_not_grow_with_sessions(tmp_path: Path, statements: list[s
             memory.delete_user(str(owner))
             count = len([one for one in statements if "agent_memory_" in one])
             fewest[sessions] = min(fewest[sessions], count)
-    assert fewest[12] - fewest[2] <= 2, fewest  # more tombstones than one statement writes
+    assert fewest[12] - fewest[2] <= 2, fewest  # more tombstones than fit one statement
 
 
 def test_all_of_a_user_goes_and_nothing_else(tmp_path: Path) -> None:

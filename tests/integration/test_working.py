@@ -56,7 +56,7 @@ def test_values_are_kept_by_key(memory: AgentMemory) -> None:
         "n": 1,
         "plan": {"steps": ["look", "leap"], "done": 1},
     }
-    assert pad.keys() == ["none", "n", "plan"]  # what was changed last comes last
+    assert pad.keys() == ["none", "n", "plan"]  # the last changed comes last
     assert pad.get("none", 5) is None
     assert pad.delete("n") is True
     assert pad.delete("n") is False
@@ -129,7 +129,7 @@ def test_there_are_so_many_and_they_are_so_large(url: str) -> None:
         assert pad.delete("b")
         pad.set("d", 4)
         assert pad.keys() == ["a", "c", "d"]
-        memory.session("s2").working().set("d", "x" * 18)  # another session has room of its own
+        memory.session("s2").working().set("d", "x" * 18)  # another session has its own limit
 
 
 def test_it_is_in_each_context_of_its_session_only(memory: AgentMemory) -> None:
@@ -143,7 +143,7 @@ def test_it_is_in_each_context_of_its_session_only(memory: AgentMemory) -> None:
     assert shown(memory, "s3", "ben") == ['plan: "ask about prices"']
     assert shown(memory, "s4") == ['plan: "ask about dates"']
     assert shown(memory, "s5", "ada") == []
-    assert memory.search("plan", session_id="s4") == []  # it bears on everything alike
+    assert memory.search("plan", session_id="s4") == []  # it has no relevance to a query
     block = memory.blocks["working"]
     assert block.get(Scope("ada"), None, 5) == []
     recalls = block.get(Scope(None, "s4"), None, 5)
@@ -239,7 +239,7 @@ def test_a_value_that_is_set_while_its_session_is_deleted(again: bool) -> None:
                 refused, is_kept = refused + 1, False
             left = {one.metadata["key"] for one in store.records("working", "session:s")}
             assert left == set(other.session("s").working().all())
-            if len(steps) < fatal:  # it was over before
+            if len(steps) < fatal:  # the call had finished
                 assert left == {"before", "key"}
                 break
             assert left <= {"key"} if is_kept else not left, steps[fatal - 1]

@@ -213,7 +213,7 @@ def audit(act: Act) -> Any:
 def pins(act: Act) -> Any:
     session, kept = act.memory.session(act.session_id, act.user_id), act.owner.notes().all()
     log = session.history(last=6)
-    with suppress(InvalidInput):  # it was taken back meanwhile
+    with suppress(InvalidInput):  # it was popped meanwhile
         if log:
             session.pin(act.chance.choice(log).seq)
             session.unpin(act.chance.choice(log).seq)

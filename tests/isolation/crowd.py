@@ -147,7 +147,7 @@ class Crowd(logging.Handler):
                 stack.enter_context(user.held(alone=True))
             elif row.kind != "everyone":
                 taking = sorted({name, other} if row.kind == "trespass" else {name})
-                for one in taking:  # in one order, so that no two wait for each other
+                for one in taking:  # in one order, which prevents deadlocks
                     stack.enter_context(self._users[one].held(alone=False))
             act = Act(
                 memory,
@@ -264,7 +264,7 @@ class Crowd(logging.Handler):
         """Check that a log line or a warning has only words of the user of its call."""
         words = words_in([record.getMessage(), record.exc_info])
         allowed = getattr(self._here, "allowed", None)
-        if allowed is None:  # for operators; or, with many threads, of one of the memory's own
+        if allowed is None:  # for operators, or from one of the memory's own threads
             self._of_one(words, f"a log line says {record.getMessage()[:200]}:")
         else:
             self._look(record.getMessage(), allowed)

@@ -35,7 +35,7 @@ class Echo:
         self._sent(found)
         told = " ".join(sorted(found))
         said = [str(message.get("content")) for message in body["messages"]]
-        prompt, given = (*said, "")[:2]  # of a completion that began with nothing there is one
+        prompt, given = (*said, "")[:2]  # a completion that began empty has one
         if "`quote` is copied" in prompt:
             return self._findings(prompt, unescape(given), asked, told)
         if given.startswith("<facts>"):

@@ -8,7 +8,7 @@ from agent_memory import operations
 from agent_memory.ltm_blocks.skills import Skill
 from tests.isolation.acts import WORDS, Act, operation
 
-# --- what is kept outright ------------------------------------------------------------------------
+# --- notes, values and files ----------------------------------------------------------------------
 
 
 @operation(9, "notes", "remember")
@@ -211,7 +211,7 @@ def write_shared(act: Act) -> Any:
             return agent.update(session_id, {"role": "user", "content": text})
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- refused calls --------------------------------------------------------------------------------
 
 _TRESPASSES: dict[str, Callable[[Act], Any]] = {
     "update": lambda act: act.memory.update(act.victim, act.says(), user_id=act.user),

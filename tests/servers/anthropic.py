@@ -80,7 +80,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    wbufsize = -1  # an answer leaves as one packet, at once
+    wbufsize = -1  # an answer is sent immediately, as one packet
     disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: Any) -> None:

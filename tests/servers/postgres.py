@@ -73,7 +73,7 @@ class PostgresServer(PrivateServer):
         while True:
             try:
                 return super().start()
-            except CannotStart as error:  # its processes outlive one that was killed, for a moment
+            except CannotStart as error:  # its processes outlive a killed one for a moment
                 if "still in use" not in str(error) or time.monotonic() > deadline:
                     raise
 

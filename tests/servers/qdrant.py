@@ -227,7 +227,7 @@ class _Handler(BaseHTTPRequestHandler):
             result = standing.answer(request, self.headers.get("api-key"))
         except Refused as error:
             self._send(error.status, {"status": {"error": str(error)}, "time": 0.0})
-        except ValueError as error:  # of the local mode: the server's word for it is 400
+        except ValueError as error:  # an error of the local mode: a server answers 400
             self._send(400, {"status": {"error": f"Wrong input: {error}"}, "time": 0.0})
         else:
             if isinstance(result, BaseModel):

@@ -283,7 +283,7 @@ def test_the_chat_ends_with_the_question_once() -> None:
     assert context.asked == []
     assert context.tokens == COUNTER.context(talk)
     before = pack(packer(900), log([*talk, a("four")]), [], question=ask("three?"))
-    assert before.to_messages() == [*talk, a("four"), u("three?")]  # it is asked again
+    assert before.to_messages() == [*talk, a("four"), u("three?")]  # the question is repeated
 
 
 @pytest.mark.parametrize("role", ["assistant", "tool", "system"])

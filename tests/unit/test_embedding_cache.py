@@ -21,7 +21,7 @@ class CountingEmbedder:
 
     name = "counting"
     dimension = 2
-    baseline = 0.0  # is known: nothing is embedded to measure it
+    baseline = 0.0  # the dimension is known, so nothing is embedded to measure it
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []

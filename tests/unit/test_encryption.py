@@ -56,7 +56,7 @@ def test_every_change_is_noticed_and_named() -> None:
     """Wrong: an altered record is decrypted to garbage."""
     keys = Keys({"k": SECRET, "l": SECRET})
     seals = (keys.current.seal(PLACE, b"said") for _ in range(10_000))
-    sealed = next(one for one in seals if one.endswith("A="))  # its last bits stand for nothing
+    sealed = next(one for one in seals if one.endswith("A="))  # its last bits carry no data
     for at, old in enumerate(sealed):
         for new in ("", "A" if old != "A" else "B", ".", "é", "=", old * 2):
             changed = sealed[:at] + new + sealed[at + 1 :]

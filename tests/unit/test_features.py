@@ -61,7 +61,7 @@ def test_a_question_has_persons_and_pieces() -> None:
     query = Query.of(question, encoded([question])[0])
     said = [term_of(stem) for stem in ("old", "harbour", "master", "oslo")]
     assert [word[0] for word in query.words] == said
-    assert query.owners.tolist() == [0, 1, 3]  # one piece for the word with a hyphen
+    assert query.owners.tolist() == [0, 1, 3]  # one piece for the hyphenated word
 
 
 @given(st.lists(st.integers(0, 4), max_size=9), st.data())

@@ -239,7 +239,7 @@ def test_nothing_gets_out(tmp_path: Path) -> None:
         check(path, form)
         assert os.path.realpath(root + form) == root + form
         if good % 50 == 0:
-            os.makedirs(root + form, exist_ok=True)  # a file system can have it, there
+            os.makedirs(root + form, exist_ok=True)  # the file system accepts it there
     assert os.listdir(root) == ["memories"]
     assert at_length(10_000) < good < at_length(50_000)
 

@@ -71,7 +71,7 @@ def test_records_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: each search reads its records again, or cached records grow without limit."""
     kept = Indexes()
     index, _ = followed(kept, "ann", 7, 5)
-    stored_now = {name: record(name) for name in "0123"}  # "4" is gone
+    stored_now = {name: record(name) for name in "0123"}  # "4" was deleted
     asked: list[list[str]] = []
 
     def read(ids: Sequence[str]) -> dict[str, Record]:

@@ -59,7 +59,7 @@ def test_fit_never_passes_its_messages(entries: list[Entry], most: int) -> None:
     else:
         assert kept
         assert kept[-1] == shown[-1]
-        # a user message within a group of calls, and no other, gives no place to cut
+        # a user message inside a group of calls is no place to cut
         if kept != shown and any(role_of(entry.message) == "user" for entry in shown):
             assert role_of(kept[0].message) == "user"
 
@@ -70,7 +70,7 @@ def test_both_bounds_hold_at_once(entries: list[Entry], room: int, most: int) ->
     shown = visible(entries, was_cut=False)
     kept = fit(shown, room, most)
     assert sum(entry.tokens for entry in kept) <= room
-    # a shortened message of a provider may be shown as several
+    # a shortened message of a provider may become several
     assert len({entry.seq for entry in kept}) <= max(most, least(shown))
 
 

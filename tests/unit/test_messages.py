@@ -56,7 +56,7 @@ FIELDS = ["text", "of", "to_dict", "to_json", "is_system", "model_dump", "self",
 def test_a_plain_message_is_a_role_and_a_text(role: str, text: str) -> None:
     """Wrong: a store gets text that its database cannot hold, or loses a field."""
     message = Message(role=role, content=text, created_at=NOW)
-    assert message.plain is None  # its time was given
+    assert message.plain is None  # its time was given explicitly
     message = Message(role=role, content=text)
     if "\0" in text or text != text.encode(errors="ignore").decode():
         assert message.plain is None

@@ -45,7 +45,7 @@ OTHER_RECORDS: dict[str, Any] = {
 def test_each_field_of_a_head_counts(name: str) -> None:
     """Wrong: a head that came over with another value of a field passes for the same."""
     changed = replace(HEAD, **{name: OTHERS.get(name, 77)})
-    beside = {"version", "updated_at", "metadata"}  # counted, or told of other records
+    beside = {"version", "updated_at", "metadata"}  # computed, or of other records
     assert (head_digest(changed) == head_digest(HEAD)) == (name in beside)
 
 

@@ -60,7 +60,7 @@ def test_who_waits_is_told() -> None:
     places.tell()
     thread.join(30)
     assert found == list(places)
-    places.tell()  # nobody waits any more: nothing is kept for him who waits next
+    places.tell()  # without a waiter, the signal is not kept for the next one
     with held(places):
         assert places.awaited(0) is None
 

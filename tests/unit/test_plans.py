@@ -223,7 +223,7 @@ def test_a_list_stands_as_it_was_given(
         assert edit.anew == gone
     else:
         assert (edit.anew, edit.after.cursors) == (frozenset(session.head.cursors), {})
-    assert plan(done.head, done.read) is None  # it is so already
+    assert plan(done.head, done.read) is None  # nothing is left to change
 
 
 @given(MESSAGES)

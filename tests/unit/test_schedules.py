@@ -94,7 +94,7 @@ def test_a_clock_that_is_ahead(ahead: float, minutes: float) -> None:
 
 
 _BEGUN = datetime(2024, 1, 1, tzinfo=UTC)
-_USERS = st.sampled_from([None, None, "a", "b", "0", "1"])  # some have the name of a session
+_USERS = st.sampled_from([None, None, "a", "b", "0", "1"])  # some names equal a session's
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), _USERS), max_size=25))
@@ -163,7 +163,7 @@ def test_nobody_waits_for_more_than_the_other_users(steps: list[str | None]) -> 
             if session not in waiting:
                 waiting.append(session)
                 place = sum(owner(one) == owner(session) for one in waiting)
-                if place == 1:  # others who come later come later
+                if place == 1:  # later users are served later
                     latest[session] = takes + len({owner(one) for one in waiting})
                 else:
                     latest[session] = takes + place * len(USERS)

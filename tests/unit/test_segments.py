@@ -77,7 +77,7 @@ def test_joined_parts_are_the_whole(said: list[str], data: st.DataObject) -> Non
     joined = Segment.joined(parts)
     one, other = found(joined), found(*parts)
     assert one.keys() == other.keys()
-    # cosines are rounded to six digits: one way or the other
+    # cosines are rounded to six digits, up or down
     assert np.allclose([*one.values()], [other[name] for name in one], rtol=1e-5, atol=2e-6)
     if all(part.meaning.scales is not None for part in (*parts, whole)):
         assert same(joined, whole)

@@ -158,7 +158,7 @@ def test_every_flipped_byte_is_refused() -> None:
     """Wrong: an altered byte is accepted, or the wrong line is named."""
     raw = "".join(lines()).encode()
     for at in range(len(raw)):
-        ways = (raw[at] ^ 1, raw[at] ^ 0x80, ord("\n"))  # a bit, no text any more, another line
+        ways = (raw[at] ^ 1, raw[at] ^ 0x80, ord("\n"))  # another bit, invalid UTF-8, another line
         flipped = ways[at % 3] if ways[at % 3] != raw[at] else ord(" ")
         with pytest.raises(InvalidSnapshot) as error:
             read(raw[:at] + bytes([flipped]) + raw[at + 1 :])

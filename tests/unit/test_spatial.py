@@ -237,7 +237,7 @@ def test_tiny_distances_are_right() -> None:
     assert far.tolist() == pytest.approx([5e-200, 0])
 
 
-# the index, beside looking at all
+# the index, compared with a full scan
 
 coordinates = st.one_of(
     st.integers(-4, 4).map(float),

@@ -37,7 +37,7 @@ OTHERS = [
     ("Anna likes Ben.", "Ben likes Anna."),
     ("Moved from Paris to Rome.", "Moved from Rome to Paris."),
     ("\u4f4f\u5728\u4e1c\u4eac", "\u4f4f\u5728\u5927\u962a"),
-    # colours, and other words that make a fact
+    # colours and other decisive words
     ("Has a red car.", "Has a blue car."),
     ("Painted the kitchen green.", "Painted the kitchen yellow."),
     (

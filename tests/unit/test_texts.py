@@ -12,7 +12,7 @@ from agent_memory.retrieval.texts import TextIndex
 from agent_memory.retrieval.vectors import encoding_of
 
 TEXTS = ["Likes green tea", "Has a dog named Rex", "Works at Acme in Oslo", "Is from Norway"]
-ROWS = [encoding_of(row) for row in np.eye(5, dtype=np.float32)[:4]]  # each a meaning of its own
+ROWS = [encoding_of(row) for row in np.eye(5, dtype=np.float32)[:4]]  # each has its own direction
 
 
 def by_words(texts: Sequence[str]) -> TextIndex:

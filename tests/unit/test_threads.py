@@ -186,7 +186,7 @@ def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt_a_wait(thread: threading.Thread) -> None:
         lock = threading.Lock()
         with lock:
-            lock.release()  # as a `Condition` that waits has
+            lock.release()  # like a waiting `Condition`
             raise KeyboardInterrupt
 
     called = threading.Event()

@@ -145,26 +145,26 @@ def test_no_words_raise(words: str, moment: datetime) -> None:
         ("We moved last weekend", "state", "last weekend", "2023-05-06", "", "2023-05-06", None,
          ""),
         ("We go next month", "plan", "next month", None, None, "2023-06-01", "2023-07-01", ""),
-        # what code does not know, the model may
+        # what the code cannot read, the model may
         ("Fui el martes", "event", "el martes", "2023-05-09", "2023-05-09", "2023-05-09",
          "2023-05-10", ""),
         ("We met in June", "event", "in June", "2022-06", "2022-06", "2022-06-01", "2022-07-01",
          ""),
-        # nobody said so
+        # not supported by the text
         ("I went to Rome", "event", "", "2023-05-10", "2023-05-10", None, None, ""),
         ("I live in Rome", "state", "", "2023-05-10", "", None, None, ""),
         ("I live in Rome", "state", "since May", "2023-05", "", None, None, ""),
         ("I went some years ago", "event", "some years ago", "2020", "2020", None, None,
          "some years ago"),
         ("We are off soon", "plan", "soon", "2023-05-17", "2023-05-20", None, None, "soon"),
-        # said, though the words were not copied
+        # in the text, although the words were not copied
         ("I went on 3 May 2023", "event", "", "2023-05-03", "2023-05-03", "2023-05-03",
          "2023-05-04", ""),
         ("Went today", "event", "", "2023-05-10", "2023-05-10", "2023-05-10", "2023-05-11", ""),
-        # an event has both, or neither
+        # an event has both times or neither
         ("Fui en 2020", "event", "en 2020", "2020", "", "2020-01-01", "2021-01-01", ""),
         ("Fui en 2020", "event", "en 2020", "", "2020", "2020-01-01", "2021-01-01", ""),
-        # not asked for the words
+        # without the words of the text
         ("x", "", None, "2020", None, "2020-01-01", None, ""),
         ("x", "", None, "2020-05", "2022-03-31", "2020-05-01", "2022-04-01", ""),
         ("x", "", None, "2024-05", "2024-03", "2024-05-01", None, ""),

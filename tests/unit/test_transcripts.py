@@ -171,7 +171,7 @@ def test_lines_are_read_from_where_reading_ended(tmp_path: Path) -> None:
     path.write_bytes(b'{"a":1}\nnot json\n{"b":2}\n')
     assert [one.record() for one in lines_from(path, 17)] == [{"b": 2}]
     assert list(lines_from(path, 25)) == []
-    path.write_bytes(b'{"c":3}\n')  # another file by now
+    path.write_bytes(b'{"c":3}\n')  # replaced by another file
     assert [one.record() for one in lines_from(path, 17)] == [{"c": 3}]
     assert [one.record() for one in lines_from(path, 3)] == [{"c": 3}]
 

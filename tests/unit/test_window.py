@@ -97,9 +97,9 @@ def legal_starts(entries: Sequence[Entry]) -> list[int]:
         for entry in entries
         if entry.seq < first_pending
         and not wrong([e for e in shown if e.seq > entry.seq])
-        # a result that is used up by an older call is torn too where only the call stays behind
+        # a result that belongs to an older call must not stay without it
         and not wrong([e for e in shown if e.seq <= entry.seq])
-        # both halves may say something beside, and would stand alone without the other
+        # both halves may have text, and would stand alone
         and not any(min(group) <= entry.seq < max(group) for group in groups)
     ]
 
@@ -343,8 +343,8 @@ def test_results_of_several_calls_in_one_item_stand_and_fall_together() -> None:
     asks = item("assistant", use("a"), use("b"))
     answers = item("user", given("a"), given("b"), {"type": "text", "text": "Go on."})
     assert shown(U, asks, answers, A) == [1, 2, 3, 4]
-    assert shown(U, asks, item("user", given("a")), A) == [1, 4]  # one result has not come
-    assert shown(U, answers, A) == [1, 2, 3]  # what is said beside the results stays
+    assert shown(U, asks, item("user", given("a")), A) == [1, 4]  # one result is missing
+    assert shown(U, answers, A) == [1, 2, 3]  # text next to the results stays
     apart = item("assistant", use("a")), item("assistant", use("b"))
     assert shown(U, *apart, answers, A) == [1, 2, 3, 4, 5]
     assert shown(U, item("assistant", use("a"), use("c")), apart[1], answers, A) == [1, 4, 5]

@@ -15,7 +15,7 @@ def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
     answers = []
     for session, question in turns:
         agent = ToolCallingAgent(tools, model, verbosity_level=LogLevel.OFF)
-        agent.prompt_templates["system_prompt"] = INSTRUCTIONS  # its own is longer than the window
+        agent.prompt_templates["system_prompt"] = INSTRUCTIONS  # the default exceeds the window
         agent.memory = AgentMemorySteps(memory, session, user_id=USER)
         answers.append(str(agent.run(question)))
     return answers
