@@ -223,7 +223,7 @@ def test_searches_are_exact(
 
 
 def test_what_single_precision_cannot_tell_apart() -> None:
-    """Wrong: of vectors that are equal in the store's precision, not the best is found first."""
+    """Wrong: a search confuses vectors that are equal in the store's precision."""
     turns = {f"{n:04}": [1.0, n * 1e-5] for n in range(2_000, 0, -1)}
     with VectorIndex(MemoryStore(), dimension=2) as index:
         index.store([{"id": name, "vector": vector} for name, vector in turns.items()])

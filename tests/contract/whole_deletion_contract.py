@@ -91,7 +91,7 @@ class WholeDeletionContract(Contract):
         assert found(other, "user:a") == ["s"]
 
     def test_an_owner_without_sessions(self, store: Store) -> None:
-        """Wrong: the records of a user without sessions stay."""
+        """Wrong: a deletion leaves the records of a user without sessions."""
         store.put_records("f", [record("r", "user:a", ""), record("q", "user:b", "")])
         assert store.delete_whole([], store.blocks(), owners=["user:a"])
         assert [one.id for _, one in store.all_records()] == ["q"]
@@ -131,7 +131,7 @@ class WholeDeletionContract(Contract):
         assert [entry.message.text() for entry in store.read("s")] == ["new"]
 
     def test_one_of_several_deletions_is_done(self, store: Store, other: Store) -> None:
-        """Wrong: two deletions undo each other, or both claim to have deleted."""
+        """Wrong: concurrent deletions undo each other, or several report success."""
         for round_ in range(5):
             store.append("s", [draft(f"{round_}")], "a")
             store.put_records("f", [record("r")])
@@ -142,7 +142,8 @@ class WholeDeletionContract(Contract):
             assert store.record("f", "r") is None
 
     def test_an_append_is_before_or_after(self, store: Store, other: Store) -> None:
-        """Wrong: an acknowledged message is in a log without a head, or in the middle of one."""
+        """Wrong: an append during a deletion leaves a log without a head, or a part of the old
+        one."""
         for round_ in range(10):
             store.append("s", [draft("first")], "a")
             head, blocks = stored(store), store.blocks()

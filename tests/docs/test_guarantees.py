@@ -23,7 +23,7 @@ def test_every_promise_names_a_test() -> None:
 
 @pytest.mark.parametrize(("file", "name"), NAMED)
 def test_the_test_exists(file: str, name: str) -> None:
-    """Wrong: a test was renamed or removed, and the promise rests on nothing."""
+    """Wrong: a test that a promise names was renamed or removed."""
     text = (ROOT / file).read_text(encoding="utf-8")
     assert re.search(rf"^ *(async )?def {name}\(|^{name}\b", text, re.MULTILINE)
 
@@ -44,7 +44,7 @@ def test_every_feature_names_a_test() -> None:
 
 @pytest.mark.parametrize(("file", "words"), FEATURES)
 def test_the_features_test_exists(file: str, words: str) -> None:
-    """Wrong: the command that a row names runs no test."""
+    """Wrong: the command in a row runs no test."""
     text = (ROOT / "tests" / file).read_text(encoding="utf-8")
     named = re.findall(r"^ *(?:async )?def (test_\w+)", text, re.MULTILINE)
     for word in words.strip('"').split(" or ") if words else ["test"]:

@@ -142,7 +142,7 @@ def test_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_type_checkers_see_the_same_names() -> None:
-    """Wrong: the lazy table and the imports that type checkers read do not agree."""
+    """Wrong: the lazy table differs from the imports for type checkers."""
     tree = ast.parse(Path(agent_memory.__file__).read_text(encoding="utf-8"))
     imported = {
         alias.name: node.module.removeprefix("agent_memory")
@@ -170,7 +170,7 @@ def test_top_level_links(name: str) -> None:
 
 
 def test_users_own_modules_of_these_names(tmp_path: Path) -> None:
-    """Wrong: the package imports `strategies` or `ltm_blocks` from wherever it finds them."""
+    """Wrong: the package imports a user's own module named `strategies` or `ltm_blocks`."""
     for name in ("strategies", "ltm_blocks", "stores", "embedders"):
         (tmp_path / f"{name}.py").write_text("MINE = True\n")
     code = (
@@ -204,8 +204,8 @@ def test_wheel_installs_one_name(wheel: zipfile.ZipFile) -> None:
 
 
 def test_wheel_is_whole(wheel: zipfile.ZipFile) -> None:
-    """Wrong: a module, a file of the page, the type marker, the licence or the command is missing
-    from the wheel."""
+    """Wrong: the wheel lacks a module, a file of the page, the type marker, the licence or the
+    command."""
     info = f"agent_memory_log-{agent_memory.__version__}.dist-info"
     names = set(wheel.namelist())
     package = ROOT / "agent_memory"

@@ -132,7 +132,7 @@ def test_the_readme_prints_what_it_shows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_code_that_is_not_run_compiles(page: Path) -> None:
-    """Wrong: code that needs a model, and so is not run here, is not even Python."""
+    """Wrong: code that is not run here is no valid Python."""
     for snippet in snippets(page):
         if snippet.language == "python":
             compile("\n".join(snippet.lines), f"{named(page)}:{snippet.line}", "exec")
@@ -158,14 +158,14 @@ def test_a_failing_block_is_seen(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", ALL_PAGES, ids=named)
 def test_links_resolve(page: Path) -> None:
-    """Wrong: a link leads to a file that is not there."""
+    """Wrong: a link leads to a missing file."""
     for target in _LINK.findall(page.read_text(encoding="utf-8")):
         if not target.startswith(("http://", "https://")):
             assert (page.parent / target).exists(), target
 
 
 def test_the_paths_of_contributing_exist() -> None:
-    """Wrong: a file moved, and a stranger is sent to a missing one."""
+    """Wrong: CONTRIBUTING names a file that has moved."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     paths = re.findall(r"`((?:agent_memory|tests|docs|examples)/[\w/.]*)`", text)
     assert len(paths) > 15
@@ -175,7 +175,7 @@ def test_the_paths_of_contributing_exist() -> None:
 
 @pytest.mark.parametrize(("page", "fewest"), [("glossary", 20), ("architecture", 30)])
 def test_the_paths_below_the_package_exist(page: str, fewest: int) -> None:
-    """Wrong: a file moved, and a page names the missing one."""
+    """Wrong: a page names a file that has moved."""
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     paths = re.findall(r"`((?:agent_memory/|tests/)?[a-z_]+/[a-z_/.]*)`", text)
     assert len(paths) >= fewest
@@ -184,13 +184,13 @@ def test_the_paths_below_the_package_exist(page: str, fewest: int) -> None:
 
 
 def test_the_glossary_is_short() -> None:
-    """Wrong: a reader has to learn more than twenty terms."""
+    """Wrong: the glossary has more than twenty terms."""
     rows = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").split("| --- |")[-1]
     assert len(rows.strip().splitlines()) <= 20
 
 
 def test_the_pages_are_short() -> None:
-    """Wrong: the documents by hand take more than a day to read."""
+    """Wrong: the README and the pages of docs/ have more than 45,000 words."""
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 45_000
 

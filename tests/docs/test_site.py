@@ -37,7 +37,7 @@ def build(tmp_path: Path) -> list[str | Path]:
 
 
 def test_the_site_is_built_without_a_warning(build: list[str | Path], tmp_path: Path) -> None:
-    """Wrong: a dead link or anchor, a page that is in no index, or `make docs` does not work."""
+    """Wrong: `make docs` fails, or warns of a dead link or a page without an index."""
     done = python(*build, DOCS, tmp_path / "site")
     assert done.returncode == 0, done.stderr
     front = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")

@@ -87,7 +87,7 @@ def test_what_a_session_said_is_found_in_another(memory: AgentMemory) -> None:
 
 
 def test_a_chat_message_comes_back_from_the_format() -> None:
-    """Wrong: calls and their results are no part of the chat that others see."""
+    """Wrong: the chat for other formats lacks calls and their results."""
     call = {"id": "c", "name": "weather", "args": {"city": "Rome"}}
     thought = {"text": "Hm.", "thought": True}
     raw = {

@@ -140,7 +140,7 @@ def test_users_are_apart(memory: AgentMemory) -> None:
 
 
 def test_other_hooks_change_messages(memory: AgentMemory) -> None:
-    """Wrong: a shortened message is stored again, or a run that goes on has no context."""
+    """Wrong: a shortened message is stored again, or a continued run has no context."""
 
     @hook
     def shorten(state: State) -> None:

@@ -93,7 +93,7 @@ def test_a_run_continues_the_session(memory: AgentMemory) -> None:
 @pytest.mark.parametrize("reset", [True, False])
 @pytest.mark.parametrize("role", ["system", "user"])
 def test_another_chat_is_recalled(memory: AgentMemory, role: Any, reset: bool) -> None:
-    """Wrong: a chat is forgotten, or a run that goes on is sent its own steps twice."""
+    """Wrong: another chat is not recalled, or a continued run is sent its own steps twice."""
     with AgentMemory(store=memory.config.store, recall_timeout=60, memory_role=role) as other:
         agent_of(other, Scripted(final("Noted."))).run("My cat is called Mia.")
         model = Scripted(final("Hello."), final("Mia."))
@@ -166,7 +166,7 @@ def test_a_chat_stays_within_the_budget() -> None:
 
 
 def test_steps_of_ones_own(memory: AgentMemory) -> None:
-    """Wrong: a picture is gone, a blank task is refused, or steps that are set are not stored."""
+    """Wrong: a picture is lost, a blank task is refused, or assigned steps are not stored."""
     agent = agent_of(memory, Scripted(final("Yes?")))
     picture = Image.new("RGB", (2, 2))
     step = TaskStep("Who is it?", [picture])

@@ -61,7 +61,7 @@ def test_messages_come_back_as_they_were(memory: AgentMemory) -> None:
 
 
 def test_a_session_goes_whole(memory: AgentMemory) -> None:
-    """Wrong: messages outlive their session, or another agent's go too."""
+    """Wrong: messages outlive their session, or another agent's are deleted."""
     kept = begun(memory)
     kept.create_message("s", "a", said(0, {"text": "hi"}))
     other = begun(memory, "ben")

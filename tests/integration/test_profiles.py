@@ -102,7 +102,7 @@ def test_nothing_known_gives_the_defaults() -> None:
 
 
 def test_no_block_fills_one() -> None:
-    """Wrong: without a profile an empty one is made up."""
+    """Wrong: without a profile block, an empty profile is returned."""
     with remembering(Model()) as memory, pytest.raises(ConfigError, match="profile=Profile"):
         memory.user("ada").profile()
 

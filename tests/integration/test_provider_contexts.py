@@ -69,7 +69,7 @@ def test_no_message_is_refused_and_no_context(part: int) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_message_goes_out_as_it_came_in(shape: str) -> None:
-    """Wrong: a field, a signature or an id is lost on the way, in the log or in the context."""
+    """Wrong: a field, a signature or an id is lost in the log or in the context."""
     for seed in range(12):
         said = Logs(seed).orderly(shape)
         with AgentMemory(store="memory://", blocks=[], max_tokens=BIG) as memory:
@@ -483,7 +483,7 @@ def test_a_system_message_of_langchain_is_the_system_text(dump: Any, role: str) 
 
 
 def test_a_refusal_is_shown() -> None:
-    """Wrong: the model does not see that it refused, though the user goes on about it."""
+    """Wrong: a context omits the model's refusal, although the user asks about it."""
     refusal = {"role": "assistant", "content": None, "refusal": "I cannot do that."}
     log = ["go", refusal, "why?"]
     assert of(*log)[1] == refusal

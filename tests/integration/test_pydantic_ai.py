@@ -117,7 +117,7 @@ def test_a_run_is_sent_the_context(memory: AgentMemory) -> None:
 
 
 def test_a_chat_message_comes_back_from_the_format() -> None:
-    """Wrong: calls and their results are no part of the chat that others see."""
+    """Wrong: the chat for other formats lacks calls and their results."""
     function = {"name": "weather", "arguments": '{"city": "Rome"}'}
     calls: Any = [{"id": "c", "type": "function", "function": function}]
     for view in (

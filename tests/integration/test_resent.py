@@ -65,7 +65,7 @@ def test_recalls_of_another_context_are_refused() -> None:
 
 
 def test_what_is_said_again_or_popped_is_new() -> None:
-    """Wrong: a turn that repeats the one before counts as a copy of the context."""
+    """Wrong: a turn that repeats an earlier one is taken for a copy of the context, and dropped."""
     turn = [{"role": "user", "content": "More."}, {"role": "assistant", "content": "Here."}]
     with AgentMemory("memory://", blocks=[]) as memory:
         for _ in range(3):

@@ -125,7 +125,7 @@ def test_no_call_succeeds_after_its_revocation(url: str) -> None:
         settled = 0
         told = [Change(0.0, 0.0, None), *changes[agent], Change(1e18, 1e18, None)]
         for kind, begun, ended, succeeded in calls[agent]:
-            # what was in force at some moment of the call: the last that had returned before it
+            # grants in force at some moment of the call: the last one that had returned before it
             # began, and those that were under way meanwhile
             last = max(n for n, one in enumerate(told) if one.ended <= begun)
             in_force = {one.access for one in told[last:] if one.begun <= ended}

@@ -94,7 +94,7 @@ def a(text: str) -> dict[str, Any]:
 def test_no_context_passes_its_budget(
     messages: list[Any], recalls: list[Recall], summary: str | None, role: Role, max_tokens: int
 ) -> None:
-    """Wrong: a context above the budget, or one that costs more than it says."""
+    """Wrong: a context exceeds its budget, or the tokens it reports."""
     context = pack(packer(max_tokens, role), log(messages), recalls, summary)
     chat = context.to_messages()
     assert COUNTER.context(chat) <= context.tokens <= max_tokens
@@ -132,7 +132,7 @@ def test_other_recalls_leave_the_prefix_as_it_is(
 
 @given(st.lists(texts(), min_size=1, max_size=4), roles)
 def test_recalled_text_opens_and_closes_nothing(contents: list[str], role: Role) -> None:
-    """Wrong: a remembered message ends the memory element and speaks to the model as the system."""
+    """Wrong: a recalled message closes the memory element and poses as a system message."""
     recalls = [Recall("vector", str(n), text) for n, text in enumerate(contents)]
     context = pack(packer(5000, role, 2000), log([a("hello"), u("question")]), recalls)
     chat = context.to_messages()
@@ -151,7 +151,7 @@ MEMORY = (
 
 
 def test_memory_stands_in_or_before_the_newest_user_message() -> None:
-    """Wrong: recalls at the top, where they break the prompt cache at every turn."""
+    """Wrong: recalls are at the top of the prompt, so prompt caches always miss."""
     talk = [{"role": "system", "content": "rules"}, u("one"), a("two"), u("three"), a("four")]
     assert pack(packer(900), log(talk), RECALL).to_messages() == [
         *talk[:3],
@@ -174,7 +174,7 @@ def test_memory_stands_in_or_before_the_newest_user_message() -> None:
 @pytest.mark.parametrize("system", ["system", "developer"])
 @pytest.mark.parametrize("role", ["system", "user"])
 def test_without_a_user_message_memory_stands_before_the_turns(system: str, role: Role) -> None:
-    """Wrong: memory before the system message or the summary, or inside the summary."""
+    """Wrong: recalls are before the system message or the summary, or inside the summary."""
     talk = [{"role": system, "content": "rules"}, a("hello")]
     chat = pack(packer(900, role), log(talk), RECALL, "so far").to_messages()
     summary = {"role": role, "content": "<summary>\nso far\n</summary>"}
@@ -254,8 +254,8 @@ def test_a_question_is_within_the_budget_and_stands_at_the_end(
     max_tokens: int,
     is_there: bool,
 ) -> None:
-    """Wrong: the question comes on top of `max_tokens`, is missing without a word, or splits a call
-    from its result."""
+    """Wrong: the question exceeds `max_tokens`, is missing without a warning, or splits a call from
+    its result."""
     question, given_to = ask(text), log([*messages, *([u(text)] if is_there else [])])
     context = pack(packer(max_tokens, role), given_to, recalls, summary, question)
     chat = context.to_messages()
@@ -269,7 +269,7 @@ def test_a_question_is_within_the_budget_and_stands_at_the_end(
 
 
 def test_the_chat_ends_with_the_question_once() -> None:
-    """Wrong: the model is sent a chat that ends with its own words."""
+    """Wrong: a chat does not end with the question, or has it twice."""
     talk = [{"role": "system", "content": "rules"}, u("one"), a("two")]
     context = pack(packer(900), log(talk), RECALL, question=ask("three?"))
     assert context.to_messages() == [*talk, {"role": "system", "content": MEMORY}, u("three?")]

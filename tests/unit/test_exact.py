@@ -31,7 +31,7 @@ def test_what_is_written_is_read_again(value: Any) -> None:
 
 
 def test_odd_values() -> None:
-    """Wrong: an odd number ends a write."""
+    """Wrong: infinity, NaN or a huge number makes a write fail."""
     for value in (
         float("inf"),
         float("-inf"),

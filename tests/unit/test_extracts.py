@@ -140,7 +140,7 @@ HEADED = st.lists(
 def test_what_is_shortened_keeps_its_limit(
     count: Any, summary: str, sources: list[str], limit: int
 ) -> None:
-    """Wrong: headings are not counted, and the summary passes `max_summary_tokens`."""
+    """Wrong: headings are not counted, so the summary exceeds `max_summary_tokens`."""
     assert count(shorten(summary, count, limit)) <= limit
     assert count(keep_codes(summary, sources, count, limit)) <= limit
 

@@ -214,7 +214,7 @@ def test_refusals_of_our_own(
 
 
 def test_texts_after_edits(memories: dict[str, AgentMemory]) -> None:
-    """Wrong: an edit changes more than it says, or touches line ends that are not its own."""
+    """Wrong: an edit changes more than it reports, or other line ends."""
     files = filled(memories["sdk"])
     files.str_replace("/memories/work/plan.txt", "a\r\n", "A\r\n\t")
     assert files.read("/memories/work/plan.txt") == "A\r\n\tb"

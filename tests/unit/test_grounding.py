@@ -135,7 +135,7 @@ INVENTED = [
 
 @pytest.mark.parametrize("text", INVENTED)
 def test_a_code_that_nobody_said_is_refused(text: str) -> None:
-    """Wrong: a number, an address or an amount that the model made up is remembered."""
+    """Wrong: a number, an address or an amount that the model invented is stored."""
     assert said(1, "my bank", ("user", "That is with my bank."), text=text) == "invented"
     spelt = ("user", f"That is with my bank: {text}")
     assert isinstance(said(1, "my bank", spelt, text=text), Grounded)

@@ -144,7 +144,7 @@ def test_without_weights_all_roles_are_equal() -> None:
 @pytest.mark.parametrize("kind", ["contradict", "update", "end"])
 @pytest.mark.parametrize("length", [200, 1500])
 def test_long_chains(kind: LinkKind, length: int) -> None:
-    """Wrong: a long history takes exponential time, or more stack than there is."""
+    """Wrong: a long history takes exponential time, or overflows the stack."""
     chain = [
         replace(
             claim(str(place), begin=0, links=[(kind, str(place - 1))]),

@@ -86,7 +86,7 @@ def test_a_text_finds_itself(text: str) -> None:
     ],
 )
 def test_inflected_forms_are_one_word(one: str, other: str) -> None:
-    """Wrong: "Haus" is not found where "Häuser" is asked."""
+    """Wrong: a question with "Häuser" does not find "Haus"."""
     assert set(asked(one)) & set(asked(other))
 
 
@@ -100,7 +100,7 @@ def test_a_name_is_found_from_another_language(name: str) -> None:
 
 
 def test_words_keep_their_marks() -> None:
-    """Wrong: a Hindi word is broken at its vowels, and found wherever one of its letters is."""
+    """Wrong: a Hindi word is split at its vowel signs, and found by single letters."""
     assert [one.plain for one in forms_of("हिन्दी")] == ["हिन्दी"]
     assert [one.plain for one in forms_of("தமிழ்")] == ["தமிழ்"]
     assert words("1\ufe0f\u20e3") == ["1"]

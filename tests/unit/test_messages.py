@@ -232,7 +232,7 @@ def test_bad_input_is_refused_with_a_sentence(value: object, sentence: str) -> N
 
 @pytest.mark.parametrize("where", ["x", "metadata", "content"])
 def test_bottomless_nesting_is_refused(where: str) -> None:
-    """Wrong: nesting that the store or the encoder cannot follow is accepted and fails later."""
+    """Wrong: nesting too deep for the store or the encoder is accepted, and fails later."""
 
     def nested(depth: int) -> Any:
         value: Any = []
@@ -248,7 +248,7 @@ def test_bottomless_nesting_is_refused(where: str) -> None:
 
 
 def test_a_message_is_frozen_and_its_refusals_are_value_errors() -> None:
-    """Wrong: another framework's suite, which expects a ValueError of bad input, fails."""
+    """Wrong: invalid input raises no ValueError, or a message can be changed."""
     assert issubclass(InvalidInput, ValueError)
     for fields, sentence in ({"role": "robot"}, "Unknown role"), ({**U, "content": 3}, "type int"):
         for make in (Message.of, lambda fields: Message(**fields)):
@@ -303,7 +303,7 @@ def test_views_of_responses_items() -> None:
 
 
 def test_system_messages_and_time_zones_are_known() -> None:
-    """Wrong: a raw developer message is trimmed away with the turns."""
+    """Wrong: a raw developer message is cut away with the turns."""
     assert Message.of({"role": "developer", "content": "x"}).is_system
     raw = {"type": "message", "role": "developer", "content": "x"}
     assert Message.of({"raw": raw, "format": "openai.responses"}).is_system

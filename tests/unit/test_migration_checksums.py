@@ -43,7 +43,7 @@ OTHER_RECORDS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Head)])
 def test_each_field_of_a_head_counts(name: str) -> None:
-    """Wrong: a head that came over with another value of a field passes for the same."""
+    """Wrong: a head with a changed field has the same checksum."""
     changed = replace(HEAD, **{name: OTHERS.get(name, 77)})
     beside = {"version", "updated_at", "metadata"}  # computed, or of other records
     assert (head_digest(changed) == head_digest(HEAD)) == (name in beside)
@@ -58,7 +58,7 @@ def test_each_field_of_a_head_counts(name: str) -> None:
     ],
 )
 def test_all_of_a_system_message_counts(system: Message) -> None:
-    """Wrong: a system message that lost a field, or its time, passes for the same."""
+    """Wrong: a system message without a field, or its time, has the same checksum."""
     assert head_digest(replace(HEAD, system=system)) != head_digest(HEAD)
 
 
@@ -71,20 +71,20 @@ def test_the_order_of_keys_does_not_count() -> None:
 
 @pytest.mark.parametrize("name", Record.__slots__)
 def test_each_field_of_a_record_counts(name: str) -> None:
-    """Wrong: a record that came over with another value of a field passes for the same."""
+    """Wrong: a record with a changed field has the same checksum."""
     changed = replace(RECORD, **{name: OTHER_RECORDS[name]})
     assert record_digest("x", changed) != record_digest("x", RECORD)
 
 
 def test_block_and_traits_of_a_record_count() -> None:
-    """Wrong: a record of another block, or with other vectors, passes for the same."""
+    """Wrong: a record of another block, or with other vectors, has the same checksum."""
     three = {record_digest("x", RECORD, b"1"), record_digest("y", RECORD, b"1")}
     assert len(three | {record_digest("x", RECORD, b"2")}) == 3
 
 
 @given(histories(), st.data())
 def test_each_entry_counts(messages: list[dict[str, Any]], data: st.DataObject) -> None:
-    """Wrong: a log with an entry less, more, changed or elsewhere passes for the same."""
+    """Wrong: a log with a missing, additional, changed or moved entry has the same checksum."""
     log = log_of(messages, lambda _: 3)
     whole = session_digest(HEAD, log)
     again = [

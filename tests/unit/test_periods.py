@@ -45,7 +45,7 @@ def at(date: str) -> datetime:
     ],
 )
 def test_a_date_names_all_of_its_time(date: str, begin: str, end: str) -> None:
-    """Wrong: "until March" ends with its first day, or a month has 30 days."""
+    """Wrong: "until March" ends on March 1, or every month has 30 days."""
     assert parse(date) == (at(begin), at(end))
 
 
@@ -70,7 +70,7 @@ def test_no_date_of_a_model_raises(date: str) -> None:
 
 
 def test_day_of_is_the_day_where_it_was_said() -> None:
-    """Wrong: a message of the evening in New York counts for the next day, as in UTC."""
+    """Wrong: an evening message from New York is dated by its UTC day."""
     evening = datetime(2024, 3, 9, 23, 30, tzinfo=timezone(timedelta(hours=-5)))
     assert day_of(evening) == at("2024-03-09")
 

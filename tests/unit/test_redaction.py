@@ -224,20 +224,20 @@ def test_a_row_of_them(unit: str, expected: str) -> None:
 
 @given(texts(), st.sampled_from([None, "DE"]))
 def test_words_stay(text: str, region: str | None) -> None:
-    """Wrong: a text without any address or number changes."""
+    """Wrong: a text without an address or a number is changed."""
     words = "".join(letter for letter in text if letter != "@" and not letter.isdigit())
     assert Redactor(region=region)(words) == words
 
 
 @given(st.uuids(), st.sampled_from([None, "DE", "US", "IN"]))
 def test_uuids_stay(value: uuid.UUID, region: str | None) -> None:
-    """Wrong: the digits of some UUIDs pass for a phone or card number, and a reference breaks."""
+    """Wrong: digits of a UUID are redacted as a phone or card number."""
     assert Redactor(region=region)(f"id {value}") == f"id {value}"
 
 
 @given(st.text(alphabet="0123456789", min_size=12, max_size=12).map(lambda rest: "4" + rest))
 def test_cards_have_a_check_digit(digits: str) -> None:
-    """Wrong: the check digit is reckoned from the wrong end, or not at all."""
+    """Wrong: the check digit of a card is computed wrongly, or ignored."""
     redact = Redactor(phones=False)
     found = [digits + last for last in "0123456789" if redact(digits + last) == "[card]"]
     assert len(found) == 1
@@ -254,7 +254,7 @@ def test_cards_have_a_check_digit(digits: str) -> None:
     ],
 )
 def test_each_can_be_left(field: str, left: str) -> None:
-    """Wrong: a switch is not heeded, or turns another off."""
+    """Wrong: a switch has no effect, or turns off another kind."""
     text = "bob@example.com +49 30 1234567 4111111111111111 AKIAIOSFODNN7EXAMPLE"
     assert Redactor()(text) == "[email] [phone] [card] [key]"
     assert Redactor.model_validate({field: False})(text) == left

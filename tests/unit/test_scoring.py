@@ -23,7 +23,7 @@ NOW = day(30)
 
 
 def test_a_weighted_mean() -> None:
-    """Wrong: the weights' sum changes the score, or a factor goes by another weight."""
+    """Wrong: the sum of the weights changes the score, or a factor uses another's weight."""
     scorer = ImportanceScorer(relevance=2, recency=1, use=1, confidence=4, half_life_days=10)
     factors = scorer.factors(relevance=0.5, age_days=20, mentions=3, confidence=0.25)
     assert factors == pytest.approx(

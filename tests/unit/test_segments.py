@@ -131,7 +131,7 @@ def test_rounding_loses_nothing_twice() -> None:
 
 @pytest.mark.parametrize("row", [[0.0] * WIDE, [1e-9] * WIDE, [1e9] * WIDE, [3e38] * WIDE])
 def test_vectors_of_any_size(row: list[float]) -> None:
-    """Wrong: a vector that is not of unit length becomes zeros, or no number."""
+    """Wrong: a vector that is not of unit length becomes zeros or NaN."""
     matrix = np.array([row, units(1, WIDE)[0]], np.float32)
     kept = Vectors.of(matrix, True).floats()
     assert np.allclose(kept, matrix, rtol=1e-2, atol=1e-2 * float(np.abs(matrix[1]).max()))

@@ -71,8 +71,7 @@ def read(text: str) -> Skill:
 
 @given(SKILLS)
 def test_what_is_saved_is_read_as_the_same(skill: Skill) -> None:
-    """Wrong: an odd text (a colon, a quote, a line end of another sort) comes back as another, or
-    is refused."""
+    """Wrong: a text with a colon, a quote or another line end is refused, or comes back changed."""
     kept = checked(skill, MOST)
     assert parse(render(kept), "file.md") == kept
     assert checked(kept, MOST) == kept
@@ -150,7 +149,7 @@ def test_hostile_bytes_are_refused_by_line() -> None:
 
 
 def test_an_agent_skill_is_a_skill() -> None:
-    """Wrong: a SKILL.md that other programs read has to be written anew, or loses its licence."""
+    """Wrong: a SKILL.md of other programs is refused, or loses its licence."""
     text = """---
 name: pdf-processing
 description: Extract PDF text, fill forms, merge files. Use when handling PDFs.

@@ -167,7 +167,7 @@ def test_nobody_knew_in_other_languages_either(question: str, answer: str) -> No
     [("Wo wohne ich?", "Du wohnst in Lissabon."), ("Где я живу?", "Ты живёшь в Москве.")],
 )
 def test_an_answer_in_another_language_stays(question: str, answer: str) -> None:
-    """Wrong: an answer is dropped for being short."""
+    """Wrong: a short answer in another language is dropped."""
     assert not nothing(answer, question=question)
 
 
@@ -193,7 +193,7 @@ def test_what_tells_something_stays(text: str, user: bool) -> None:
 
 
 def test_a_yes_in_the_question_s_words_stays() -> None:
-    """Wrong: "My dog's name is Rex" is dropped where "Is my dog's name Rex?" is asked."""
+    """Wrong: "My dog's name is Rex" is dropped for the question "Is my dog's name Rex?"."""
     assert not nothing("My dog's name is Rex.", user=True, question="Is my dog's name Rex?")
 
 

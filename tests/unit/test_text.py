@@ -21,14 +21,14 @@ from tests.histories import texts
 
 @given(texts(), texts())
 def test_sentences_lose_no_word(first: str, second: str) -> None:
-    """Wrong: a word falls out between two sentences."""
+    """Wrong: a word between two sentences is lost."""
     text = f"{first}. {second}\n{first}"
     assert "".join("".join(sentences(text)).split()) == "".join(text.split())
     assert all(part == part.strip() and part for part in sentences(text))
 
 
 def test_sentences_terms_and_identifiers() -> None:
-    """Wrong: amounts are torn at their point."""
+    """Wrong: an amount is split at its decimal point."""
     text = "It costs 3.50 now. Really?\nYes"
     assert sentences(text) == ["It costs 3.50 now.", "Really?", "Yes"]
     assert sentences("文です。次です。") == ["文です。", "次です。"]
@@ -70,7 +70,7 @@ def test_long_monotonous_text_is_no_trap(unit: str) -> None:
 
 
 def test_names_are_capitals_inside_sentences() -> None:
-    """Wrong: the first word of each sentence is taken for a name."""
+    """Wrong: the first word of a sentence is taken for a name."""
     assert names("Hello, I am Sarah Jones. We met Bob.") == ["Sarah Jones", "Bob"]
 
 
@@ -91,7 +91,7 @@ def test_rare_words_weigh_more() -> None:
 
 @given(texts())
 def test_escaped_text_holds_no_markup(text: str) -> None:
-    """Wrong: remembered text opens or closes an element of the prompt."""
+    """Wrong: a recalled text opens or closes an element of the prompt."""
     escaped = escape(text)
     assert not re.search(r"[<>\x00]", escaped)
     plain = escaped.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")

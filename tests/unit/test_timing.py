@@ -123,7 +123,7 @@ def test_ago_and_ahead(moment: datetime, number: int, unit: str) -> None:
 
 @pytest.mark.parametrize("words", ["for 5 years", "in 12 years", "last year", "next year"])
 def test_beyond_the_calendar_is_no_day(words: str) -> None:
-    """Wrong: a message of the first or the last year fails its batch."""
+    """Wrong: a message from the calendar's first or last year makes its batch fail."""
     first, last = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
     assert None in (meant(words, first), meant(words, last))
 

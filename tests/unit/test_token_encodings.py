@@ -69,7 +69,7 @@ def theirs(folder: Path) -> dict[str, Callable[[str], int]]:
 def test_a_built_tokenizer_counts_as_its_makers_do(
     theirs: dict[str, Callable[[str], int]], name: str, text: str
 ) -> None:
-    """Wrong: our reading of the vocabulary, or its pattern, is not the encoding's."""
+    """Wrong: our vocabulary or pattern differs from the encoding's."""
     assert encoding(name).build()(text) == theirs[name](text)
 
 
@@ -120,7 +120,7 @@ def test_much_or_rare_text_has_the_tokenizer_built() -> None:
 @pytest.mark.parametrize("name", [*VOCABULARIES])
 @pytest.mark.parametrize("blanks", [" ", "\n", " \n\t"])
 def test_a_million_blanks_are_counted(name: str, blanks: str) -> None:
-    """Wrong: a text with a huge gap ends in a panic of tiktoken's, not in a count."""
+    """Wrong: a text with a huge gap makes tiktoken panic."""
     gap = blanks * (1_500_000 // len(blanks))
     assert 0 < encoding(name).build()(f"before{gap}after") <= len(gap) + 12
 

@@ -41,7 +41,8 @@ def views(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_a_context_counts_no_less_than_its_rendering(
     model: str, messages: list[dict[str, Any]]
 ) -> None:
-    """Wrong: the parts add up to less than the whole, and a full context passes the limit."""
+    """Wrong: the parts' tokens add up to less than the whole's, and a full context exceeds the
+    limit."""
     counter = COUNTERS[model]
     chat = views(messages)
     assert counter.context(chat) >= chatml(counter, chat)
@@ -55,7 +56,7 @@ blank = st.text(st.sampled_from(" \t\n\r\u00a0\u3000.!-"), max_size=12)
 def test_white_space_at_the_seams_is_counted(
     model: str, contents: list[tuple[str, str, str]], as_parts: bool
 ) -> None:
-    """Wrong: blanks that merge with a template's line breaks into more tokens are not counted."""
+    """Wrong: tokens are missing where blanks merge with a template's line breaks."""
     counter = COUNTERS[model]
     whole = ["".join(pieces) for pieces in contents]
     if as_parts:
@@ -86,7 +87,7 @@ def test_what_a_break_does_at_an_end_is_told_by_some_words_there(
 
 @given(histories())
 def test_a_context_is_the_sum_of_its_messages(messages: list[dict[str, Any]]) -> None:
-    """Wrong: messages priced when they are appended do not add up to the context they make."""
+    """Wrong: the tokens counted at append do not add up to those of the context."""
     counter = COUNTERS["gpt-4o"]
     taken = [Message.of(m) for m in messages]
     shown = [m for m in taken if m.to_openai() is not None]
@@ -116,12 +117,13 @@ def test_a_context_is_the_sum_of_its_messages(messages: list[dict[str, Any]]) ->
 )
 @pytest.mark.parametrize("model", MODELS)
 def test_every_part_costs_something(model: str, extra: dict[str, Any]) -> None:
-    """Wrong: names, calls, pictures or unknown fields are free, and a context passes its budget."""
+    """Wrong: names, calls, pictures or unknown fields are free, and a context exceeds its
+    budget."""
     assert COUNTERS[model].chat({**U, **extra}) > COUNTERS[model].chat(U)
 
 
 def test_names_and_raw_items_have_a_price() -> None:
-    """Wrong: a file's name costs nothing, though the model reads it."""
+    """Wrong: a file's name is free, although the model reads it."""
 
     def cost(name: str) -> int:
         part = {"type": "file", "file": {"file_id": "f", "filename": name}}

@@ -83,7 +83,7 @@ def test_a_tool_is_told_in_openais_form() -> None:
 
 
 def test_a_schema_has_no_titles_but_those_that_are_meant() -> None:
-    """Wrong: pydantic's titles cost tokens with every request."""
+    """Wrong: pydantic's titles cost tokens in every request."""
     parameters = tool().parameters()
     assert titles(parameters) == []
     properties = parameters["properties"]
@@ -237,7 +237,7 @@ def test_methods_are_tools() -> None:
 
 
 def test_each_provider_takes_its_form() -> None:
-    """Wrong: a provider's SDK refuses the tool, or reads another name, purpose or argument."""
+    """Wrong: a provider's SDK refuses the tool, or gets another name, description or argument."""
     one = tools_of(Shop(), what="shelf")[0]
     wanted = [one.name, one.description, one.parameters()]
     chat = TypeAdapter(ChatCompletionFunctionToolParam).validate_python(one.schema())["function"]

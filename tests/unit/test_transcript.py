@@ -148,7 +148,7 @@ def said(seq: int, score: float, session: str = "s", block: str = "b") -> Recall
 
 
 def test_neighbours_are_joined_in_order() -> None:
-    """Wrong: an answer stands above its question."""
+    """Wrong: joined messages are out of order, or unrelated ones are joined."""
     three, nine, four, two = said(3, 0.9), said(9, 0.8), said(4, 0.7), said(2, 0.6)
     passage, alone = joined([three, nine, four, two], ["b"])
     assert passage.text == "#2\n#3\n#4"

@@ -179,7 +179,7 @@ def test_visible_leaves_out_what_is_not_whole() -> None:
 def test_a_cut_splits_no_group_and_begins_with_a_user(
     entries: list[Entry], keep: int, keep_messages: int | None
 ) -> None:
-    """Wrong: half a group stays, the turn's question is lost, or a pending call is cut away."""
+    """Wrong: a cut leaves half a group, loses the turn's question, or removes a pending call."""
     cut = choose_cut(entries, keep, keep_messages)
     if cut is None:
         return
@@ -219,7 +219,7 @@ def test_a_cut_keeps_within_bounds_whenever_a_legal_one_does(
 def test_no_strategy_takes_the_newest_step_away(
     entries: list[Entry], start: int, pinned: list[int]
 ) -> None:
-    """Wrong: a third party's cut takes the newest message, its call, or the question it serves."""
+    """Wrong: a third-party strategy removes the newest message, its call, or its question."""
     cut = guarded(entries, Cut(start, tuple(pinned)))
     shown = visible(entries, was_cut=False)
     assert cut.start <= start
@@ -253,7 +253,7 @@ def test_what_is_alone_is_counted() -> None:
 
 @given(logs(), st.integers(0, 60))
 def test_snap_finds_the_last_legal_place(entries: list[Entry], start: int) -> None:
-    """Wrong: a custom strategy's cut tears a group apart, or moves further than it must."""
+    """Wrong: a custom strategy's cut splits a group, or moves further than necessary."""
     assert snap(entries, start) == max((s for s in legal_starts(entries) if s <= start), default=0)
 
 
@@ -274,7 +274,7 @@ def test_turns_are_whole_and_complete(entries: list[Entry]) -> None:
 
 
 def test_a_window_is_cut_at_turns() -> None:
-    """Wrong: the cut falls inside a turn although a whole newer turn uses most of the bounds."""
+    """Wrong: a cut falls inside a turn although cutting at a turn would use most of the limits."""
     assert choose_cut(entries_of([U, A, U, A, A, U, A, A]), 30) == Cut(5)
     entries = entries_of([*long_turn(50), U, A])
     cut = choose_cut(entries, 500)

@@ -47,7 +47,7 @@ def test_any_text_has_words(text: str) -> None:
 
 @given(st.text(), st.integers(1, 5))
 def test_words_are_counted_up_to_a_number(text: str, most: int) -> None:
-    """Wrong: a long turn is taken for a short one."""
+    """Wrong: the count stops early, or exceeds its limit."""
     assert words_up_to(most, text) == min(most, len(words(text)))
 
 
@@ -65,7 +65,7 @@ def test_words_are_counted_up_to_a_number(text: str, most: int) -> None:
     ],
 )
 def test_dates(text: str, expected: list[Date]) -> None:
-    """Wrong: a date in a question is not seen, or a word is taken for one."""
+    """Wrong: a date in a question is missed, or a word is read as a date."""
     assert dates(text) == expected
 
 
