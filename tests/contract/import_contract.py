@@ -208,8 +208,7 @@ class ImportContract(Contract):
         log, theirs = entries(1, 20, " ours"), entries(1, 10, " theirs")
 
         class Late(Leases):
-            """A worker erases the session, and another import begins it, before the lease is
-            taken."""
+            """A worker erases the session, and another import begins it, before the lease."""
 
             @contextmanager
             def hold(self, session_id: str, *, waiting: bool = False) -> Iterator[Lease | None]:

@@ -30,8 +30,7 @@ class Stoppable(Protocol):
 
 
 class MemoryOutageContract:
-    """An outage of the session store: calls fail whole, nothing is lost, and work continues after
-    it."""
+    """When the session store is down, calls fail whole. Afterwards work continues."""
 
     @pytest.fixture
     def away(self) -> tuple[Stoppable, str]:

@@ -122,8 +122,7 @@ class SealedSegmentsContract(Contract):
         assert [_nearest(sealed, n) for n in (0, 1)] == ["a0", "a1"]
 
     def test_who_has_no_key_deletes(self, store: Store, other: Store) -> None:
-        """Wrong: without the key nothing can be deleted, or encrypted data is reported as
-        damaged."""
+        """Wrong: without the key nothing can be deleted, or data is reported as damaged."""
         _put(_sealed(store), "a0", "a1")
         _put(_sealed(store), "b2", session="t")
         other.open_vectors("v", _WIDE, "m")

@@ -17,8 +17,7 @@ from tests.servers.sql import Served, ServerFixtures, line_to, scheme_of, told_n
 
 
 class OutageContract(ServerFixtures, MemoryOutageContract):
-    """Outages are reported within seconds, end by themselves, and neither lose nor duplicate
-    writes."""
+    """Outages are reported within seconds, end by themselves, and keep writes exact."""
 
     @pytest.fixture
     def away(self, server: Served) -> tuple[Stoppable, str]:
@@ -85,8 +84,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
     def test_a_line_that_breaks_while_a_store_is_opened(
         self, server: Served, store: Store, namespace: str
     ) -> None:
-        """Wrong: a connection that breaks while a store is opened raises something else than
-        `StoreUnavailable`."""
+        """Wrong: a connection that breaks during opening raises a foreign error."""
         for answers in range(30):
             with line_to(server.private()) as line:
                 line.answers_left = answers
@@ -143,8 +141,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
 
     @pytest.mark.parametrize("password", ["s3cr3t@tiger", "12/s3cr3t", "12?s3cr3t", "s3cr3t#tiger"])
     def test_a_password_that_is_not_escaped(self, server: Served, password: str) -> None:
-        """Wrong: the error takes part of the password for the host or the database, and shows
-        it."""
+        """Wrong: the error shows part of the password as the host or the database."""
         url = f"{scheme_of(server.url)}://user:{password}@127.0.0.1:{free_port()}/db"
         with pytest.raises((ConfigError, StoreUnavailable), match="setting `store`") as caught:
             SQLStore(url)

@@ -271,8 +271,7 @@ class ServerContract(
             assert database.read(lambda c: int(c.value(CONNECTIONS[scheme_of(own.url)]))) < 16
 
     def test_processes_append_at_once(self, server: Served, store: Store, namespace: str) -> None:
-        """Wrong: processes that start together create a table twice, lose a message, or reuse a
-        seq."""
+        """Wrong: processes that start together create a table twice, or lose a message."""
         writers = [started(WRITER, server.url, namespace, name) for name in "ab"]
         for writer in writers:
             finished(writer)

@@ -318,8 +318,7 @@ def test_a_list_that_lost_its_place_is_sealed_anew(tmp_path: Path) -> None:
 
 
 def test_the_same_system_message_from_another_process(tmp_path: Path) -> None:
-    """Wrong: repeating a system message gives a new ciphertext, which changes the head's version
-    each time."""
+    """Wrong: repeating a system message changes its ciphertext and the head's version."""
     url = f"sqlite:///{tmp_path}/memory.db"
     rules = [draft(["be", {"type": "text", "text": "kind"}], 4, "system"), draft("a")]
     versions: list[int] = []
@@ -351,8 +350,7 @@ def test_keys_are_rotated_while_running() -> None:
 
 
 def test_encryption_is_switched_on_later() -> None:
-    """Wrong: switching encryption on loses earlier data, or plain text is accepted without the
-    setting."""
+    """Wrong: switching encryption on loses earlier data, or plain text is always accepted."""
     inner = MemoryStore()
     filled(inner, "s")
     filled(encrypted(MemoryStore()), "t")
@@ -387,8 +385,7 @@ def test_an_append_that_is_refused_stores_nothing() -> None:
 
 
 def test_an_append_while_the_key_service_is_down_stores_nothing() -> None:
-    """Wrong: an append that raises because a key is unavailable is stored, and the retry duplicates
-    it."""
+    """Wrong: an append that raises for a missing key is stored, and its retry duplicates it."""
 
     def ask(key_id: str) -> bytes:
         if down and key_id == "k2":

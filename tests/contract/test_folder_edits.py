@@ -80,8 +80,7 @@ def test_a_copy_that_is_removed_takes_nothing_along(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["renamed.jsonl", "renamed", "aaaaaaaaaa-0123456789.jsonl"])
 def test_a_renamed_file_is_named_and_stays(tmp_path: Path, name: str) -> None:
-    """Wrong: a session whose file was renamed silently begins again, or a receipt says that it is
-    deleted."""
+    """Wrong: a session with a renamed file silently begins again, or counts as deleted."""
     with opened(tmp_path) as memory:
         say(memory, "s", "secret of ana")
         say(memory, "other", "of bob", "bob")
@@ -201,8 +200,7 @@ def test_a_head_of_another_type_concerns_its_file_alone(tmp_path: Path, field: s
 def test_a_record_of_another_type_concerns_its_file_alone(
     tmp_path: Path, kind: str, field: str
 ) -> None:
-    """Wrong: a record of the wrong type makes other sessions fail, or keeps the memory from
-    opening."""
+    """Wrong: a record of the wrong type breaks other sessions, or the opening."""
     blocks: list[Any] = [NoteMemory(), VectorMemory()]
     url = f"folder:///{tmp_path}"
     with AgentMemory(url, blocks=blocks) as memory:

@@ -130,8 +130,7 @@ def test_a_password_that_is_not_encoded(password: str) -> None:
 
 @pytest.mark.parametrize(("code", "says"), [(18, "password"), (13, "readWrite"), (59, "refused")])
 def test_a_server_that_refuses(code: int, says: str) -> None:
-    """Wrong: a wrong password or a missing permission is reported as an outage, or the error shows
-    the password."""
+    """Wrong: a refused login counts as an outage, or its error shows the password."""
     server = RefusingServer(code)
     with pytest.raises(StoreError, match=says) as caught:
         MongoDBStore(f"mongodb://127.0.0.1:{server.port}/x?appname=s3cret")

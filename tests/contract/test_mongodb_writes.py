@@ -284,8 +284,7 @@ _PAIRS = [
 def test_others_act_between_any_two_commands(
     server: MongoDBServer, url: str, name: str, meanwhile: str
 ) -> None:
-    """Wrong: concurrent commands leave gaps or duplicates in a log, half a write, or orphaned
-    documents."""
+    """Wrong: concurrent commands leave gaps or duplicates, half a write, or orphans."""
     count, work = _WORK[name]
     with MongoClient[Doc](url) as client:
         client.get_default_database()["agent_memory_messages"].delete_many({})

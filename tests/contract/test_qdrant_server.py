@@ -318,8 +318,7 @@ def test_a_key_in_plain_over_a_network(
     ],
 )
 def test_addresses_that_are_none(url: str) -> None:
-    """Wrong: a key in an address is ignored or shown, or an invalid address raises a driver's
-    error."""
+    """Wrong: a key in an address is ignored or shown, or the driver's error is raised."""
     for make in (QdrantStore, lambda url: VectorMemory(store=url)):
         with pytest.raises(UnknownStore, match="store") as raised:
             make(url)

@@ -64,8 +64,7 @@ def test_a_point_has_all_that_it_is_found_by(server: StandIn, store: QdrantStore
 
 
 def test_what_nothing_is_sought_in(server: StandIn, store: QdrantStore) -> None:
-    """Wrong: an empty vector is sent, which a server refuses, or a query for nothing costs a
-    request."""
+    """Wrong: an empty vector is sent, and refused, or a query for nothing costs a request."""
     fill(store, 3)
     for query, used in ((for_words("fox"), {WORDS}), (Query(units(1, 4)[0]), {MEANING})):
         server.requests.clear()

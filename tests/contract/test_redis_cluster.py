@@ -58,8 +58,7 @@ def test_a_namespace_is_on_one_node(cluster: RedisNodes, namespace: str) -> None
 
 
 def test_a_slot_that_moves(cluster: RedisNodes, namespace: str) -> None:
-    """Wrong: when a cluster moves a slot, messages are lost, or updates fail until the store is
-    reopened."""
+    """Wrong: moving a cluster's slot loses messages, or breaks updates until a reopening."""
     store = RedisStore(cluster.url, namespace)
     store.append("s", [draft("a")])
     slot = key_slot(prefix_of(namespace).encode())

@@ -126,8 +126,7 @@ def test_a_change_of_the_head_is_sent_once(
 def test_what_was_seen_last_is_not_taken_for_what_was_begun_anew(
     store: RedisStore, other: RedisStore, seen: str
 ) -> None:
-    """Wrong: a message gets the totals or the system message of a deleted session under the same
-    id."""
+    """Wrong: a message gets the totals or the system message of a deleted session."""
     head = other.rewrite(begun(cursors={"v": 1}), 0, entries(1, 2))
     assert head is not None
     if seen == "append":

@@ -58,8 +58,7 @@ class TestMemory(MemoryOutageContract):
 
 
 def test_a_server_that_is_down(server: RedisServer) -> None:
-    """Wrong: an outage blocks the caller for minutes, raises a driver's error, or makes the store
-    unusable."""
+    """Wrong: an outage blocks for minutes, raises a driver's error, or breaks the store."""
     store = RedisStore(server.url)
     store.append("s", [draft("a")])
     server.stop()
@@ -284,8 +283,7 @@ def test_scrub_leaves_nothing_in_files(server: RedisServer) -> None:
     ],
 )
 def test_durability_is_told(server: RedisServer, settings: dict[str, str], says: str) -> None:
-    """Wrong: `doctor` reports a server without persistence as durable, or the requested durability
-    is not applied."""
+    """Wrong: `doctor` calls a forgetful server durable, or too weak a setting is accepted."""
     store = RedisStore(server.url)
     for name, value in settings.items():
         store._server.ask("CONFIG", "SET", name, value)
@@ -299,8 +297,7 @@ def test_durability_is_told(server: RedisServer, settings: dict[str, str], says:
 
 
 def test_many_erase_at_the_same_time(start: Start, caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: concurrent erasures warn of traces because one of them is already rewriting the
-    file."""
+    """Wrong: concurrent erasures warn of traces because one of them already runs."""
     server = start()
     stores = [RedisStore(server.url) for _ in range(8)]
     for _ in range(5):

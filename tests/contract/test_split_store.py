@@ -107,8 +107,7 @@ def test_prompts_are_kept_once_in_their_store() -> None:
 
 
 def test_outages_and_other_stores_of_prompts_are_noticed() -> None:
-    """Wrong: an outage of the system store fails an update that is stored, or a wrong system store
-    is not noticed."""
+    """Wrong: an update that fails for its prompt is stored, or a wrong store is not noticed."""
     system = Down()
     store = SplitStore(MemoryStore(), system)
     store.append("s", [draft(SECRET, role="system"), draft("a")])

@@ -276,8 +276,7 @@ def test_leases_are_not_synced_but_later_appends_are(
 def test_deletions_and_receipts_are_synced_in_both(
     path: Path, durability: Durability, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: a power loss restores deleted data, or takes messages that a checkpoint vouches
-    for."""
+    """Wrong: a power loss restores deleted data, or takes messages after a checkpoint."""
     log, synced, fsync = Path(f"{path}-wal"), list[int](), os.fsync
     monkeypatch.setattr(os, "fsync", lambda at: (synced.append(os.fstat(at).st_ino), fsync(at)))
     with AgentMemory(f"sqlite:///{path}", blocks=[], durability=durability) as memory:

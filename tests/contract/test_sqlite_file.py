@@ -197,8 +197,7 @@ def test_what_was_acknowledged_is_there_once_the_file_is_put_back(path: Path) ->
 def test_what_was_put_in_its_place_is_erased_too(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong: after a file was replaced, an erase works on the former file, or fails on the new
-    one."""
+    """Wrong: after a file was replaced, an erase works on the old file, or fails on the new."""
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
     store.secure_erase()
@@ -315,8 +314,7 @@ def test_a_link_to_a_file_that_is_not_there(path: Path) -> None:
 @POSIX
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may")
 def test_a_folder_that_may_not_be_written(path: Path) -> None:
-    """Wrong: a folder without write permission raises 'unable to open database file' without the
-    cause."""
+    """Wrong: a read-only folder raises 'unable to open database file' without the cause."""
     path.parent.chmod(0o500)
     try:
         with pytest.raises(StoreUnavailable, match="cannot be created: Permission denied"):

@@ -119,8 +119,7 @@ class _Model:
                 del self.kept[name]
 
     def scores(self, question: _Question, within_owner: bool) -> dict[str, tuple[float, float]]:
-        """Return the word scores and the cosine of each of the owner's records that must be
-        found."""
+        """Return the word scores and the cosine of each record that must be found."""
         mine = {k: v for k, v in self.kept.items() if v.record.owner == question.owner}
         counted = mine if within_owner else self.kept
         words = bm25({k: v.said for k, v in counted.items()}, question.words)

@@ -142,8 +142,7 @@ class WholeDeletionContract(Contract):
             assert store.record("f", "r") is None
 
     def test_an_append_is_before_or_after(self, store: Store, other: Store) -> None:
-        """Wrong: an append during a deletion leaves a log without a head, or a part of the old
-        one."""
+        """Wrong: an append during a deletion leaves a log without a head, or part of one."""
         for round_ in range(10):
             store.append("s", [draft("first")], "a")
             head, blocks = stored(store), store.blocks()

@@ -67,8 +67,7 @@ def written() -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("command", [*written()], ids=" ".join)
 def test_each_command_is_one_of_ours(command: list[str]) -> None:
-    """Wrong: the image, the compose file or the page uses a command or an option that does not
-    exist."""
+    """Wrong: a file or the page uses a command or an option that does not exist."""
     name, *rest = command
     assert name == "agent-memory"
     words = [one for one in rest if not one.startswith("-")]

@@ -75,8 +75,7 @@ def snippets(page: Path) -> list[Snippet]:
 
 
 def as_python(snippet: Snippet) -> list[str]:
-    """Return the snippet as Python with the same number of lines, so that tracebacks match the
-    page."""
+    """Return the snippet as Python with as many lines, so that tracebacks match the page."""
     if snippet.comment and snippet.comment[0] == "not run":
         return []
     if snippet.language == "python":

@@ -34,8 +34,7 @@ def test_only_the_job_that_publishes_may_ask_for_a_token(workflow: dict[str, Any
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_a_release_is_checked_as_in_ci(workflow: dict[str, Any], check: str) -> None:
-    """Wrong: a release skips a check of CI, where `.ci/run` quotes the command with its
-    virtualenv."""
+    """Wrong: a release skips a check of CI. (`.ci/run` quotes the program's path.)"""
     name, _, options = check.partition(" ")
     assert f'/{name}" {options}'.strip() in (ROOT / ".ci" / "run").read_text("utf-8")
     build = workflow["jobs"]["build"]

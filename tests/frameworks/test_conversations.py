@@ -37,8 +37,7 @@ def hold(name: str, provider: Provider, folder: Path, first: int, end: int) -> l
 
 @pytest.mark.parametrize("name", INSTALLED)
 def test_a_conversation(name: str, tmp_path: Path) -> None:
-    """Wrong: a request is refused, a turn is lost, or the second session does not recall the
-    first."""
+    """Wrong: a request is refused, a turn is lost, or a session does not recall the other."""
     with Provider(TURNS, WINDOWS.get(name, WINDOW)) as provider:
         answers = hold(name, provider, tmp_path, 0, RESTART)
         answers += hold(name, provider, tmp_path, RESTART, len(TURNS))

@@ -89,8 +89,7 @@ def test_messages_are_stored_as_they_are(memory: AgentMemory) -> None:
 def test_another_chat_is_recalled_and_results_are_sent_again(
     memory: AgentMemory, role: Any
 ) -> None:
-    """Wrong: another chat is not recalled, a message is stored twice, or a recall is stored as a
-    message."""
+    """Wrong: another chat is not recalled, or a message or a recall is stored again."""
     memory = AgentMemory(store=memory.config.store, recall_timeout=60, memory_role=role)
     model = Scripted("Noted.", ASKS, "Mia.", "You asked that.", "Twice.")
     agent = agent_of(memory, model)

@@ -85,8 +85,7 @@ def test_nothing_is_compressed_that_is_not_durable(memory: AgentMemory, tmp_path
 
 
 def test_undone_turns_and_runs_of_others(memory: AgentMemory) -> None:
-    """Wrong: after /undo the transcript is stored again, or a scheduled job's run is stored as the
-    user's."""
+    """Wrong: after /undo the transcript is stored again, or a scheduled job as the user's."""
     manager = managed(memory, "s1")
     talk = said("One?", "Yes.", "Two?", "No.")
     synced(manager, "s1", talk)

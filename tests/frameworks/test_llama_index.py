@@ -68,8 +68,7 @@ def test_a_memory_gives_the_context(memory: AgentMemory) -> None:
 
 
 def test_a_block_recalls_in_llama_indexs_own_memory(memory: AgentMemory) -> None:
-    """Wrong: messages that left LlamaIndex's window are not recalled, or another user recalls
-    them."""
+    """Wrong: messages that left LlamaIndex's window are lost, or shown to another user."""
 
     async def talk(user: str) -> str:
         block = AgentMemoryBlock(memory, user_id=user)

@@ -31,8 +31,7 @@ def begun(memory: AgentMemory, user_id: str = "ana") -> AgentMemorySessionReposi
 
 
 def test_messages_come_back_as_they_were(memory: AgentMemory) -> None:
-    """Wrong: bytes, calls or redactions are lost, a retry is stored twice, or a used number is
-    accepted."""
+    """Wrong: bytes, calls or redactions are lost, a retry is stored, or a number is reused."""
     kept = begun(memory)
     use = {"toolUse": {"toolUseId": "t", "name": "weather", "input": {"city": "Rome"}}}
     result = {"toolUseId": "t", "status": "success", "content": [{"json": {"sun": True}}]}

@@ -145,8 +145,7 @@ def test_what_was_popped_can_be_said_again(url: str) -> None:
 
 
 def test_a_retry_is_the_users_own(url: str) -> None:
-    """Wrong: another user's retry under a known key succeeds, or shows whether the content is
-    equal."""
+    """Wrong: another user's retry under a known key succeeds, or shows if content is equal."""
     with opened(url) as memory:
         memory.update("s", user("a"), user_id="ann", key="k")
         for text in ("a", "b"):
@@ -187,8 +186,7 @@ def test_tools_write_once(url: str) -> None:
 
 
 def test_an_agent_whose_first_write_was_retried_is_redacted() -> None:
-    """Wrong: an agent whose first write was a retry is not recorded as an author, so its deletion
-    leaves that message."""
+    """Wrong: an agent whose write was retried is no author, so its deletion leaves text."""
     store = MemoryStore()
     with AgentMemory(store=store) as memory:
         share = memory.share("team")

@@ -323,8 +323,7 @@ def test_rubbish_is_no_vector(rows: Any) -> None:
 
 
 def test_a_service_starts_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a service that starts while the embedder is down cannot append, or stays without
-    it."""
+    """Wrong: a service that starts without its embedder cannot append, or never gets it."""
     clock = [0.0]
     monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: clock[0])
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))

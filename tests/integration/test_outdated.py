@@ -47,8 +47,7 @@ def lines(memory: AgentMemory, question: str) -> str:
 
 
 def test_a_message_whose_facts_were_superseded_says_so(memory: AgentMemory) -> None:
-    """Wrong: "I live in Paris" is recalled next to "I moved to Rome" without a mark that it is
-    outdated."""
+    """Wrong: "I live in Paris" is recalled next to "I moved to Rome" without a mark."""
     told = lines(memory, "Where do I live, in Paris or in Rome?")
     assert "[2024-01-05; outdated since 2024-06-05] user: I live in Paris" in told
     assert "[2024-06-05] user: I moved to Rome" in told
@@ -77,8 +76,7 @@ SOURCES = st.tuples(st.sampled_from(["s", "t"]), st.integers(1, 4))
 def test_only_what_wholly_comes_from_outdated_messages_is_marked(
     sources: list[tuple[str, int]], since: dict[tuple[str, int], datetime]
 ) -> None:
-    """Wrong: a recall is marked although one of its sources still holds, or a block marks its own
-    recalls."""
+    """Wrong: a recall with a valid source is marked, or a block marks its own recalls."""
     recall = Recall("vector", "1", "x", sources=tuple(sources))
     [one] = marked("vector", [recall], {"facts": since})
     assert ("outdated" in one.time) == (bool(sources) and set(sources) <= set(since))

@@ -133,8 +133,7 @@ for (const given of [{ x: 1 }, { toString: 1 }, [1, { a: null }], 5, null, true]
 
 
 def test_a_value_that_is_no_text_is_shown_as_json() -> None:
-    """Wrong: a value that is not a text is shown as "[object Object]", or a tool call makes its
-    session unreadable."""
+    """Wrong: a value is shown as "[object Object]", or a tool call makes its session fail."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("the page's functions were not tried: there is no Node.js on the PATH")

@@ -1,5 +1,4 @@
-"""Pinned messages stay in the window or are recalled first, within the budget and for their
-user."""
+"""Pinned messages stay in the window or are recalled first, within budget and for their user."""
 
 from pathlib import Path
 from typing import Any
@@ -77,8 +76,7 @@ def test_a_message_that_left_comes_back_whole() -> None:
 
 
 def test_pins_leave_room_for_what_is_new() -> None:
-    """Wrong: pins fill the window so that new messages are not shown, or each message causes a
-    cut."""
+    """Wrong: pins fill the window, so new messages are hidden, or each one causes a cut."""
     with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:
         starts = set()
         for i in range(60):
@@ -165,8 +163,7 @@ def test_pins_go_where_their_session_and_user_go(tmp_path: Path) -> None:
 
 
 def test_what_was_recalled_often_counts_where_asked_for() -> None:
-    """Wrong: recalls are not counted, are counted without the setting, or do not change the
-    ranking."""
+    """Wrong: recalls are counted without the setting, or do not change the ranking with it."""
     model = Model()
     model.tell("I sail", "Sails on the lake on Sundays.", category="sport")
     model.tell("I row", "Rows on the lake on Fridays.", category="sport")

@@ -108,8 +108,7 @@ def test_no_block_fills_one() -> None:
 
 
 def test_the_model_is_told_the_fields() -> None:
-    """Wrong: a field's description is missing from the prompt, or a custom prompt lacks the
-    fields."""
+    """Wrong: the prompt lacks a field's description, or a custom prompt lacks the fields."""
     model = Model()
     with profiled(model, prompt="Mine:\n{fields}") as memory:
         memory.update("s", said("hello"), user_id="ada")
@@ -134,8 +133,7 @@ def moves(model: Model) -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_history_and_late_news() -> None:
-    """Wrong: a late message about an earlier time replaces a newer value, or overwrites the
-    past."""
+    """Wrong: a late message about an earlier time replaces a newer value or the past."""
     model = Model()
     with profiled(model) as memory:
         for session, message in moves(model):
@@ -224,8 +222,7 @@ def test_items_of_a_list() -> None:
     ],
 )
 def test_an_item_is_corrected(before: list[str], quote: str, after: list[str]) -> None:
-    """Wrong: a correction removes another item than the denied one, or an arbitrary one where it is
-    ambiguous."""
+    """Wrong: a correction removes another item, or any of several that match."""
     model = Model()
     for name in before:
         model.fill("my children", "hobbies", name)
@@ -268,8 +265,7 @@ def test_a_field_that_is_none_is_asked_again() -> None:
 
 
 def test_fields_without_a_default() -> None:
-    """Wrong: a profile with a field that has no default is accepted, and fails when it is first
-    read."""
+    """Wrong: a profile field without a default is accepted, and fails when it is first read."""
 
     class Bare(BaseModel):
         fine: str = ""

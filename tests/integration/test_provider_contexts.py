@@ -411,8 +411,7 @@ def test_a_message_is_known_by_its_shape(given: Any, role: str) -> None:
     ],
 )
 def test_what_has_no_shape_is_refused_with_a_sentence(given: Any) -> None:
-    """Wrong: an unknown shape raises a bare Python error, or the error does not say what is
-    expected."""
+    """Wrong: an unknown shape raises a bare Python error, or an unclear one."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         with pytest.raises(InvalidMessage, match=r"\.$"):
             memory.update("s", given)
@@ -449,8 +448,7 @@ def test_bytes_come_back_as_bytes() -> None:
 
 @pytest.mark.parametrize("role", ["ai", "assistant"])
 def test_calls_as_langchain_writes_them_are_known_beside_a_role(role: str) -> None:
-    """Wrong: a LangChain call in a chat message loses its arguments, or its session has no
-    context."""
+    """Wrong: a LangChain call in a chat message loses its arguments, or makes contexts fail."""
     calls = [{"name": "w", "args": {"n": n}, "id": f"c{n}", "type": "tool_call"} for n in (1, 2)]
     log = ["go", {"role": role, "content": "", "tool_calls": calls}]
     log += [{"role": "tool", "tool_call_id": "c1", "content": "4"}, "wait"]
@@ -624,8 +622,7 @@ V1_FILE = {"type": "file", "base64": "JVBERi0xLjQK", "mime_type": "application/p
     ],
 )
 def test_langchains_blocks_are_known_beside_a_role(speaker: Json, block: Json, data: str) -> None:
-    """Wrong: a LangChain block in a chat message is sent to OpenAI, which refuses it, or its
-    picture becomes a mark."""
+    """Wrong: OpenAI is sent a LangChain block, which it refuses, or a picture becomes a mark."""
     given = {**speaker, "content": [block]}
     kinds = {"openai.chat": ("image_url", "file"), RESPONSES: ("input_image", "input_file")}
     kinds[ANTHROPIC] = ("image", "document")

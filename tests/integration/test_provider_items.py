@@ -120,8 +120,7 @@ def test_what_compact_answers_with_is_one_item() -> None:
 
 
 def test_a_compaction_that_has_no_room_stands_for_nothing() -> None:
-    """Wrong: a compaction item that does not fit is left out, and so are the messages that it
-    replaces."""
+    """Wrong: a compaction item that does not fit is left out with the messages it replaces."""
     sealed = raw({**SEALED, "encrypted_content": "x1y2z3" * 150})
     long = {"role": "assistant", "content": "word " * 250}
     with AgentMemory(store="memory://", blocks=[], max_tokens=1100) as memory:
@@ -135,8 +134,7 @@ def test_a_compaction_that_has_no_room_stands_for_nothing() -> None:
 
 
 def test_claudes_compaction_is_a_summary_for_others() -> None:
-    """Wrong: Claude does not get its own compaction block back, or other providers do not get it as
-    a summary."""
+    """Wrong: Claude does not get its own compaction block back, or others no summary."""
     block = {"type": "compaction", "content": "Likes plums & <pears>.", "signature": "s", "x": [1]}
     answer = {"role": "assistant", "content": [block, {"type": "text", "text": "Hello."}]}
     failed = {"role": "assistant", "content": [{"type": "compaction", "content": None}]}

@@ -106,8 +106,7 @@ TAKES: dict[str, Callable[[list[Any]], Any]] = {
 @pytest.mark.parametrize("form", SHAPES)
 @pytest.mark.parametrize("name", REPLIES)
 def test_a_whole_reply_goes_on_with_any_provider(name: str, form: str) -> None:
-    """Wrong: a field of one provider's reply, such as `usage`, is sent to another, which refuses
-    it."""
+    """Wrong: a field such as `usage` is sent to another provider, which refuses it."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         for message in ("When?", REPLIES[name], "Thanks"):
             memory.update("s", message)

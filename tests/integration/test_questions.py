@@ -54,8 +54,7 @@ def test_a_long_value_replaces_a_long_value() -> None:
 
 
 def test_what_memory_answered_before_does_not_hide_a_change() -> None:
-    """Wrong: the assistant's earlier answer is recalled instead of the message that made it
-    outdated."""
+    """Wrong: the assistant's old answer is recalled instead of the user's newer message."""
     said = [
         "Choir is Tuesday nights, I sing alto.", "Lovely, enjoy it.",
         "dinner invite. what day is choir rehearsal", "Choir rehearsal is on Tuesdays.",

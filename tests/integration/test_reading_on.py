@@ -71,8 +71,7 @@ def test_a_page_fits_a_small_budget(tmp_path: Path, budget: int) -> None:
 
 
 def test_a_turn_is_read_on_before_it_is_stored(tmp_path: Path) -> None:
-    """Wrong: the model cannot read the rest of a long message or tool result of the current
-    turn."""
+    """Wrong: the model cannot read the rest of a long message or result of the current turn."""
     question, result = f"{document(4_000)}\nRead it.", document(3_000)
 
     def look() -> str:
@@ -125,8 +124,7 @@ def test_what_is_no_text_is_read_too(memory: AgentMemory) -> None:
 
 
 def test_half_a_character_and_marks_are_data(memory: AgentMemory) -> None:
-    """Wrong: a text that looks like the end of a page is taken for it, or an invalid character
-    breaks the request."""
+    """Wrong: a text that looks like a page's end is taken for it, or breaks the request."""
     text = '"next":null}\ncafé \ud800\x00 {"seq":1'
     memory.update("s", {"role": "user", "content": text})
     answer = memory.call_tool("s", TOOL, {"seq": 1})

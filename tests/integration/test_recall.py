@@ -103,8 +103,7 @@ def test_a_new_message_is_found_at_once(memory: AgentMemory) -> None:
 
 
 def test_batches_do_not_cut_surroundings(tmp_path: Path) -> None:
-    """Wrong: messages absorbed one by one lose their neighbours, so the same question scores
-    otherwise."""
+    """Wrong: messages absorbed one by one lose their neighbours, which changes scores."""
     found = []
     for name, every in (("once", len(TALK)), ("each", 1)):
         with AgentMemory(

@@ -73,8 +73,7 @@ def test_a_session_is_deleted(memory: AgentMemory) -> None:
 
 
 def test_a_user_is_deleted(memory: AgentMemory) -> None:
-    """Wrong: leftover data of a user counts as deleted, or data stored after the deletion counts as
-    leftover."""
+    """Wrong: a user's leftover data counts as deleted, or newer data as leftover."""
     receipt = memory.user("ana").delete()
     assert failed(receipt) == []
     assert failed(operations.verify(memory, receipt)) == []
@@ -224,8 +223,7 @@ def test_what_is_begun_after_a_deletion_can_be_moved(memory: AgentMemory, tmp_pa
 
 
 def test_a_block_that_is_not_configured_is_told(tmp_path: Path) -> None:
-    """Wrong: a deletion reports success for a block that is not configured, and may store data
-    elsewhere."""
+    """Wrong: a deletion reports success for a block that is not configured."""
     with AgentMemory(f"{tmp_path}/m.db", blocks=[VectorMemory()]) as memory:
         memory.update("a1", SAID, user_id="ana")
         memory.flush()

@@ -91,8 +91,7 @@ def test_what_is_recalled_is_what_does_not_derive_from_it(fake: FakeLLM) -> None
 
 
 def test_a_question_without_an_answer_is_asked(fake: FakeLLM) -> None:
-    """Wrong: a question without an answer cannot be regenerated, or its answer replaces another
-    message."""
+    """Wrong: an unanswered question is refused, or its answer replaces another message."""
     with opened(fake) as memory:
         memory.update("s", [*BEFORE, said(ASKED)], user_id="ada")
         asked = memory.regenerate("s")

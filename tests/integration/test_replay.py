@@ -85,8 +85,7 @@ def noted(store: Store, block: str = "notes") -> list[str]:
 
 @pytest.mark.usefixtures("short_leases")
 def test_cut_short_at_any_step() -> None:
-    """Wrong: an interrupted replay starts over each time, or leaves a session or entry in the old
-    version."""
+    """Wrong: an interrupted replay starts over, or leaves a session or entry in the old version."""
     everything = [f"v2 {n} in {name}" for name in ("s0", "s1", "s2") for n in range(3)]
     for step in range(1, 300):
         store = MemoryStore()

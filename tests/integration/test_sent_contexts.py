@@ -205,8 +205,7 @@ def test_what_was_left_out_is_told_with_the_why(memory: AgentMemory) -> None:
 
 
 def test_what_was_left_out_is_not_what_another_says_by_now(memory: AgentMemory) -> None:
-    """Wrong: the prompt log shows another user's message because it reuses a deleted session's
-    id."""
+    """Wrong: the prompt log shows another user's message under a deleted session's id."""
     ask_of_houses(memory)
     assert memory.contexts("s")[-1].left_out
     for number in range(30):
@@ -216,8 +215,7 @@ def test_what_was_left_out_is_not_what_another_says_by_now(memory: AgentMemory) 
 
 
 def test_what_was_left_out_may_be_anothers_before_it_is_kept(memory: AgentMemory) -> None:
-    """Wrong: a context that is stored late shows another user's text, because the left-out
-    sessions' ids were reused."""
+    """Wrong: a context stored late shows another user's text under a reused id."""
     ask_of_houses(memory)
     memory.get("new", "Which house did I see in Lisbon?", user_id="ana")
     for number in range(30):
@@ -240,8 +238,7 @@ def test_what_was_asked_before_a_session_began_is_not_anothers(memory: AgentMemo
 
 
 def test_what_was_asked_in_nobodys_session_is_not_anothers(memory: AgentMemory) -> None:
-    """Wrong: a user who takes over an anonymous session reads another user's question and
-    recalls."""
+    """Wrong: the user who takes over an anonymous session reads another's question."""
     known(memory)
     memory.update("s", said("The door is green."))
     memory.get("s", "Where did I move to?", user_id="ana")

@@ -159,8 +159,7 @@ def test_whatever_ben_asks_nothing_of_ana_is_told(service: Service, asked: list[
 
 
 def test_admin_is_for_those_who_may_see_all(service: Service) -> None:
-    """Wrong: a key for some users may administer the service, or an admin key reads a user's
-    sessions."""
+    """Wrong: a key for some users may administer the service, or an admin key reads sessions."""
     with pytest.raises(ValueError, match="as the users"):
         service.key("ana", rights="admin")
     key = service.key("*", rights="admin")

@@ -81,8 +81,7 @@ def run(service: Service, url: str, folder: Path) -> dict[str, Any]:
 
 
 def test_the_code_of_the_page_runs(tmp_path: Path) -> None:
-    """Wrong: the documented code sends an invalid context, stores a message twice, or loses a
-    call."""
+    """Wrong: the documented code sends an invalid context, or duplicates or loses messages."""
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
     pdf = {"file_data": "data:application/pdf;base64,JVBERi0=", "filename": "a.pdf"}
     shown = {"type": "tool-look", "toolCallId": "u1", "input": {}, "state": "output-available"}

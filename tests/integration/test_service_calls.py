@@ -250,8 +250,7 @@ def test_errors_have_stable_types_and_sentences(service: Service) -> None:
 
 
 def test_health_and_figures(service: Service) -> None:
-    """Wrong: a health probe needs a key, the metrics need none, or they name a user or a
-    session."""
+    """Wrong: a health probe needs a key, the metrics need none, or they name a user or session."""
     assert service.ask("GET", "/health/live", None).json == {"status": "live"}
     assert service.ask("GET", "/health/ready", None).json == {"status": "ready"}
     assert service.ask("GET", "/metrics", None).status == 401

@@ -126,8 +126,7 @@ def test_the_credential_says_whose_memory(service: Service, url: str, mode: Mode
 
 
 def test_a_credential_for_several_names_one_of_them(service: Service, url: str) -> None:
-    """Wrong: the query names a user that the credential does not allow, or the answer shows whether
-    that user exists."""
+    """Wrong: the query names a user whom the credential excludes, or shows who exists."""
 
     async def talk() -> None:
         async with connected(f"{url}?user_id=ana", service.key("an*", "ben")) as client:

@@ -99,8 +99,7 @@ def serving(
 
 
 def test_three_commands(tmp_path: Path) -> None:
-    """Wrong: three commands in an empty folder do not give a working service, or its log contains a
-    secret."""
+    """Wrong: three commands give no working service, or its log contains a secret."""
     with serving(tmp_path) as server:
         key = key_of(tmp_path)
         status, end = server.ask("POST", "/v1/sessions/chat-1/messages", key, SAID)

@@ -96,8 +96,7 @@ def client() -> Iterator[TestClient]:
 
 
 def test_it_is_mounted_with_a_sign_in_of_ones_own(client: TestClient) -> None:
-    """Wrong: below a mount a path, a right or a user differs, or a key is accepted beside the
-    application's sign-in."""
+    """Wrong: below a mount a path, right or user differs, or a key is accepted."""
     ana, ben = {"x-user": "ana"}, {"x-user": "ben"}
     assert client.get("/").json() == "home"
     path = "/memory/v1/sessions/a%2Fb/messages"

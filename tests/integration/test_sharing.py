@@ -81,8 +81,7 @@ BAD: dict[str, Call] = {
 
 
 def test_what_agents_share(store: Store) -> None:
-    """Wrong: an agent does not see another's messages in their namespace, or sees its private
-    ones."""
+    """Wrong: an agent misses another's shared messages, or sees its private ones."""
     with opened(store, VectorMemory()) as memory:
         share = memory.share("team-chat")
         share.grant("ann", "write")
@@ -297,8 +296,7 @@ def told_outside(memory: AgentMemory, who: str) -> str:
 
 
 def test_nothing_passes_between_inside_and_outside(store: Store) -> None:
-    """Wrong: data passes between a user's own memory, a namespace, and a user with the namespace's
-    name."""
+    """Wrong: data passes between a user, a namespace, and a user with the namespace's name."""
     with opened(store, VectorMemory()) as memory:
         for name in ("red", "blue"):
             memory.share(name).grant("ann", "write")

@@ -185,8 +185,7 @@ def test_messages_of_other_formats(store: Store) -> None:
 
 
 def test_system_messages(store: Store) -> None:
-    """Wrong: a deleted agent's system message still instructs the model, or another agent's is
-    lost."""
+    """Wrong: a deleted agent's system message is still sent, or another's is lost."""
     with AgentMemory(store=store) as memory:
         share = team(memory)
         ann, ben = share.agent("ann"), share.agent("ben")

@@ -195,8 +195,7 @@ def test_a_sessions_go_with_the_session(memory: AgentMemory, folder: Path) -> No
 def test_of_a_session_that_is_being_deleted_nothing_is_seen(
     memory: AgentMemory, folder: Path
 ) -> None:
-    """Wrong: skills of a session that is being deleted are still listed, or a new one can be
-    saved."""
+    """Wrong: skills of a session that is being deleted are listed, or saved."""
     skills = memory.session("s").owner().skills()
     skills.save(REFUND)
     store = memory.blocks["skills"].resources.store
@@ -517,8 +516,7 @@ def test_a_tool_never_writes_everybodys(memory: AgentMemory, folder: Path) -> No
 
 
 def test_a_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
-    """Wrong: a folder setting that names a file is accepted, and the first save fails with a bare
-    error."""
+    """Wrong: a folder setting that names a file is accepted, or saving raises a bare error."""
     (tmp_path / "file").write_text("x", encoding="utf-8")
     with pytest.raises(ConfigError, match="is a file"):
         AgentMemory(store="memory://", blocks=[SkillMemory(folder=tmp_path / "file")])
@@ -555,8 +553,7 @@ PARTS = [{"tags": [1]}, {"steps": [None]}, {"description": 1}, {"body": 2}]
 
 @pytest.mark.parametrize("wrong", PARTS)
 def test_parts_that_are_no_texts(tmp_path: Path, wrong: dict[str, object]) -> None:
-    """Wrong: a part of the wrong type raises a bare error, which a service reports as its own
-    fault."""
+    """Wrong: a part of the wrong type raises a bare error, which a service answers with 500."""
     given: dict[str, object] = {"name": "walk", "description": "Walks.", **wrong}
     with (
         AgentMemory("memory://", blocks=[SkillMemory(folder=tmp_path)]) as memory,

@@ -27,8 +27,7 @@ __all__ = ["lines", "opener"]
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_a_damaged_file_leaves_nothing(kind: str, lines: list[str], opener: Opener) -> None:
-    """Wrong: a damaged file leaves part of a session, blocks its id, or the error does not name the
-    line."""
+    """Wrong: a damaged file leaves data, blocks its id, or the error does not name the line."""
     store = opener(kind)
     with remembering(store) as memory:
         before = len(list(store.all_records()))

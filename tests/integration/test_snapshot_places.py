@@ -54,8 +54,7 @@ def test_a_deletion_that_stopped_is_finished_first(lines: list[str]) -> None:
                          ("user", ""), ("session", "x" * 256), ("session", "a\x00")],
 )  # fmt: skip
 def test_ids_that_nobody_can_have_are_refused(field: str, value: str, lines: list[str]) -> None:
-    """Wrong: a crafted id puts a session into a shared namespace, or where no caller can name
-    it."""
+    """Wrong: a crafted id puts a session into a shared namespace, or out of any caller's reach."""
     bodies = bodies_of(lines)
     bodies[0][field] = value
     with remembering("memory://") as memory:

@@ -198,8 +198,7 @@ def test_a_query_counts_too(memory: AgentMemory) -> None:
 
 
 def test_of_a_full_box_the_surest_are_compared(memory: AgentMemory) -> None:
-    """Wrong: a query is compared with every observation in a full box instead of the most certain
-    ones."""
+    """Wrong: a query is compared with all of a full box instead of its most certain part."""
     places = memory.user("ada").spatial()
     batch: list[dict[str, Any]] = [
         {"text": f"Box {n}.", "position": (n % 20, n // 20), "confidence": 0.5} for n in range(205)
@@ -220,8 +219,7 @@ def _middle(places: SpatialHandle) -> float:
 
 
 def test_confidence_as_of_a_moment(store: Store) -> None:
-    """Wrong: confidence does not decay as of the given time, or an observation is found before it
-    was made."""
+    """Wrong: confidence ignores the given time, or an observation is found before it was made."""
     block = SpatialMemory(half_life=10 * DAY, min_confidence=0.1)
     with AgentMemory(store=store, blocks=[block]) as memory:
         places = memory.user("ada").spatial()
@@ -498,8 +496,7 @@ def test_it_is_recalled_by_what_it_says(memory: AgentMemory) -> None:
 
 
 def test_it_is_recalled_by_where_one_is(memory: AgentMemory) -> None:
-    """Wrong: a message's position does not affect recall, or hides a relevant observation
-    elsewhere."""
+    """Wrong: a message's position has no effect, or hides a relevant observation elsewhere."""
     places = memory.user("ada").spatial()
     for n in range(0, 300, 3):
         places.observe(f"Box {n} stands on a shelf.", (n % 20, n // 20), at=MARCH + n * DAY)

@@ -162,8 +162,7 @@ def test_one_user_over_the_limit_stops_no_other(fake: FakeLLM, clock: list[datet
 def test_a_summary_that_is_over_the_limit_is_made_here_and_redone(
     fake: FakeLLM, clock: list[datetime]
 ) -> None:
-    """Wrong: over the limit the window overflows, the model counts as failing, or the local extract
-    is never replaced."""
+    """Wrong: over the limit the window overflows, or the local extract is never replaced."""
     strategy = Summarize(max_summary_tokens=60)
     with opened(fake, overflow=strategy, max_tokens=300, spending_limits=calls(1)) as memory:
         for number in range(60):

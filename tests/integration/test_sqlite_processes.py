@@ -84,8 +84,7 @@ def _child(code: str, *args: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_processes_create_and_append_at_once(url: str) -> None:
-    """Wrong: processes that start together raise 'database is locked', create a table twice, lose a
-    message or reuse a seq."""
+    """Wrong: processes that start together raise 'database is locked', or lose a message."""
     names = ["a", "b", "c", "d"]
     with (
         _child(WRITER, url, "a", str(APPENDS)) as a,

@@ -270,8 +270,7 @@ def test_an_exit_amid_the_loading_of_litellm_itself(mode: str, start: Start) -> 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_a_fork_amid_the_loading(start: Start, tmp_path: Path) -> None:
-    """Wrong: a child forked while litellm loads waits for the parent's thread and never loads
-    it."""
+    """Wrong: a child forked while litellm loads waits for the parent's thread forever."""
     (tmp_path / "stand_in.py").write_text(STAND_IN.replace("PATIENCE", "100"))
     code = """
 import warnings

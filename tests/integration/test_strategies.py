@@ -42,8 +42,7 @@ def asked(fake: FakeLLM) -> str:
 
 
 def test_summary_sees_all_that_leaves(fake: FakeLLM) -> None:
-    """Wrong: some messages that leave the window, or the previous summary, do not reach the
-    model."""
+    """Wrong: cut messages, or the previous summary, do not reach the model."""
     fake.default = "The user lists items."
     with opened(fake, max_tokens=400, overflow=Summarize(max_summary_tokens=60)) as memory:
         say(memory, 0, 60)
@@ -74,8 +73,7 @@ def test_summary_is_one_marked_message_within_its_limit(fake: FakeLLM) -> None:
 
 
 def test_a_local_extract_stands_in_until_the_model_is_back(fake: FakeLLM) -> None:
-    """Wrong: an outage makes `update` fail, loses messages, or its local extract is never
-    replaced."""
+    """Wrong: an outage fails `update`, loses messages, or its extract is never replaced."""
     fake.fail(401, times=1000)
     with opened(fake, max_tokens=400, overflow=Summarize(max_summary_tokens=60)) as memory:
         say(memory, 0, 40)

@@ -69,8 +69,7 @@ def strategies() -> st.SearchStrategy[Strategy]:
 
 
 def turns() -> st.SearchStrategy[list[tuple[int, list[list[int]], int]]]:
-    """Turns: word counts of the question, of the results of each step, and of the answer; 0 for
-    none."""
+    """Word counts of the question, of each step's results, and of the answer; 0 for none."""
     words = st.sampled_from([0, 1, 5, 40, 400])
     steps = st.lists(
         st.lists(st.sampled_from([1, 10, 100, 900]), min_size=1, max_size=3), max_size=4

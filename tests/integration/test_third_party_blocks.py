@@ -190,8 +190,7 @@ def test_its_records_travel_in_a_snapshot_as_it_keeps_them(lines: list[str]) -> 
 def test_its_own_check_refuses_a_crafted_record(
     lines: list[str], fields: dict[str, Any], why: str
 ) -> None:
-    """Wrong: an import gives a third-party block an invalid record, or leaves part of the
-    session."""
+    """Wrong: an import gives a block an invalid record, or leaves part of the session."""
     store = MemoryStore()
     with opened(store, Ledger()) as memory:
         with pytest.raises(InvalidSnapshot, match=why):

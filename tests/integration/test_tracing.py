@@ -80,8 +80,7 @@ def test_a_turn_tells_recall_model_tools_and_storing(spans: Spans, fake: FakeLLM
 
 
 def test_a_streamed_answer_is_one_span_to_its_end(spans: Spans, fake: FakeLLM) -> None:
-    """Wrong: a streamed answer's span stays current between chunks and adopts the caller's
-    spans."""
+    """Wrong: a streamed answer's span is current between chunks, and adopts other spans."""
     with memory_of(fake) as memory, tracing.span("mine", {}):
         before = tracing.ids()
         for _ in memory.completion("s-1", "Hello", stream=True):
@@ -129,8 +128,7 @@ def test_nothing_that_was_said_is_told(spans: Spans, fake: FakeLLM) -> None:
 def test_content_is_told_where_it_is_asked_for(
     spans: Spans, fake: FakeLLM, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: with content switched on, spans lack it, or have it in another form than the
-    conventions."""
+    """Wrong: with content switched on, spans lack it, or have it in a form of their own."""
     monkeypatch.setenv(tracing.CONTENT, asked)
     with memory_of(fake) as memory:
         busy(memory, fake)

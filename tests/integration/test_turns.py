@@ -96,8 +96,7 @@ def test_a_turn_that_no_model_can_go_on_with_is_refused(memory: AgentMemory, mes
 
 
 def test_a_turn_that_cannot_fit_is_shown_in_part(url: str) -> None:
-    """Wrong: a turn that is too long is refused, exceeds the budget, or loses its newest
-    message."""
+    """Wrong: a long turn is refused, exceeds the budget, or loses its newest message."""
     with AgentMemory(store=url, max_tokens=200) as memory:
         turn = memory.before_turn("s", "first " + "word " * 400)
         (asked,) = turn.messages

@@ -202,8 +202,7 @@ def test_a_mistake_in_async_code_answers_what_to_do() -> None:
 
 
 def test_errors_within_calls_and_settings() -> None:
-    """Wrong: an error of the caller's own function is replaced, or an invalid setting's value is
-    shown."""
+    """Wrong: an error of the caller's function is replaced, or an invalid value is shown."""
 
     def broken(text: str) -> str:
         raise TypeError("of the caller's function")

@@ -94,8 +94,7 @@ TOLD = [together, apart, waiting]
 def test_nothing_is_left(
     store: Store, fake: FakeLLM, told: Callable[[AgentMemory, Sequence[Any]], None]
 ) -> None:
-    """Wrong: after a pop a call shows something that it would not show if the messages had never
-    been stored."""
+    """Wrong: after a pop, a call shows a trace of the popped messages."""
     with twins(fake, store=store) as (memory, twin):
         told(memory, POPPED)
         told(twin, [])
@@ -294,8 +293,7 @@ class Dying:
 
 @pytest.mark.long
 def test_a_pop_that_dies(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a process that dies during a pop leaves a block that matches neither the old log nor
-    the new."""
+    """Wrong: a process that dies during a pop leaves a block between the old and new log."""
     monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.0)
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
     with opened(fake) as whole, opened(fake) as twin:

@@ -339,8 +339,7 @@ def test_there_may_be_two(url: str) -> None:
 
 
 def test_it_is_configured_by_its_kind(tmp_path: Path) -> None:
-    """Wrong: a settings file cannot name the block, or using it without the block raises a bare
-    error."""
+    """Wrong: a settings file cannot name the block, or its absence raises a bare error."""
     file = tmp_path / "memory.toml"
     file.write_text('store = "memory://"\n[[blocks]]\nkind = "working"\nmax_keys = 2\n')
     with AgentMemory(AgentMemoryConfig.from_file(file)) as memory:

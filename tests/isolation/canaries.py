@@ -35,8 +35,7 @@ class Aviary:
         return word
 
     def whose(self, word: str) -> Canary:
-        """Return the owner of a word. A word without an owner was joined from two, or cut out of
-        one."""
+        """Return a word's owner. A word without one was joined from two, or cut."""
         return self._known.get(word, Canary("nobody", 0))
 
 

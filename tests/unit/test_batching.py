@@ -172,8 +172,7 @@ class Turns:
 
 
 def test_calls_share_turns_and_fail_alone() -> None:
-    """Wrong: a call that arrives at the end of a batch waits forever, or fails with another
-    call."""
+    """Wrong: a call at the end of a batch waits forever, or fails with another call."""
 
     async def main() -> list[int]:
         together = Together(Turns().run, all_made, 1, 60)

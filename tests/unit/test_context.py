@@ -209,8 +209,7 @@ def test_turns_come_before_the_summary_and_the_rules() -> None:
 
 
 def test_recalls_have_kinds_and_a_budget_of_their_own() -> None:
-    """Wrong: nothing is recalled for the first message of a new session, or recalls exceed their
-    own budget."""
+    """Wrong: a new session's first message recalls nothing, or recalls exceed their budget."""
     empty = packer(900)
     context = empty.pack(None, empty.window(None, []), RECALL, ["slow"])
     assert context.to_messages() == [{"role": "system", "content": MEMORY}]
@@ -298,8 +297,7 @@ def test_only_what_a_user_says_is_a_question(role: str) -> None:
 
 
 def test_a_question_takes_the_room_of_turns() -> None:
-    """Wrong: a question in another provider's form is taken for the message before it, or exceeds
-    the budget."""
+    """Wrong: a question is taken for the message before it, or exceeds the budget."""
     first, second = (
         Message(raw={"role": "user", "content": text}, format="openai.responses")
         for text in ("one?", "two?")

@@ -35,8 +35,7 @@ class CountingEmbedder:
 
 
 def test_only_misses_are_embedded_and_the_oldest_go() -> None:
-    """Wrong: a cached text is embedded again, or the least recently used one is not the first to
-    go."""
+    """Wrong: a cached text is embedded again, or not the least recently used one goes."""
     inner = CountingEmbedder()
     cached = CachedEmbedder(inner)
     cached.embed(["a", "bb"])

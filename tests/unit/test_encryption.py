@@ -171,8 +171,7 @@ def test_a_callable_is_asked_once_for_each_id() -> None:
 
 
 def test_a_key_service_that_is_down() -> None:
-    """Wrong: an outage of the key service raises a foreign error, or the key is never requested
-    again."""
+    """Wrong: an outage of the key service raises a foreign error, or is never retried."""
     down = True
 
     def ask(key_id: str) -> bytes:

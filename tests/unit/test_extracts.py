@@ -210,8 +210,7 @@ def test_facts_outweigh_small_talk() -> None:
 
 
 def test_a_users_words_count_more_and_groups_stay() -> None:
-    """Wrong: a repetition or a long text outweighs the user's short statement, or a call loses its
-    result."""
+    """Wrong: repeated or long text outweighs the user's, or a call loses its result."""
     said, repeated = (
         log_of([{"role": role, "content": "code HR-101"}], lambda m: 10)
         for role in ("user", "assistant")

@@ -231,8 +231,7 @@ def test_texts_after_edits(memories: dict[str, AgentMemory]) -> None:
 
 
 def test_lines_and_sizes_in_numbers() -> None:
-    """Wrong: a line number does not fit its column, or a size is formatted differently from the
-    SDK."""
+    """Wrong: a line number exceeds its column, or a size is formatted unlike the SDK's."""
     most = "\n" * (MAX_LINES - 1)
     assert viewed(SDK, "/memories/a", most, [MAX_LINES, -1]).endswith("\n999999\t")
     with pytest.raises(ToolRefused) as refused:

@@ -132,8 +132,7 @@ def test_paths_that_could_be_taken_for_others(path: str) -> None:
 
 
 def test_the_sdks_words_and_ours() -> None:
-    """Wrong: a refusal differs from the wording of Anthropic's SDK, or repeats unprintable or
-    endless text."""
+    """Wrong: a refusal differs from the SDK's, or repeats unprintable or endless text."""
     for path, words in [
         ("/etc/passwd", "Path must start with /memories, got: /etc/passwd"),
         ("/memories/../x", "Path /memories/../x would escape /memories directory"),

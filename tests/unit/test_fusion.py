@@ -39,8 +39,7 @@ def key(text: str) -> str:
 def test_merge_says_each_thing_once_and_nothing_shown(
     found: dict[str, list[Recall]], shown: set[tuple[str, int]]
 ) -> None:
-    """Wrong: a merge has duplicates or texts that the window shows, loses one, or has a random
-    order."""
+    """Wrong: a merge has duplicates or shown texts, loses one, or has a random order."""
     merged = merge(found, shown)
     texts = [key(recall.text) for recall in merged]
     assert len(texts) == len(set(texts))

@@ -1,5 +1,4 @@
-"""A model's finding is accepted only if the messages support it, and gets the role of its
-speaker."""
+"""A model's finding must be supported by the messages, and gets the role of its speaker."""
 
 from datetime import UTC, datetime
 

@@ -108,8 +108,7 @@ def test_of_two_tied_facts_one_holds_at_a_time(claims: list[Claim]) -> None:
 def test_neither_order_nor_what_is_said_later_matters(
     claims: list[Claim], chance: Any, known_at: datetime
 ) -> None:
-    """Wrong: the order of records changes which facts hold, or later claims change earlier
-    knowledge."""
+    """Wrong: the order of records, or a later claim, changes what was known."""
     facts = facts_of(claims, weights=WEIGHTS)
     mixed = list(claims)
     chance.shuffle(mixed)
@@ -192,8 +191,7 @@ def test_ends_reach_what_began_before_them() -> None:
 
 
 def test_what_was_before_holds_again_after_a_stay_only() -> None:
-    """Wrong: leaving Rome makes the home before it, Paris, current again, or a short stay ends
-    it."""
+    """Wrong: leaving Rome makes Paris, the home before, current again, or a stay ends it."""
     claims = [
         claim("paris", 0),
         claim("rome", 2, links=[("update", "paris")]),

@@ -16,8 +16,7 @@ THEIRS = {"type": "command", "command": "say done; agent-memory hooks are nice",
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_in_and_out_again(agent: str) -> None:
-    """Wrong: a second installation adds a second hook, or an uninstallation changes the user's
-    settings."""
+    """Wrong: installing twice adds two hooks, or uninstalling changes the user's settings."""
     own = THEIRS if agent == "cursor" else {"matcher": "x", "hooks": [THEIRS]}
     stop = PLACES[agent].events["Stop"]
     before: dict[str, Any] = {"z": 1, "hooks": {stop: [own], "other": [own]}, "a": [2]}

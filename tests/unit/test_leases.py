@@ -192,8 +192,7 @@ class _Turn:
 
 
 def test_who_asks_meanwhile_shares_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a caller relies on an erasure that began before it asked, or every caller runs its
-    own."""
+    """Wrong: a caller relies on an erasure that began before, or each caller runs its own."""
     erasures, turn, begun, may_end = Erasures(), _Turn(), threading.Event(), threading.Event()
     monkeypatch.setattr(erasures, "_turn", turn)
     runs: list[str] = []

@@ -47,8 +47,7 @@ def least(entries: Sequence[Entry]) -> int:
 
 @given(logs(), st.integers(2, 60))
 def test_fit_never_passes_its_messages(entries: list[Entry], most: int) -> None:
-    """Wrong: more messages than allowed are kept although whole groups would fit, or half a group
-    is."""
+    """Wrong: too many messages are kept although whole groups would fit, or half a group is."""
     shown = visible(entries, was_cut=False)
     kept = fit(shown, PLENTY, most)
     assert len(kept) <= max(most, least(shown))

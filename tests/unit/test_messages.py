@@ -111,8 +111,7 @@ def test_views_for_chat_and_times_of_messages() -> None:
     ],
 )
 def test_a_message_is_of_the_time_that_it_says(key: str, said: Any, at: datetime) -> None:
-    """Wrong: an old message gets today's date, or its time is changed, lost, or sent to a
-    provider."""
+    """Wrong: an old message gets today's date, or its time is changed, lost, or sent."""
     message = Message.of({**U, key: said})
     assert message.created_at == at
     assert message.to_dict() == {**U, key: said}

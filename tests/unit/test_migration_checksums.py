@@ -108,8 +108,7 @@ def test_each_entry_counts(messages: list[dict[str, Any]], data: st.DataObject) 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.binary(min_size=32, max_size=32))), st.data())
 def test_sums_know_no_order(records: list[tuple[str, bytes]], data: st.DataObject) -> None:
-    """Wrong: the order of records changes the checksum, or a missing or duplicate record does
-    not."""
+    """Wrong: record order changes the checksum, or a missing or duplicate record does not."""
     whole = _sums(records)
     assert whole.differing(_sums(data.draw(st.permutations(records)))) == []
     if records:

@@ -173,8 +173,7 @@ def test_a_pop_takes_the_newest(session: Session, count: int) -> None:
 def test_an_answer_takes_the_place_of_what_followed(
     session: Session, data: st.DataObject, said: list[Message]
 ) -> None:
-    """Wrong: a new answer replaces too much or too little, loses system messages, or answers
-    another question."""
+    """Wrong: a new answer replaces too much or too little, or loses system messages."""
     first = data.draw(st.sampled_from([entry.seq for entry in session.log]))
     question = session.read(first - 1, first)[0].message
     part = Span("s", first, session.head.end)
@@ -240,8 +239,7 @@ def test_a_list_begins_a_session(said: list[Message]) -> None:
 
 @given(sessions(), st.sampled_from([None, 1, 3]))
 def test_a_redaction_empties_one_authors_messages(session: Session, noted: int | None) -> None:
-    """Wrong: a redaction leaves a word of the author, removes another's, or changes token
-    counts."""
+    """Wrong: a redaction leaves the author's text, removes another's, or changes counts."""
     edit = redacted(session.head, session.read, is_anns, noted)
     theirs = [entry.seq for entry in session.log if is_anns(entry.message)]
     lost = [noted] if noted is not None and noted <= session.head.expired else []

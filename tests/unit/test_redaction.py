@@ -347,8 +347,7 @@ def test_json_stays_json_and_rows_end() -> None:
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a redactor of phone numbers is made without its package, and the first message
-    fails."""
+    """Wrong: a redactor of phone numbers without its package fails at the first message."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "phonenumbers"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "phonenumbers", None)

@@ -86,8 +86,7 @@ def test_joined_parts_are_the_whole(said: list[str], data: st.DataObject) -> Non
 @settings(deadline=None)
 @given(texts, st.data())
 def test_nothing_is_left_of_what_is_taken_out(said: list[str], data: st.DataObject) -> None:
-    """Wrong: a removed record's id, vector or words stay in the bytes, or others are removed
-    too."""
+    """Wrong: a removed record's id, vector or words stay, or others are removed."""
     gone = data.draw(st.sets(st.integers(0, len(said) - 1)))
     some = features(said)
     left = [place for place in range(len(said)) if place not in gone]

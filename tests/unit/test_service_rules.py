@@ -44,8 +44,7 @@ def test_a_credential_is_for_its_users_alone(users: list[str], named: str | None
 
 @given(rights=st.lists(st.sampled_from([*RIGHTS, "root"])), users=st.sampled_from(["*", "ana"]))
 def test_rights(rights: list[str], users: str) -> None:
-    """Wrong: a right is granted that was not asked for, or "admin" is granted to a credential for
-    some users."""
+    """Wrong: a right is granted unasked, or "admin" to a credential for some users."""
     try:
         found = checked_rights(rights, (users,))
     except InvalidInput:
@@ -63,8 +62,7 @@ def test_rights(rights: list[str], users: str) -> None:
 
 @given(gaps=st.lists(st.floats(0, 30), max_size=200))
 def test_no_more_than_the_limit(gaps: list[float]) -> None:
-    """Wrong: more requests pass than rate and burst allow, or a client that waited as told is
-    refused."""
+    """Wrong: more requests pass than rate and burst allow, or one after the wait is refused."""
     limits = Limits(per_second=2, burst=5)
     bucket, now, let_in = Bucket(limits.burst, 0.0), 0.0, 0
     for gap in gaps:

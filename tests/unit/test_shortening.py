@@ -197,8 +197,7 @@ def test_an_item_of_several_messages_is_shortened_as_these() -> None:
 
 
 def test_the_newest_result_stays_and_has_a_way_to_read_on() -> None:
-    """Wrong: with results out of order the newest message is dropped, or a shortened one does not
-    say how to read on."""
+    """Wrong: the newest result is dropped, or a shortened one does not say how to read on."""
     ids = [f"c{n}" for n in range(30)]
     entries = entries_of([call(ids), *[result(one) for one in reversed(ids)]])
     shown = SHORTENER.unit(entries, SHORTENER.fewest(entries) + 20)

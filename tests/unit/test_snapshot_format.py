@@ -317,8 +317,7 @@ def test_odd_files_are_refused_with_a_reason() -> None:
     "raw", [b"", b"\n", b'{"role":"user","content":"hi"}\n', b"\xff\xfe\n", b"[]\n", b"[" * 99_999]
 )
 def test_other_files_are_told(raw: bytes) -> None:
-    """Wrong: another kind of file, or an empty one, is reported as damaged, or raises a bare
-    error."""
+    """Wrong: another kind of file, or an empty one, is reported as damaged, or crashes."""
     with pytest.raises(InvalidSnapshot, match=r"line 1: (the file is empty|this is not)"):
         read(raw)
 

@@ -155,8 +155,7 @@ def test_the_best_of_alike_facts_stays() -> None:
 
 
 def test_old_facts_age_by_their_category() -> None:
-    """Wrong: a repeated fact ages from its first mention, or a category's limit applies to
-    others."""
+    """Wrong: a repeated fact ages from its first mention, or a category's limit is ignored."""
     year = timedelta(days=365)
     once, again = [claim("a")], [claim("a"), claim("a2", said=100, fact="a")]
     assert found(once, 365, max_age=year) == []

@@ -58,8 +58,7 @@ phrases = st.lists(words, max_size=4).map(" ".join)
 
 @given(st.lists(phrases, max_size=8), phrases)
 def test_relevance_is_a_probability(texts: Sequence[str], question: str) -> None:
-    """Wrong: relevance lies outside 0 to 1, or is positive for a text without a word of the
-    question."""
+    """Wrong: relevance lies outside 0 to 1, or a text without the question's words has some."""
     relevance = by_words(texts).relevance(asking(question))
     assert relevance.shape == (len(texts),)
     assert ((relevance >= 0) & (relevance <= 1)).all()

@@ -156,8 +156,7 @@ def test_what_a_call_raises_is_the_callers() -> None:
 def test_an_abandoned_call(
     started: list[threading.Thread], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong: the follow-up of an abandoned call is skipped, runs twice, or ends its thread when it
-    fails."""
+    """Wrong: an abandoned call's follow-up is skipped, runs twice, or ends its thread."""
     gate, followed = threading.Event(), list[str]()
 
     def fail() -> None:

@@ -1,5 +1,4 @@
-"""Encodings: tiktoken's tokenizer, and the Python counter for first texts, which gives equal
-counts."""
+"""Encodings: tiktoken's tokenizer, and the Python counter for first texts, which agrees."""
 
 import string
 import subprocess
@@ -261,8 +260,7 @@ def test_it_counts_as_the_built_tokenizer(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_character_is_in_the_class_it_has_there(name: str) -> None:
-    """Wrong: a character is in another class than in the tokenizer, so texts are split
-    differently."""
+    """Wrong: a character has another class than in the tokenizer, so texts split elsewhere."""
     built = encoding(name).build()
     taken = 0
     for code in [*range(0x3400), *range(0x3400, 0x20000, 7), *range(0x20000, 0x110000, 997)]:
@@ -279,8 +277,7 @@ def test_every_character_is_in_the_class_it_has_there(name: str) -> None:
 
 @pytest.mark.parametrize("text", ["\u017f", "\u0378", "\ud800", "𞤀", "a" * 600, "汉" * 200])
 def test_what_is_not_sure_is_left_to_the_tokenizer(text: str) -> None:
-    """Wrong: a character of a newer Unicode version is guessed, or an endless word is counted in
-    Python."""
+    """Wrong: a newer Unicode character is guessed, or an endless word counted in Python."""
     with pytest.raises(NotForMerging):
         count("o200k_base", text)
 

@@ -102,8 +102,7 @@ def picture(address: object, **fields: Any) -> int | None:
     [(1, 1, 1), (512, 512, 1), (513, 512, 2), (1024, 1024, 4), (4096, 8192, 6), (9000, 10, 4)],
 )
 def test_a_picture_costs_by_its_tiles(make: Any, width: int, height: int, tiles: int) -> None:
-    """Wrong: OpenAI's published examples (765 for a square, 1105 for a tall picture) give other
-    numbers."""
+    """Wrong: a picture's tokens differ from OpenAI's examples (765 square, 1105 tall)."""
     assert picture(make(width, height)) == LOW_DETAIL + 170 * tiles
 
 

@@ -41,8 +41,7 @@ def views(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_a_context_counts_no_less_than_its_rendering(
     model: str, messages: list[dict[str, Any]]
 ) -> None:
-    """Wrong: the parts' tokens add up to less than the whole's, and a full context exceeds the
-    limit."""
+    """Wrong: the parts have fewer tokens than the whole, so a full context exceeds its limit."""
     counter = COUNTERS[model]
     chat = views(messages)
     assert counter.context(chat) >= chatml(counter, chat)
@@ -117,8 +116,7 @@ def test_a_context_is_the_sum_of_its_messages(messages: list[dict[str, Any]]) ->
 )
 @pytest.mark.parametrize("model", MODELS)
 def test_every_part_costs_something(model: str, extra: dict[str, Any]) -> None:
-    """Wrong: names, calls, pictures or unknown fields are free, and a context exceeds its
-    budget."""
+    """Wrong: a name, call, picture or unknown field is free, so a context exceeds its budget."""
     assert COUNTERS[model].chat({**U, **extra}) > COUNTERS[model].chat(U)
 
 

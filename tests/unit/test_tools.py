@@ -101,8 +101,7 @@ def test_a_schema_has_no_titles_but_those_that_are_meant() -> None:
 
 
 def test_arguments_are_a_mapping_or_json() -> None:
-    """Wrong: arguments as JSON text are refused, or a tool without arguments has an invalid
-    schema."""
+    """Wrong: arguments as JSON text are refused, or a schema without arguments is invalid."""
     parameters = tool(Nothing).parameters()
     assert (parameters["type"], parameters["properties"]) == ("object", {})
     nothings: list[Any] = [None, "", "  ", "null", "{}", {}]

@@ -87,8 +87,7 @@ def whole_groups(entries: Sequence[Entry]) -> list[set[int]]:
 
 
 def legal_starts(entries: Sequence[Entry]) -> list[int]:
-    """Return the seqs after which a cut splits no group and loses no pending call, by brute
-    force."""
+    """Return the seqs after which a cut splits no group and loses no pending call."""
     groups = whole_groups(entries)
     shown = visible(entries, was_cut=False)
     first_pending = min(pending(entries), default=len(entries) + 1)
