@@ -1,5 +1,7 @@
-"""The image, the compose file and the unit of `examples/service`, tested without a container
-engine: parts are run, the rest is compared with the command line and the files."""
+"""The image, the compose file and the unit of `examples/service`, tested without an engine.
+
+Parts are run. The rest is compared with the command line and the files.
+"""
 
 from __future__ import annotations
 

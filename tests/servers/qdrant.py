@@ -1,9 +1,8 @@
 """A stand-in for a Qdrant server: REST on 127.0.0.1, over the local mode of Qdrant's own client.
 
 It tests our requests and how we read answers (JSON, timeouts, errors) over real HTTP. It does not
-test how a Qdrant server behaves. Where the local mode differs from a server and our store relies on
-it, the stand-in follows the server's source: statuses, and that a collection cannot have the name
-of an alias.
+test how a Qdrant server behaves. Where our store relies on a difference from the local mode, the
+stand-in follows the server's source: statuses, and that no collection has an alias's name.
 """
 
 import json

@@ -214,8 +214,8 @@ def test_a_name_that_only_an_assistant_says_is_of_its_role(
     ],
 )
 def test_who_nods_has_not_said_it(text: str, quote: str, other: str, wanted: str) -> None:
-    """Wrong: a quote of the user's thanks makes an assistant's claim the user's statement, or the
-    user's own words in another form are not attributed to the user."""
+    """Wrong: a quote of the user's thanks makes an assistant's claim the user's, or the user's own
+    words in another form are not."""
     assert role(text, quote, ("assistant", other), ("user", quote)) == "assistant" or (
         wanted == "user"
     )
