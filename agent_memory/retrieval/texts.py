@@ -56,7 +56,7 @@ def lifted(vector: np.ndarray) -> np.ndarray:
 
 
 def most_unseen(score: float) -> float:
-    """Return an upper bound of the cosine of vectors whose product does not exceed this score."""
+    """Return an upper bound of the cosine of vectors whose `lifted` product is at most a score."""
     return (score - _ACROSS**2) / _ALONG**2 + _MARGIN
 
 

@@ -28,9 +28,9 @@ _LEAST_DEPTH = 50
 class VectorIndex(ItemIndex):
     """Items by id, found by the cosine similarity of their vectors to a query's.
 
-    Only searches for a user find that user's items. `delete_user` of an `AgentMemory` over the same
-    store and namespace erases them. Thread-safe. Use it as a context manager, or call `close`. It
-    reads only a provider's keys from the environment.
+    A user's items are found only by searches for that user. `delete_user` of an `AgentMemory` over
+    the same store and namespace erases them. Thread-safe. Use it as a context manager, or call
+    `close`. It reads only a provider's keys from the environment.
 
     Args:
         store: A URL as in `AgentMemoryConfig`, the URL of a Qdrant server, or Qdrant's ":memory:"
@@ -208,8 +208,8 @@ class WordIndex(ItemIndex):
 
     In a text too short to detect its language, a word counts once for each of its possible stems.
 
-    Only searches for a user find that user's items, and the frequency of words is counted among
-    them. `delete_user` of an `AgentMemory` over the same store and namespace erases them.
+    A user's items are found only by searches for that user, and the frequency of words is counted
+    among them. `delete_user` of an `AgentMemory` over the same store and namespace erases them.
     Thread-safe. Use it as a context manager, or call `close`.
 
     Args:

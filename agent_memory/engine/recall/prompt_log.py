@@ -177,8 +177,8 @@ class SentContexts:
         """Return the contexts of a session's turns after a seq, oldest first.
 
         Contexts of an earlier session with the same id are left out. `recall_now` returns the
-        current recalls for a question. It supplies the texts that are not stored: those of records
-        without source messages. They are shown if unchanged.
+        current recalls for a question. Texts of records without source messages, such as notes, are
+        not stored: they are taken from these recalls, and shown if unchanged.
         """
         session_id, begun = head.session_id, to_micros(head.created_at)
         every = [one for one in self._of(session_id) if one.first > after]

@@ -59,7 +59,7 @@ def written(begin: datetime | None, end: datetime | None) -> str:
 
 
 def _first_day(begin: datetime) -> str:
-    """Return a start with its likely precision: "since 2019" is not meant as its first day."""
+    """Return a start as precisely as it was likely meant: 1 January 2019 is shown as "2019"."""
     return f"{begin:{'%Y' if (begin.month, begin.day) == (1, 1) else _month_or_day(begin)}}"
 
 
