@@ -10,12 +10,20 @@ import pytest
 from agent_memory.errors import StoreUnavailable
 from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import Store
+from agent_memory.stores.mongodb import connection
 from agent_memory.stores.mongodb.store import MongoDBStore
 from agent_memory.testing.contract import everything, record, units
 from tests.contract.mongodb_suite import brisk, server, table_of
 from tests.servers.mongodb import Link, MongoDBServer
 
 __all__ = ["brisk", "server"]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait longer for a server that answers late on a busy machine."""
+    for name in ("serverSelectionTimeoutMS", "connectTimeoutMS"):
+        monkeypatch.setitem(connection._SETTINGS, name, 30_000)
 
 
 def _put(store: Store, *names: str) -> None:
