@@ -84,7 +84,7 @@ class MemoryContext:
     @property
     def question(self) -> Message | None:
         """Return the user's message that `to_messages()` adds; None if the window ends with it."""
-        return newest_user(self.asked)
+        return newest_user(reversed(self.asked))
 
     @property
     def static_facts(self) -> list[Recall]:

@@ -81,9 +81,9 @@ def role_of(message: Message) -> str | None:
     return message.role if message.role is not None else shape_of(message).role
 
 
-def newest_user(messages: Iterable[Message]) -> Message | None:
-    """Return the newest user message."""
-    return next((one for one in reversed([*messages]) if role_of(one) == "user"), None)
+def newest_user(newest_first: Iterable[Message]) -> Message | None:
+    """Return the newest user message. No older one is looked at."""
+    return next((one for one in newest_first if role_of(one) == "user"), None)
 
 
 def _is_known(name: str | None) -> bool:

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import wraps
+from functools import cache, partial, wraps
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -246,12 +246,14 @@ def traced(
     """Trace each call of a method as a span, if a provider is set."""
 
     def decorate(call: Callable[P, T]) -> Callable[P, T]:
+        signature = cache(partial(inspect.signature, call))  # most processes trace nothing
+
         @wraps(call)
         def traced_call(*args: P.args, **kwargs: P.kwargs) -> T:
             if not is_on():
                 return call(*args, **kwargs)
             try:
-                arguments = inspect.signature(call).bind(*args, **kwargs).arguments
+                arguments = signature().bind(*args, **kwargs).arguments
             except TypeError:
                 return call(*args, **kwargs)  # raises the TypeError under its own name
             with operation(name, store_id(args[0]), _id(arguments.get("session_id"))) as span:

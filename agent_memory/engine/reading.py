@@ -280,8 +280,10 @@ class Finding:
         kind: Kind = "other"
         if block is None or isinstance(block, NoteBlock):  # notes without sources, or the log
             kind = "message" if recall.sources else "note"
-        elif isinstance(block, FactBlock) or recall.sources:
-            kind = "fact" if isinstance(block, FactBlock) else "message"
+        elif isinstance(block, FactBlock):
+            kind = "fact"
+        elif recall.sources:
+            kind = "message"
         identity: dict[str, Any] = {"id": recall.id}
         if kind == "message":
             identity = dict(zip(("session_id", "seq"), recall.sources[0], strict=True))

@@ -108,17 +108,18 @@ class Compaction:
         with its shown part. System messages and messages that no chat shows do not count.
         """
         limit = self.limit(head)
-        if head.window_tokens > limit:
-            load_rest()
-            shown = self._shown(head, self._windows.of(head))
-            if sum(entry.counted for entry in shown) > limit:
-                return True
-        if head.end - head.start + len(head.pinned) <= self._few:
+        is_long = head.window_tokens > limit
+        are_many = head.end - head.start + len(head.pinned) > self._few
+        if not (is_long or are_many):
             return False
         load_rest()
         from agent_memory.core.window import visible
 
-        return self._passes(visible(self._windows.of(head), was_cut=head.start > 0))
+        if is_long:
+            shown = self._shown(head, self._windows.of(head))
+            if sum(entry.counted for entry in shown) > limit:
+                return True
+        return are_many and self._passes(visible(self._windows.of(head), was_cut=head.start > 0))
 
     def _passes(self, shown: Sequence[Entry]) -> bool:
         """Return whether the shown entries have too many messages or turns."""

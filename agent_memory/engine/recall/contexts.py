@@ -274,7 +274,9 @@ class Contexts:
             window = _window(packer, begun, entries, asked, once, form)
             window = replace(window, held=held)
         if query is None:
-            query = newest_user(asked) or newest_user(entry.message for entry in entries)
+            query = newest_user(reversed(asked)) or newest_user(
+                entry.message for entry in reversed(entries)
+            )
         scope = scope_of(head, user_id, session_id)
         if self.blocks:
             scope = replace(scope, shown=window.sources)
