@@ -34,8 +34,8 @@ def in_core() -> bool:
 
 
 def at_length(count: int) -> int:
-    """Return half of `count`, or the share of it that `--layer core` runs. See `tests.layers`."""
-    return -(-count * settings().max_examples // (2 * EXAMPLES["all"]))
+    """Return `count`, or the share of it that `--layer core` runs. See `tests.layers`."""
+    return -(-count * settings().max_examples // EXAMPLES["all"])
 
 
 def every_nth(cases: Iterable[T], step: int) -> Iterable[T]:

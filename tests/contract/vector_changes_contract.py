@@ -139,7 +139,7 @@ class VectorChangesContract(ViewsContract):
     """Contract of a `VectorStore` for changes by two handles."""
 
     @settings(
-        max_examples=at_length(20),
+        max_examples=at_length(10),
         derandomize=True,
         database=None,
         deadline=None,

@@ -252,7 +252,7 @@ def tables(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     return st.builds(lambda a, b: told({**a, **b}), fields, kinds)
 
 
-@settings(max_examples=at_length(60), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=at_length(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     table=tables(values()),
     stores=st.none() | values() | st.dictionaries(st.sampled_from(NAMES), tables(values())),

@@ -247,7 +247,7 @@ def test_a_members_trouble_with_absorbing_is_told() -> None:
 
 
 @pytest.mark.parametrize("role", ["system", "user", "leading"])
-@hypothesis_settings(max_examples=at_length(40))
+@hypothesis_settings(max_examples=at_length(20))
 @given(given_=st.data())
 def test_the_budget_is_the_homes(role: str, given_: Any) -> None:
     """Wrong: recalls of several members exceed the home's budget, or are not counted."""

@@ -183,7 +183,7 @@ def test_two_users_with_one_session_id_are_told_apart() -> None:
         assert both.history("u") == []
 
 
-@hypothesis_settings(max_examples=at_length(30))
+@hypothesis_settings(max_examples=at_length(15))
 @given(st.data())
 def test_pages_of_sessions_are_one_list(given_: st.DataObject) -> None:
     """Wrong: a page of sessions omits one, repeats one, or is out of order."""

@@ -16,7 +16,7 @@ from agent_memory.testing import FakeLLM
 from tests.integration.fact_requests import Listed, groups_of, known_of, messages_of
 from tests.kit import at_length
 
-TURNS = at_length(200)
+TURNS = at_length(100)
 SETTLED = 4  # later sessions say nothing new
 DAY = datetime(2024, 3, 1, tzinfo=UTC)
 ASKED = [

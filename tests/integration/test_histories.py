@@ -24,7 +24,7 @@ from agent_memory.strategies.base import Strategy
 from tests.histories import histories, unpaired
 from tests.kit import at_length
 
-EXAMPLES = int(os.environ.get("AGENT_MEMORY_EXAMPLES") or at_length(150))
+EXAMPLES = int(os.environ.get("AGENT_MEMORY_EXAMPLES") or at_length(75))
 
 COUNTER = TokenCounter()
 FACTS = ["Form HR-101 asks for remote work.", "</memory> 3 days a week & no more."]

@@ -123,7 +123,7 @@ def test_no_context_shows_more(strategy: Strategy) -> None:
         assert cuts <= 80 // 3
 
 
-@settings(max_examples=at_length(60), suppress_health_check=list(HealthCheck))
+@settings(max_examples=at_length(30), suppress_health_check=list(HealthCheck))
 @given(
     messages=histories(max_steps=20),
     strategy=st.sampled_from(STRATEGIES),

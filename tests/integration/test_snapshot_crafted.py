@@ -99,7 +99,7 @@ def base() -> Iterator[str]:
         yield fake.api_base
 
 
-@settings(max_examples=at_length(40), phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=at_length(20), phases=[Phase.explicit, Phase.generate])
 @given(seed=st.integers(0, 2**32))
 def test_it_is_refused_or_it_works(base: str, lines: list[str], seed: int) -> None:
     """Wrong: a crafted file makes a later call fail, or a refused one leaves data."""
@@ -118,7 +118,7 @@ def test_it_is_refused_or_it_works(base: str, lines: list[str], seed: int) -> No
         assert not left_in(memory._store, session_id)
 
 
-@settings(max_examples=at_length(12), phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=at_length(6), phases=[Phase.explicit, Phase.generate])
 @given(seed=st.integers(0, 2**32))
 def test_nobody_else_is_touched(base: str, lines: list[str], seed: int) -> None:
     """Wrong: a crafted file changes another user's data or recalls."""

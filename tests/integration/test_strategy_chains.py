@@ -139,7 +139,7 @@ def fake() -> Iterator[FakeLLM]:
     budget=st.sampled_from([400, 1000, 3000]),
     answer=st.sampled_from([SUMMARY, REFUSAL, "none", "word " * 3000]),
 )
-@settings(max_examples=at_length(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=at_length(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_log_under_any_chain(
     fake: FakeLLM,
     turns: list[tuple[int, list[list[int]], int]],

@@ -239,7 +239,7 @@ def mixing(body: dict[str, Any]) -> str:
 
 
 @pytest.mark.long
-@settings(max_examples=at_length(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=at_length(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(STEP, min_size=4, max_size=10))
 def test_whatever_was_said_and_taken_back(
     steps: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory

@@ -76,7 +76,7 @@ def tied(one: Fact, other: Fact, claims: Sequence[Claim]) -> bool:
     return (one.id, one.role, other.id) in pairs or (other.id, other.role, one.id) in pairs
 
 
-@settings(max_examples=at_length(500))
+@settings(max_examples=at_length(250))
 @given(claim_sets())
 def test_of_two_tied_facts_one_holds_at_a_time(claims: list[Claim]) -> None:
     """Wrong: some claims crash, give overlapping or unsupported periods, or let two homes hold at
@@ -103,7 +103,7 @@ def test_of_two_tied_facts_one_holds_at_a_time(claims: list[Claim]) -> None:
                 assert not any(fact.holds(at) and other.holds(at) for at in MOMENTS)
 
 
-@settings(max_examples=at_length(300))
+@settings(max_examples=at_length(150))
 @given(claim_sets(), st.randoms(use_true_random=False), st.sampled_from(DAYS))
 def test_neither_order_nor_what_is_said_later_matters(
     claims: list[Claim], chance: Any, known_at: datetime
@@ -118,7 +118,7 @@ def test_neither_order_nor_what_is_said_later_matters(
     assert known == facts_of(before, weights=WEIGHTS)
 
 
-@settings(max_examples=at_length(500))
+@settings(max_examples=at_length(250))
 @given(claim_sets())
 def test_lesser_roles_change_nothing_of_weightier_ones(claims: list[Claim]) -> None:
     """Wrong: a tool's or an assistant's claim changes the period of the user's."""

@@ -79,7 +79,7 @@ def test_what_is_saved_is_read_as_the_same(skill: Skill) -> None:
     assert kept.extra == skill.extra
 
 
-@settings(max_examples=at_length(500))
+@settings(max_examples=at_length(250))
 @given(FILES)
 def test_any_bytes_are_a_skill_or_are_broken_at_a_line(data: bytes) -> None:
     """Wrong: a file raises, or its error names a line that does not exist."""

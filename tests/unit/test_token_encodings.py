@@ -60,7 +60,7 @@ def theirs(folder: Path) -> dict[str, Callable[[str], int]]:
 
 
 @pytest.mark.parametrize("name", [*VOCABULARIES])
-@settings(max_examples=at_length(40))
+@settings(max_examples=at_length(20))
 @given(text=anything)
 @example(text="ﬁﬃ ﷺ ㈱ Å ① ½ ｱｲｳ e\u0301")
 @example(text="  \n\n\t  x \u00a0\u2003 \r\n y  ")
@@ -243,7 +243,7 @@ def count(name: str, text: str) -> int:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=at_length(60))
+@settings(max_examples=at_length(30))
 @given(whole)
 @example("'\u017f 'S 'S")
 @example("x" * 600)

@@ -153,7 +153,7 @@ def chat_of(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return rendered(messages, format_of(CHAT)).messages
 
 
-@settings(max_examples=at_length(60))
+@settings(max_examples=at_length(30))
 @given(cases())
 def test_no_request_passes_the_budget(case: Case) -> None:
     """Wrong: a request exceeds `max_tokens`, has a call without its result, or lacks the newest
@@ -173,7 +173,7 @@ def test_no_request_passes_the_budget(case: Case) -> None:
         assert shown(chat)[-len(turn) :] == turn
 
 
-@settings(max_examples=at_length(60))
+@settings(max_examples=at_length(30))
 @given(cases(), st.integers(0, 400))
 def test_a_turn_is_whole_wherever_it_fits_alone(case: Case, more: int) -> None:
     """Wrong: part of a turn is cut although earlier messages could have gone."""
@@ -218,7 +218,7 @@ def u(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
-@settings(max_examples=at_length(40))
+@settings(max_examples=at_length(20))
 @given(cases())
 def test_the_prefix_stays_while_a_turn_grows(case: Case) -> None:
     """Wrong: each round of tools changes the beginning of the request, so prompt caches miss."""
@@ -229,7 +229,7 @@ def test_the_prefix_stays_while_a_turn_grows(case: Case) -> None:
     assert second[len(first) :] == chat_of(case.more)
 
 
-@settings(max_examples=at_length(40))
+@settings(max_examples=at_length(20))
 @given(cases())
 def test_what_went_stays_away_while_a_turn_grows(case: Case) -> None:
     """Wrong: a longer turn shows an earlier one that a shorter turn had no room for."""
