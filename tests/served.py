@@ -25,9 +25,7 @@ MODULES: dict[str, dict[str, str]] = {
         "test_a_turn_outlasts_what_others_do_meanwhile": _INSIDE,
     },
     "values": {"test_a_users_values_go_with_the_user": _INSIDE},
-    "once": {
-        "test_an_agent_whose_first_write_was_retried_is_redacted": _INSIDE,
-    },
+    "once": {"test_an_agent_whose_first_write_was_retried_is_redacted": _INSIDE},
     "notes": {
         "test_they_are_recalled_where_they_bear_on_the_question": _INSIDE,
         "test_while_the_embedder_is_down_words_find_them": _INSIDE,
@@ -39,9 +37,7 @@ MODULES: dict[str, dict[str, str]] = {
         "test_a_model_works_with_it": _NOT_JSON,
         "test_it_is_configured_by_its_kind": _OPENED,
     },
-    "bound_sessions": {
-        "test_an_owner_is_asked_again_with_each_call": _OPENED,
-    },
+    "bound_sessions": {"test_an_owner_is_asked_again_with_each_call": _OPENED},
 }
 """The modules, and for each the tests that are left out, with the why."""
 

@@ -175,10 +175,7 @@ def _each(
     """The answers to requests, which are asked in no order that tells the systems apart."""
     shuffled = random.Random(0).sample(range(len(requests)), len(requests))
     found: dict[int, Answer] = {}
-    with (
-        Progress(console=Console(stderr=True)) as progress,
-        ThreadPoolExecutor(at_once) as threads,
-    ):
+    with Progress(console=Console(stderr=True)) as progress, ThreadPoolExecutor(at_once) as threads:
         bar = progress.add_task(part, total=len(requests))
         answers = threads.map(lambda at: answer(requests[at]), shuffled)
         for place, one in zip(shuffled, answers, strict=True):

@@ -30,15 +30,7 @@ from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import SegmentsContract, held_in_sql, kept_in_sql
 from tests.contract.whole_deletion_contract import WholeDeletionContract
-from tests.servers.sql import (
-    Served,
-    ServerFixtures,
-    finished,
-    line_to,
-    opened,
-    scheme_of,
-    started,
-)
+from tests.servers.sql import Served, ServerFixtures, finished, line_to, opened, scheme_of, started
 
 CONNECTIONS = {
     "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'agent-memory'",

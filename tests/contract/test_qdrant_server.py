@@ -247,10 +247,7 @@ def test_a_server_that_is_slow(server: StandIn, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("fault", ["none", "wrong", "may not write"])
 def test_a_key_that_is_refused(
-    server: StandIn,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    fault: str,
+    server: StandIn, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: str
 ) -> None:
     """Wrong: the error does not name the setting, or the key is shown in an error, repr or log."""
     server.key = "another" if fault == "wrong" else KEY

@@ -101,10 +101,7 @@ class WholeDeletionContract(Contract):
         fill(store)
         head, blocks, before = stored(store), store.blocks(), traces(store)
         delete = partial(
-            other.delete_whole,
-            blocks=blocks,
-            owners=["user:a"],
-            leaving={"f": [record("left")]},
+            other.delete_whole, blocks=blocks, owners=["user:a"], leaving={"f": [record("left")]}
         )
         assert store.lease("s", "worker", 60)
         assert not delete([head])

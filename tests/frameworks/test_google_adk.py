@@ -13,10 +13,7 @@ from google.genai import types
 from agent_memory import AgentMemory
 from agent_memory.core.formats.gemini import from_chat
 from agent_memory.core.formats.gemini import to_chat_of_event as to_chat
-from agent_memory.integrations.google_adk import (
-    AgentMemoryMemoryService,
-    AgentMemorySessionService,
-)
+from agent_memory.integrations.google_adk import AgentMemoryMemoryService, AgentMemorySessionService
 
 
 def event(text: str, at: float, author: str = "user", **state: Any) -> Event:

@@ -11,11 +11,7 @@ Json = dict[str, Any]
 
 
 def gpt(
-    own: str,
-    role: str = "user",
-    text: str | None = None,
-    parent: str | None = "root",
-    **more: Any,
+    own: str, role: str = "user", text: str | None = None, parent: str | None = "root", **more: Any
 ) -> Json:
     content = more.pop("content", {"content_type": "text", "parts": [text or own]})
     message = {"id": own, "author": {"role": role}, "create_time": 1.7e9, "content": content}

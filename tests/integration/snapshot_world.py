@@ -68,10 +68,7 @@ def remembering(
 ) -> Iterator[AgentMemory]:
     """Open a memory over a store, with a model that finds facts, or the model at `base`."""
     overflow = Chain(
-        [
-            FlushToLTM(blocks=blocks() if using is None else using),
-            Summarize(max_summary_tokens=100),
-        ]
+        [FlushToLTM(blocks=blocks() if using is None else using), Summarize(max_summary_tokens=100)]
     )
     patience = {"recall_timeout": 60, "model_timeout": 60}
     fields = {"max_tokens": 700, "overflow": overflow, **patience, **more}

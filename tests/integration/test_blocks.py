@@ -8,20 +8,10 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from agent_memory import (
-    AgentMemory,
-    Block,
-    ExtractiveMemory,
-    StaticMemory,
-    VectorMemory,
-)
+from agent_memory import AgentMemory, Block, ExtractiveMemory, StaticMemory, VectorMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope
-from agent_memory.errors import (
-    DimensionMismatch,
-    InvalidSetting,
-    UnknownStore,
-)
+from agent_memory.errors import DimensionMismatch, InvalidSetting, UnknownStore
 from agent_memory.testing import FakeLLM
 
 

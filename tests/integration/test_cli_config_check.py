@@ -232,9 +232,7 @@ def values() -> st.SearchStrategy[Any]:
         st.just(CANARY),
     )
     return st.recursive(
-        plain,
-        lambda inner: st.one_of(st.lists(inner, max_size=3), tables(inner)),
-        max_leaves=12,
+        plain, lambda inner: st.one_of(st.lists(inner, max_size=3), tables(inner)), max_leaves=12
     )
 
 

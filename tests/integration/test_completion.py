@@ -28,16 +28,7 @@ from agent_memory.errors import (
 )
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM, watched
-from tests.integration.turning import (
-    FACT,
-    WEATHER,
-    add,
-    fake,
-    logged,
-    memory,
-    remembering,
-    results,
-)
+from tests.integration.turning import FACT, WEATHER, add, fake, logged, memory, remembering, results
 
 __all__ = ["fake", "memory"]
 

@@ -22,21 +22,10 @@ from agent_memory import (
 )
 from agent_memory.core.fusion import merge
 from agent_memory.core.records import Recall, Scope
-from agent_memory.errors import (
-    ConfigError,
-    InvalidId,
-    MemoryClosed,
-    SessionOfAnotherUser,
-)
+from agent_memory.errors import ConfigError, InvalidId, MemoryClosed, SessionOfAnotherUser
 from agent_memory.testing import FakeLLM
 from tests.histories import histories, unpaired
-from tests.integration.composing import (
-    SECONDS,
-    Reader,
-    composed,
-    opened,
-    said,
-)
+from tests.integration.composing import SECONDS, Reader, composed, opened, said
 from tests.integration.echoing import Echo
 from tests.integration.turning import MODEL
 from tests.kit import at_length, texts

@@ -21,11 +21,7 @@ from agent_memory import (
 )
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Recall, Scope
-from agent_memory.errors import (
-    ConfigError,
-    InvalidInput,
-    StoreError,
-)
+from agent_memory.errors import ConfigError, InvalidInput, StoreError
 from agent_memory.ltm_blocks.base import ManualBlock
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM

@@ -34,10 +34,7 @@ def memory() -> Iterator[AgentMemory]:
 
 def opened() -> AgentMemory:
     return AgentMemory(
-        store="sqlite:///m.db",
-        blocks=[VectorMemory()],
-        overflow=Summarize(),
-        max_tokens=2_000,
+        store="sqlite:///m.db", blocks=[VectorMemory()], overflow=Summarize(), max_tokens=2_000
     )
 
 

@@ -53,10 +53,7 @@ def test_snapshots_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         for source in (ENDLESS, str(ENDLESS)):
             with pytest.raises(InvalidSnapshot, match="line 1: this is not the beginning"):
                 operations.import_session(memory, source)
-        with (
-            ENDLESS.open(encoding="utf-8") as file,
-            pytest.raises(InvalidSnapshot, match="line 1"),
-        ):
+        with ENDLESS.open(encoding="utf-8") as file, pytest.raises(InvalidSnapshot, match="line 1"):
             operations.import_session(memory, file)
         monkeypatch.setattr(importer, "_LONGEST", 10_000)
         for source in (tmp_path / "s.jsonl", io.StringIO(text)):

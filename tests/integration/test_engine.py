@@ -7,13 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    FlushToLTM,
-    StaticMemory,
-    Trim,
-    VectorMemory,
-)
+from agent_memory import AgentMemory, FlushToLTM, StaticMemory, Trim, VectorMemory
 from agent_memory.errors import MemoryClosed, SessionOfAnotherUser
 from tests.kit import assistant, user
 

@@ -310,10 +310,7 @@ def test_the_audit(store: Store, model: Model) -> None:
         memory.session("s3").owner().forget(source="s3", why="it was a joke")
         changes = memory.user("ada").audit()
     steps = [(one.what, one.text, one.session_id, one.first) for one in changes]
-    assert sorted(steps[:2]) == [
-        ("learned", HOME, "s1", 1),
-        ("learned", "Works at Acme.", "s1", 1),
-    ]
+    assert sorted(steps[:2]) == [("learned", HOME, "s1", 1), ("learned", "Works at Acme.", "s1", 1)]
     assert steps[2:] == [
         ("refused", "", "s1", 1),
         ("learned", MOVED, "s2", 1),

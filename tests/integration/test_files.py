@@ -12,11 +12,7 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, AgentMemoryConfig, FileMemory, StaticMemory
-from agent_memory.errors import (
-    ConfigError,
-    StoreUnavailable,
-    ToolRefused,
-)
+from agent_memory.errors import ConfigError, StoreUnavailable, ToolRefused
 from agent_memory.stores import MemoryStore, SQLStore
 from agent_memory.testing import watched
 

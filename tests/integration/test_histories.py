@@ -102,10 +102,7 @@ def inflated(messages: list[Any], sizes: list[int]) -> list[Any]:
 
 
 @pytest.mark.long
-@settings(
-    max_examples=EXAMPLES,
-    suppress_health_check=list(HealthCheck),
-)
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(
     messages=histories(max_steps=20),
     strategy=st.sampled_from(STRATEGIES),

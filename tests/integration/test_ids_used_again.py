@@ -176,11 +176,7 @@ CHANGES: list[tuple[str, str, Callable[[AgentMemory], Any]]] = [
 
 @pytest.mark.parametrize(("name", "moment", "call"), CHANGES)
 def test_nobody_changes_what_the_next_one_has(
-    memory: AgentMemory,
-    store: Raced,
-    name: str,
-    moment: str,
-    call: Callable[[AgentMemory], Any],
+    memory: AgentMemory, store: Raced, name: str, moment: str, call: Callable[[AgentMemory], Any]
 ) -> None:
     """Wrong: a call changes the session of another user, who took its id meanwhile."""
     store.moment, store.heads = moment, 0

@@ -101,9 +101,7 @@ def said(text: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("error", [Stopped, Late])
 def test_what_holds_a_lease_goes_on_to_its_end(
-    memory: AgentMemory,
-    on_signal: Callable[[Callable[[], Any]], None],
-    error: type[BaseException],
+    memory: AgentMemory, on_signal: Callable[[Callable[[], Any]], None], error: type[BaseException]
 ) -> None:
     """Wrong: an interrupted call keeps its lease until it expires."""
     went_on = threading.Event()

@@ -26,10 +26,7 @@ serving.HEADERS_SECONDS = serving.BODY_SECONDS = 1.0
 ARGUMENTS = ["mcp", "--http", "--port", "0", "--tokens", "t.json"]
 TOKEN = "sarahs-token-0123456789"
 BODY = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-HEADERS = {
-    "Accept": "application/json, text/event-stream",
-    "Authorization": f"Bearer {TOKEN}",
-}
+HEADERS = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {TOKEN}"}
 HALF = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 MOST_LOGGED = 4_000
 

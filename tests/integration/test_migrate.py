@@ -12,12 +12,7 @@ import pytest
 from agent_memory import AgentMemory, NoteMemory, operations
 from agent_memory.engine import leases
 from agent_memory.engine.system_records import Kind, SystemRecords
-from agent_memory.engine.transfer.migrate import (
-    Migrated,
-    is_unfinished,
-    migrate,
-    migrate_stores,
-)
+from agent_memory.engine.transfer.migrate import Migrated, is_unfinished, migrate, migrate_stores
 from agent_memory.errors import (
     InvalidInput,
     StoreError,

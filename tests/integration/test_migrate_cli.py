@@ -48,10 +48,7 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, url: str = TO, *options: str) -
 
 
 def same(namespace: str = "default") -> None:
-    with (
-        closing(open_store(FROM, namespace)) as here,
-        closing(open_store(TO, namespace)) as there,
-    ):
+    with closing(open_store(FROM, namespace)) as here, closing(open_store(TO, namespace)) as there:
         assert everything(there) == everything(here)
 
 

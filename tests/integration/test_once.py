@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    Trim,
-)
+from agent_memory import AgentMemory, Trim
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.errors import Conflict, InvalidInput, SessionOfAnotherUser

@@ -169,8 +169,7 @@ def test_an_adapter_adds_a_format() -> None:
         assert [one["content"] for one in chat] == ["Which way?", "Left.", "Sure?"]
         assert [entry.message.raw for entry in memory.history("s")][:2] == [item, silent]
         with pytest.raises(
-            InvalidInput,
-            match=r"anthropic\.messages, .*, openai\.responses, .*xai",
+            InvalidInput, match=r"anthropic\.messages, .*, openai\.responses, .*xai"
         ):
             memory.get("s", format="mine")
 

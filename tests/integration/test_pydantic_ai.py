@@ -24,10 +24,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from agent_memory.integrations.pydantic_ai import (
-    AgentMemoryConversationStore,
-    AgentMemoryHistory,
-)
+from agent_memory.integrations.pydantic_ai import AgentMemoryConversationStore, AgentMemoryHistory
 
 
 @pytest.fixture

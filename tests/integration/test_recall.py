@@ -24,9 +24,7 @@ TALK = [
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[AgentMemory]:
     with AgentMemory(
-        store=f"sqlite:///{tmp_path / 'm.db'}",
-        max_recall_tokens=300,
-        blocks=[VectorMemory()],
+        store=f"sqlite:///{tmp_path / 'm.db'}", max_recall_tokens=300, blocks=[VectorMemory()]
     ) as memory:
         said = [{"role": role, "content": content} for role, content in TALK]
         memory.update("s", said, user_id="u")

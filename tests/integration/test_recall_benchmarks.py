@@ -36,7 +36,7 @@ def data(tmp_path: Path) -> Path:
                 "dia_id": "D2:1",
                 "text": "Look!",
                 "blip_caption": "a gate of iron bars",
-            },
+            }
         ],
     }
     asked = [

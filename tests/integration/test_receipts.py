@@ -10,14 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    Block,
-    ExtractiveMemory,
-    NoteMemory,
-    VectorMemory,
-    operations,
-)
+from agent_memory import AgentMemory, Block, ExtractiveMemory, NoteMemory, VectorMemory, operations
 from agent_memory.core.receipts import Part, Receipt, merged
 from agent_memory.errors import InvalidInput
 from agent_memory.stores.sql.backups import back_up
@@ -131,13 +124,7 @@ def _damage(path: Path, change: str) -> None:
         assert database.execute(change).rowcount
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        _BROKEN_HEAD,
-        "UPDATE agent_memory_messages SET body = '{'",
-    ],
-)
+@pytest.mark.parametrize("change", [_BROKEN_HEAD, "UPDATE agent_memory_messages SET body = '{'"])
 def test_a_checkpoint_of_what_was_damaged_since(tmp_path: Path, change: str) -> None:
     """Wrong: verifying a checkpoint of a damaged log raises, or reports that it holds."""
     with AgentMemory(f"{tmp_path}/m.db") as memory:

@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import (
-    ExtractiveMemory,
-    FlushToLTM,
-    NullMemory,
-    VectorMemory,
-)
+from agent_memory import ExtractiveMemory, FlushToLTM, NullMemory, VectorMemory
 from agent_memory.errors import (
     InvalidInput,
     InvalidMessage,

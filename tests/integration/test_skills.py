@@ -10,12 +10,7 @@ import pytest
 
 from agent_memory import AgentMemory, AgentMemoryConfig, SkillMemory, ToolRefused
 from agent_memory.core.records import Scope
-from agent_memory.errors import (
-    ConfigError,
-    InvalidInput,
-    SessionDeleting,
-    StoreUnavailable,
-)
+from agent_memory.errors import ConfigError, InvalidInput, SessionDeleting, StoreUnavailable
 from agent_memory.ltm_blocks.skills import Skill, Skills
 from agent_memory.testing.contract import together
 

@@ -13,14 +13,7 @@ from agent_memory import AgentMemory, WorkingMemory, operations
 from agent_memory.errors import InvalidSnapshot
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
-from tests.integration.snapshot_world import (
-    CANARY,
-    Opener,
-    left_in,
-    lines,
-    opener,
-    remembering,
-)
+from tests.integration.snapshot_world import CANARY, Opener, left_in, lines, opener, remembering
 
 __all__ = ["lines", "opener"]
 

@@ -7,13 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    FlushToLTM,
-    VectorMemory,
-    WorkingMemory,
-    operations,
-)
+from agent_memory import AgentMemory, FlushToLTM, VectorMemory, WorkingMemory, operations
 from agent_memory.errors import StoreUnavailable
 from tests.integration.snapshot_world import (
     Opener,

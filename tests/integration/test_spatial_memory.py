@@ -14,12 +14,7 @@ import pytest
 
 from agent_memory import AgentMemory, AgentMemoryConfig, Message, SpatialMemory
 from agent_memory.core.records import Scope
-from agent_memory.errors import (
-    ConfigError,
-    InvalidInput,
-    SessionDeleting,
-    StoreUnavailable,
-)
+from agent_memory.errors import ConfigError, InvalidInput, SessionDeleting, StoreUnavailable
 from agent_memory.ltm_blocks.change_log import version_owner
 from agent_memory.ltm_blocks.spatial import Observation, SpatialHandle
 from agent_memory.stores import open_store
@@ -187,8 +182,7 @@ def test_a_query_counts_too(memory: AgentMemory) -> None:
     assert [one.observation for one in found[:2]] == [near, far]
     assert found[0].relevance == found[1].relevance == pytest.approx(1, abs=5e-3)
     assert found[0].score == pytest.approx(
-        (found[0].confidence / (1 + (2.5**2 + 1) ** 0.5 / _middle(places)) + 1) / 2,
-        abs=5e-3,
+        (found[0].confidence / (1 + (2.5**2 + 1) ** 0.5 / _middle(places)) + 1) / 2, abs=5e-3
     )
     assert (found[2].relevance or 0) < 0.1
     within = places.within((0, 0), (3, 1), query="charging station", limit=2)

@@ -71,11 +71,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 def _child(code: str, *args: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-W", "error", "-c", code, *args]
     with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             yield process

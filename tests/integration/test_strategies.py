@@ -5,15 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pydantic import SecretStr
 
-from agent_memory import (
-    AgentMemory,
-    Chain,
-    FlushToLTM,
-    StaticMemory,
-    Strategy,
-    Summarize,
-    Trim,
-)
+from agent_memory import AgentMemory, Chain, FlushToLTM, StaticMemory, Strategy, Summarize, Trim
 from agent_memory.errors import InvalidShares
 from agent_memory.strategies import Cut, Window
 from agent_memory.testing import FakeLLM

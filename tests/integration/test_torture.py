@@ -134,10 +134,7 @@ PLANTED: dict[str, tuple[Callable[[Place], object], set[str]]] = {
         {"extractive missing"},
     ),
     "a cursor behind": (_turn_back, {"behind"}),
-    "a message not absorbed": (
-        _append,
-        {"behind", "vector missing", "extractive missing"},
-    ),
+    "a message not absorbed": (_append, {"behind", "vector missing", "extractive missing"}),
     "a lease left": (lambda place: place.store.lease("s", "w", 60), {"leased"}),
     "a deletion begun": (_mark, {"unfinished", "due"}),
     "a user's deletion begun": (

@@ -128,10 +128,7 @@ MISTAKES: dict[str, tuple[Act, str]] = {
         lambda memory: AgentMemory({"max_tokens": 5_000}),  # type: ignore[arg-type]
         "Pass settings by name: AgentMemory(**settings).",
     ),
-    "no strategies in a chain": (
-        lambda memory: Chain([]),
-        "`members` of Chain",
-    ),
+    "no strategies in a chain": (lambda memory: Chain([]), "`members` of Chain"),
     "a wrong setting of a redactor": (
         lambda memory: Redactor(emails="perhaps"),  # type: ignore[arg-type]
         "`emails` of Redactor must be true or false.",

@@ -9,14 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_memory import (
-    AgentMemory,
-    Block,
-    ExtractiveMemory,
-    FlushToLTM,
-    Summarize,
-    VectorMemory,
-)
+from agent_memory import AgentMemory, Block, ExtractiveMemory, FlushToLTM, Summarize, VectorMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Record, Scope
 from agent_memory.errors import StoreUnavailable

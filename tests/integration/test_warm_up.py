@@ -8,11 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    StaticMemory,
-    VectorMemory,
-)
+from agent_memory import AgentMemory, StaticMemory, VectorMemory
 from agent_memory.core.records import Scope
 from agent_memory.errors import InvalidId, MemoryClosed
 

@@ -89,10 +89,7 @@ def test_few_statements(tmp_path: Path, statements: list[str]) -> None:
 
 def test_statements_do_not_grow_with_sessions(tmp_path: Path, statements: list[str]) -> None:
     """Wrong: each session takes a transaction, or a statement for each collection."""
-    fewest = {
-        2: 1_000,
-        12: 1_000,
-    }  # other threads may add statements for several users
+    fewest = {2: 1_000, 12: 1_000}  # other threads may add statements for several users
     with AgentMemory(str(tmp_path / "memory.db")) as memory:
         for owner, sessions in enumerate([*fewest] * 3):
             for number in range(sessions):

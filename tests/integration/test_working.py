@@ -10,11 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory import (
-    AgentMemory,
-    AgentMemoryConfig,
-    WorkingMemory,
-)
+from agent_memory import AgentMemory, AgentMemoryConfig, WorkingMemory
 from agent_memory.core.records import Scope
 from agent_memory.errors import (
     ConfigError,
@@ -51,11 +47,7 @@ def test_values_are_kept_by_key(memory: AgentMemory) -> None:
     pad.set("none", None)
     pad.set("n", 1)
     pad.set("plan", {"steps": ["look", "leap"], "done": 1})
-    assert pad.all() == {
-        "none": None,
-        "n": 1,
-        "plan": {"steps": ["look", "leap"], "done": 1},
-    }
+    assert pad.all() == {"none": None, "n": 1, "plan": {"steps": ["look", "leap"], "done": 1}}
     assert pad.keys() == ["none", "n", "plan"]  # the last changed comes last
     assert pad.get("none", 5) is None
     assert pad.delete("n") is True

@@ -61,8 +61,7 @@ class TimelineModel:
                 {
                     "number": new.number,
                     **self._answer(
-                        self._meant(new),
-                        [(one.number, self._meant(one)) for one in older],
+                        self._meant(new), [(one.number, self._meant(one)) for one in older]
                     ),
                 }
                 for new, older in groups_of(asked)

@@ -53,11 +53,7 @@ def blocks(folder: Path) -> list[Block]:
     ]
 
 
-def run_crowd(
-    plan: Plan,
-    advance: Callable[[int], object],
-    more: Sequence[Block] = (),
-) -> Report:
+def run_crowd(plan: Plan, advance: Callable[[int], object], more: Sequence[Block] = ()) -> Report:
     """Do a run, with `more` blocks. `advance` gets the number of new operations."""
     report, began = Report(), monotonic()
     crowd = Crowd(plan, report)

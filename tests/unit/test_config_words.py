@@ -5,15 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import (
-    AgentMemoryConfig,
-    Block,
-    Entry,
-    Message,
-    Recall,
-    Strategy,
-    Trim,
-)
+from agent_memory import AgentMemoryConfig, Block, Entry, Message, Recall, Strategy, Trim
 from agent_memory.cli.common import without_password
 from agent_memory.cli.config import describe, described
 from agent_memory.core.plugins import BUILT_IN, find_kind

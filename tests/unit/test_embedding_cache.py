@@ -3,12 +3,15 @@
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_memory.core.cache import Cache
+from agent_memory.core.lazy import made_once
 from agent_memory.errors import ModelOutputInvalid, ModelUnavailable
 from agent_memory.models.embedders.base import Embedder
 from agent_memory.models.embedders.cache import CachedEmbedder
@@ -152,3 +155,93 @@ def test_an_encoder_that_returns_too_few_is_named() -> None:
     with pytest.raises(ModelOutputInvalid, match="'counting' returned 1 encodings for 2 texts"):
         cached.encode(["a", "bb"])
     assert cached._pending == {}
+
+
+# --- The bounded cache ----------------------------------------------------------------------------
+
+KEYS = st.sampled_from("abcdef")
+STEPS = st.lists(
+    st.tuples(st.just("put"), KEYS, st.integers(0, 6))
+    | st.tuples(st.sampled_from(["find", "drop", "get", "computed"]), KEYS, st.integers(1, 6))
+    | st.tuples(st.just("clear"), KEYS, st.just(0)),
+    max_size=40,
+)
+
+
+@given(STEPS, st.integers(0, 12), st.integers(0, 2))
+def test_the_least_recently_used_give_way(
+    steps: list[tuple[str, str, int]], most: int, least: int
+) -> None:
+    """Wrong: the cache exceeds its limit, drops too much, or drops the entry used last."""
+    cache: Cache[str, int] = Cache(most, lambda size: size, least)
+    wanted: dict[str, int] = {}
+    for step, key, size in steps:
+        if step in ("find", "get", "drop"):
+            assert getattr(cache, step)(key) == wanted.get(key)
+        if step == "computed":
+            assert cache.computed(key, lambda size=size: size) == wanted.get(key, size)
+        if step == "clear":
+            cache.clear()
+            wanted.clear()
+        elif step == "drop":
+            wanted.pop(key, None)
+        elif step == "put" or (step == "computed" and key not in wanted):
+            if step == "put":
+                assert cache.put(key, size) == size
+            wanted.pop(key, None)
+            wanted[key] = size
+            while sum(wanted.values()) > most and len(wanted) > least:
+                del wanted[next(iter(wanted))]
+        elif step != "get" and key in wanted:
+            wanted[key] = wanted.pop(key)
+        assert list(cache.items()) == list(wanted.items())
+        assert cache.total == sum(wanted.values())
+
+
+# --- Values that are made on first use ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Made:
+    size: int
+
+    @made_once
+    def items(self) -> list[int]:
+        """So many."""
+        return [0] * self.size
+
+
+def test_it_is_made_when_it_is_read_and_kept() -> None:
+    """Wrong: each read makes a new value, or all objects share one."""
+    one, other = _Made(2), _Made(3)
+    assert one.__dict__ == {"size": 2}
+    assert one.items is one.items
+    assert (len(one.items), len(other.items)) == (2, 3)
+    assert _Made.items.__doc__ == "So many."
+
+
+def test_one_that_is_being_made_keeps_no_other_waiting() -> None:
+    """Wrong: making one object's value blocks another object."""
+    making, go_on = threading.Event(), threading.Event()
+
+    class Slow:
+        is_slow = False
+
+        @made_once
+        def value(self) -> bool:
+            if self.is_slow:
+                making.set()
+                assert go_on.wait(30)
+            return self.is_slow
+
+    slow, quick = Slow(), Slow()
+    slow.is_slow = True
+    thread = threading.Thread(target=lambda: slow.value)
+    thread.start()
+    try:
+        assert making.wait(30)
+        assert quick.value is False
+    finally:
+        go_on.set()
+        thread.join()
+    assert slow.value is True

@@ -62,17 +62,7 @@ def test_a_quote_is_found_whatever_its_blanks_and_escapes(
     assert found.source.entry.seq == 1
 
 
-@pytest.mark.parametrize(
-    "quote",
-    [
-        "",
-        " ",
-        "\n",
-        "I lived in Oslo",
-        "IliveinOslo",
-        "&amp;amp;",
-    ],
-)
+@pytest.mark.parametrize("quote", ["", " ", "\n", "I lived in Oslo", "IliveinOslo", "&amp;amp;"])
 def test_what_the_message_does_not_say_is_refused(quote: str) -> None:
     """Wrong: an empty or an approximate quote is accepted."""
     assert said(1, quote, HOME, text="Lives in Oslo.") == "quote"

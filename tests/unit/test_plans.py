@@ -15,14 +15,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Span, Summary
 from agent_memory.core.redaction import DELETED, stands_nowhere
 from agent_memory.core.window import begun_anew, ruled
-from agent_memory.engine.edit.plans import (
-    LogEdit,
-    agreeing,
-    answered,
-    listed,
-    popped,
-    redacted,
-)
+from agent_memory.engine.edit.plans import LogEdit, agreeing, answered, listed, popped, redacted
 from agent_memory.errors import InvalidInput, UnsupportedOperation
 from agent_memory.stores.log import entries_after
 

@@ -50,10 +50,7 @@ def test_passed(head: Head, blocks: list[str], dead: list[DeadLetter], expected:
     assert safe_to_expire(head, blocks, dead) == expected
 
 
-@given(
-    end=st.integers(1, 50),
-    data=st.data(),
-)
+@given(end=st.integers(1, 50), data=st.data())
 def test_what_is_passed_nothing_reads(end: int, data: st.DataObject) -> None:
     """Wrong: some order of cursors, window and dead letters loses a message."""
     seq = st.integers(0, end)

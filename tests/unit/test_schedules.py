@@ -33,10 +33,7 @@ def logs(draw: st.DrawFn) -> tuple[Head, int, list[int]]:
     totals = [0, *accumulate(draw(st.lists(st.integers(0, 20), max_size=30)))]
     end = len(totals) - 1
     head = replace(
-        Head("s", None, created_at=NOON),
-        end=end,
-        total=totals[-1],
-        start=draw(st.integers(0, end)),
+        Head("s", None, created_at=NOON), end=end, total=totals[-1], start=draw(st.integers(0, end))
     )
     return head, draw(st.integers(0, end)), totals
 

@@ -115,11 +115,7 @@ def test_markup_of_a_text_is_escaped(text: str) -> None:
     ("raw", "role", "shown"),
     [
         ({"type": "message", "role": "user", "content": "native"}, "user", True),
-        (
-            {"role": "user", "content": [{"type": "input_text", "text": "native"}]},
-            "user",
-            True,
-        ),
+        ({"role": "user", "content": [{"type": "input_text", "text": "native"}]}, "user", True),
         ({"type": "function_call_output", "call_id": "c", "output": "native"}, "tool", False),
         ({"role": "tool", "content": "native"}, "tool", False),
         ({"type": "reasoning", "summary": ["native"]}, "tool", False),
@@ -133,10 +129,7 @@ def test_markup_of_a_text_is_escaped(text: str) -> None:
             False,
         ),
         (
-            {
-                "role": "user",
-                "content": [{"type": "tool_result", "content": [{"text": "native"}]}],
-            },
+            {"role": "user", "content": [{"type": "tool_result", "content": [{"text": "native"}]}]},
             "user",
             False,
         ),
