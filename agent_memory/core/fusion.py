@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cache, lru_cache, partial
-from itertools import chain, pairwise
+from itertools import pairwise
 from math import ceil
 from types import MappingProxyType
+from typing import NamedTuple
 
 from agent_memory.core.records import Recall, Scope, Source
 from agent_memory.core.text import identifiers, names
@@ -18,53 +19,47 @@ from agent_memory.core.text import identifiers, names
 _ALIKE = 0.8
 _MOST_KNOWN = 2_000
 
-_Pairs = frozenset[int]
-_NO_PAIRS: _Pairs = frozenset([0])
+class _Words(NamedTuple):
+    """The pairs of neighbouring words of a text, as hashes, and some of them in a fixed order.
+
+    Two texts that share four of five pairs have a pair of these `first` ones in common. Xiao et
+    al., "Efficient Similarity Joins for Near Duplicate Detection", WWW 2008.
+    """
+
+    pairs: frozenset[int]
+    first: list[int]
 
 
 def doubles(texts: Sequence[str]) -> dict[int, int]:
     """Map the place of each near-duplicate to the place of the first text that it repeats."""
-    pairs = [_pairs(text) for text in texts]
+    words = [_words(text) for text in texts]
     named = cache(partial(_named, texts))
-    shared = _shared(pairs)
     by_pair: dict[int, list[int]] = defaultdict(list)
     duplicates: dict[int, int] = {}
-    for place, own in enumerate(pairs):
-        if len(own & shared.keys()) < _ALIKE * len(own):
-            continue
-        rarest = sorted(own, key=lambda pair: (shared[pair], pair))
-        prefix = rarest[: len(rarest) - ceil(_ALIKE * len(rarest)) + 1]
-        candidates = sorted({other for pair in prefix for other in by_pair[pair]})
-        matches_ = (at for at in candidates if _alike(own, pairs[at]) and named(at) == named(place))
-        if (first := next(matches_, None)) is not None:
+    for place, own in enumerate(words):
+        near = sorted({other for pair in own.first for other in by_pair.get(pair, ())})
+        repeated = (at for at in near if _alike(own, words[at]) and named(at) == named(place))
+        if (first := next(repeated, None)) is not None:
             duplicates[place] = first
             continue
-        for pair in prefix:
+        for pair in own.first:
             by_pair[pair].append(place)
     return duplicates
 
 
-def _shared(texts: Sequence[_Pairs]) -> Counter[int]:
-    """Count the texts of each pair that more than one text has."""
-    seen_pairs, repeated = set[int](), set[int]()
-    for some in texts:
-        repeated |= seen_pairs & some
-        seen_pairs |= some
-    return Counter(chain.from_iterable(some & repeated for some in texts))
-
-
 @lru_cache(_MOST_KNOWN)  # used for each block, then for the merge
-def _pairs(text: str) -> _Pairs:
-    """Return the hashes of pairs of neighbouring words; a placeholder for a text without words.
+def _words(text: str) -> _Words:
+    """Return the pairs of a text; a placeholder for a text without words.
 
     Pairs preserve the order of words, which says who did what to whom.
     """
-    return frozenset(map(hash, pairwise(["", *text.casefold().split()]))) or _NO_PAIRS
+    pairs = frozenset(map(hash, pairwise(["", *text.casefold().split()]))) or frozenset([0])
+    return _Words(pairs, sorted(pairs)[: len(pairs) - ceil(_ALIKE * len(pairs)) + 1])
 
 
-def _alike(left: _Pairs, right: _Pairs) -> bool:
-    common = len(left & right)
-    return common >= _ALIKE * (len(left) + len(right) - common)
+def _alike(one: _Words, other: _Words) -> bool:
+    common = len(one.pairs & other.pairs)
+    return common >= _ALIKE * (len(one.pairs) + len(other.pairs) - common)
 
 
 def _named(texts: Sequence[str], place: int) -> frozenset[str]:
