@@ -58,8 +58,11 @@ def _words(text: str) -> _Words:
 
 
 def _alike(one: _Words, other: _Words) -> bool:
+    few, many = sorted((len(one.pairs), len(other.pairs)))
+    if few < _ALIKE * many:
+        return False
     common = len(one.pairs & other.pairs)
-    return common >= _ALIKE * (len(one.pairs) + len(other.pairs) - common)
+    return common >= _ALIKE * (few + many - common)
 
 
 def _named(texts: Sequence[str], place: int) -> frozenset[str]:
@@ -228,7 +231,7 @@ def folded(ranked: Iterable[Recall], limit: int) -> list[Recall]:
     rest, first, size = iter(ranked), dict[str, Recall](), limit + _SPARE
     while True:
         for recall in rest:
-            first.setdefault(" ".join(recall.text.casefold().split()), recall)
+            first.setdefault(recall.text, recall)
             if len(first) >= size:
                 break
         unique = _folded(list(first.values()))

@@ -72,13 +72,14 @@ def tells_nothing(
         text: The turn's text.
         is_user: Whether a user said it.
     """
+    is_question = only_asks(text)
+    if is_user and not is_question:  # the most common case
+        return False
     said = said_in(text, languages)
     if not said or len(said) > 2 * FULL:
         return False
-    if only_asks(text):
+    if is_question:
         return said <= asked
-    if is_user:
-        return False
     not_knowing = said_in(_NOT_KNOWING_TEXT, languages)
     return not said.isdisjoint(not_knowing) and said - asked <= not_knowing
 
@@ -92,16 +93,12 @@ def repeats(asked: frozenset[str], languages: frozenset[str], text: str) -> bool
         languages: The question's languages.
         text: A user's message.
     """
-    if not asked:
+    least = max(1.0, _SAME * len(asked))
+    if len(said_in(text, languages) & asked) < least:  # the most common case
         return False
-    told = sentences(text)
-    clauses = [clause for one in told for clause in one.rsplit(", ", 1)]
-    same = [
-        one
-        for one in clauses
-        if asks(one) and len(said_in(one, languages) & asked) >= _SAME * len(asked)
-    ]
-    if not same:  # the most common case
+    clauses = [clause for one in sentences(text) for clause in one.rsplit(", ", 1)]
+    same = [one for one in clauses if len(said_in(one, languages) & asked) >= least and asks(one)]
+    if not same:
         return False
     others = frozenset().union(*(said_in(one, languages) for one in clauses if one not in same))
     return 2 * len(others & asked) < len(asked)

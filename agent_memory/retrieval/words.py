@@ -6,8 +6,7 @@ import re
 import threading
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
-from itertools import chain, repeat
+from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from agent_memory.core.text import STOP_WORDS, WORD, unaccented
@@ -78,8 +77,8 @@ _COMMON_PAIRS = frozenset().union(
 )
 ASCII_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")  # a faster WORD
 _JOINERS = re.compile("[\u200c\u200d]")
-_MOST_KNOWN = 100_000
-_LONGER_KNOWN = 4_000
+_MOST_KNOWN = 50_000
+_MOST_LANGUAGES = 4  # sets of languages with results
 _WORD = 32
 _LONGEST = 200
 _LEAST_ROOT = 2
@@ -87,35 +86,51 @@ _LEAST_ROOT = 2
 T = TypeVar("T")
 
 
+class _Results(dict[str, T]):
+    """The results of a function by chunk. Missing ones are computed, and stored if short.
+
+    Chunks of scripts without blanks are whole sentences: they rarely repeat, and storing them would
+    take gigabytes. Somewhat longer ASCII names, such as paths, are stored.
+    """
+
+    def __init__(self, call: Callable[[str], T]) -> None:
+        self._call = call
+        self.size = 0
+
+    def __missing__(self, written: str) -> T:
+        result = self._call(written)
+        if len(written) <= _WORD or (len(written) <= _LONGEST and written.isascii()):
+            self[written] = result
+            self.size += 1 + len(written) // _WORD
+        return result
+
+
 class Known(Generic[T]):
     """A function of a chunk of text with cached results.
 
-    Only words and somewhat longer ASCII names, such as paths, are cached. Chunks of scripts without
-    blanks are whole sentences: they rarely repeat, and caching them would take gigabytes.
-
     Args:
         call: The function; takes the text between two blanks.
-
-    Attributes:
-        call: As given.
     """
 
     def __init__(self, call: Callable[..., T]) -> None:
-        self.call = call
-        self._kept = lru_cache(_MOST_KNOWN)(call)
-        self._longer = lru_cache(_LONGER_KNOWN)(call)
+        self._call = call
+        self._results: dict[tuple[frozenset[str], ...], _Results[T]] = {}
 
     def __call__(self, written: str, *rest: frozenset[str]) -> T:
         """Return the result for one chunk."""
-        if len(written) <= _WORD:
-            return self._kept(written, *rest)
-        is_name = len(written) <= _LONGEST and written.isascii()
-        return (self._longer if is_name else self.call)(written, *rest)
+        return self._of(rest)[written]
 
     def each(self, pieces: Sequence[str], *rest: frozenset[str]) -> list[T]:
         """Return the result for each chunk."""
-        short = max(map(len, pieces), default=0) <= _WORD
-        return list(map(self._kept if short else self, pieces, *map(repeat, rest)))
+        return list(map(self._of(rest).__getitem__, pieces))
+
+    def _of(self, rest: tuple[frozenset[str], ...]) -> _Results[T]:
+        found = self._results.get(rest)
+        if found is None or found.size > _MOST_KNOWN:
+            if len(self._results) >= _MOST_LANGUAGES:
+                self._results.clear()
+            found = self._results[rest] = _Results(lambda written: self._call(written, *rest))
+        return found
 
 
 class Forms(NamedTuple):
@@ -173,9 +188,9 @@ def _root(written: str, word: str) -> str:
 
 def words_up_to(most: int, text: str) -> int:
     """Count the words of a text, up to `most`."""
-    count = 0
-    for written in text.split():
-        count += len(forms_of(written))
+    count, pieces = 0, text.split()
+    for start in range(0, len(pieces), 4 * most):
+        count += sum(map(len, forms_of.each(pieces[start : start + 4 * most])))
         if count >= most:
             return most
     return count

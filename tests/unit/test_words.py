@@ -104,7 +104,7 @@ def hurried() -> Iterator[None]:
 def test_threads_stem_at_the_same_time() -> None:
     """Wrong: stems of concurrent threads are mixed up."""
     texts = ["organizations", "relational", "conditionally", "happiness", "international"]
-    stem = forms_of.call  # without the cache
+    stem = forms_of._call  # without the cache
     expected = [stem(text) for text in texts]
 
     def work(_: int) -> list[list[tuple[Forms, ...]]]:
