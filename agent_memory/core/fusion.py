@@ -19,6 +19,7 @@ from agent_memory.core.text import identifiers, names
 _ALIKE = 0.8
 _MOST_KNOWN = 2_000
 
+
 class _Words(NamedTuple):
     """The pairs of neighbouring words of a text, as hashes, and some of them in a fixed order.
 

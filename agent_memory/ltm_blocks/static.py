@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, JsonValue, TypeAdapter, field_validator
 
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Record, Scope
+from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.core.text import overlap_scores
 from agent_memory.errors import UnsupportedOperation
-from agent_memory.ltm_blocks.base import Block, QueryThread, Resources, record_id
+from agent_memory.ltm_blocks.base import Block, QueryThread, record_id
 from agent_memory.ltm_blocks.llm_reranker import FactChooser
 from agent_memory.models.loading import load_litellm
 
-_EVERYONE = "everyone"
 _FACT: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
@@ -64,35 +62,19 @@ class StaticMemory(Block):
 
     @property
     def query_thread(self) -> QueryThread:
-        is_local = self.store is None and self.choose is None and self.resources.is_local
-        return "caller" if is_local else "own"
+        return "caller" if self.choose is None else "own"
 
     def load(self) -> None:
         if self.choose is not None:
             load_litellm()
 
-    def bind(self, resources: Resources) -> Self:
-        """Bind, and replace the stored facts if others are configured. With no configured facts the
-        stored ones stay.
-        """
-        wanted = {_id(fact): _text(fact) for fact in self.facts}
-        stored = {r.id: r.text for r in resources.store.records(self.name, _EVERYONE)}
-        if wanted and wanted != stored:
-            now = datetime.now(UTC)
-            records = [
-                Record(fact_id, _EVERYONE, "", place, place, text, (), now)
-                for place, (fact_id, text) in enumerate(wanted.items(), 1)
-            ]
-            resources.store.put_records(self.name, records, replacing=("", 0, len(stored)))
-        return super().bind(resources)
-
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        facts = sorted(self.resources.store.records(self.name, _EVERYONE), key=lambda f: f.first)
-        scores = overlap_scores(message.text() if message else "", [fact.text for fact in facts])
+        facts = {_id(fact): _text(fact) for fact in self.facts}
+        scores = overlap_scores(message.text() if message else "", [*facts.values()])
         # scores of 1 and above place configured facts before the recalls of other blocks
         recalls = [
-            Recall(self.name, fact.id, fact.text, 1 + score)
-            for fact, score in zip(facts, scores, strict=True)
+            Recall(self.name, fact_id, text, 1 + score)
+            for (fact_id, text), score in zip(facts.items(), scores, strict=True)
         ]
         ranked = sorted(recalls, key=lambda recall: -recall.score)
         if self.choose is not None and message is not None and scope.floor > 0:

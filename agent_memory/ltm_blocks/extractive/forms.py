@@ -132,8 +132,8 @@ class AnswerPart(BaseModel):
 
 
 def clamped(value: float) -> float:
-    """Return a confidence between 0 and 1; values above 1 count as percentages."""
-    return min(1.0, max(0.0, value if value <= 1 else value / 100))
+    """Return a confidence between 0 and 1; values from 2 on count as percentages."""
+    return min(1.0, max(0.0, value if value < 2 else value / 100))
 
 
 Day = Annotated[str, Field(coerce_numbers_to_str=True)]
