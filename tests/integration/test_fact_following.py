@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from agent_memory import AgentMemory
-from agent_memory.core.records import Record, Scope
+from agent_memory.core.records import Scope
 from agent_memory.ltm_blocks import registry
 from agent_memory.ltm_blocks.extractive.history import claims as coding
+from agent_memory.ltm_blocks.extractive.history.claims import Claim
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
@@ -22,13 +25,14 @@ OWNER, BLOCK = "user:ada", "extractive"
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The texts of the claims that were decoded."""
     read: list[str] = []
-    as_before = coding._claim
+    codec = coding._CLAIMS
 
-    def claim(record: Record) -> object:
-        read.append(record.text)
-        return as_before(record)
+    def validate(fields: dict[str, Any]) -> Claim:
+        read.append(fields["text"])
+        return codec.validate_python(fields)
 
-    monkeypatch.setattr(coding, "_claim", claim)
+    own = SimpleNamespace(validate_python=validate, dump_python=codec.dump_python)
+    monkeypatch.setattr(coding, "_CLAIMS", own)
     return read
 
 

@@ -238,10 +238,9 @@ class ExtractiveMemory(FactBlock):
         self._keeper.delete(scope)
 
     def validate_import(self, record: Record) -> Record:
-        from agent_memory.ltm_blocks.extractive.storage import check_record, with_own_vector
+        from agent_memory.ltm_blocks.extractive.storage import checked_record
 
-        check_record(record)
-        return with_own_vector(record, self.resources)
+        return checked_record(record, self.resources)
 
     def facts(
         self,

@@ -1,18 +1,14 @@
-"""Storage of claims and their vectors, and validation of imported ones."""
+"""Storage of claims and their vectors, and the check of imported ones."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import AfterValidator, Field
 
-from agent_memory.core.forms import Count, Form, Name, Share
 from agent_memory.core.records import Lease, Record, Scope, Span
 from agent_memory.core.system_collections import SENT_TEXTS
 from agent_memory.errors import ConfigError, InvalidInput, ModelError
@@ -31,8 +27,6 @@ from agent_memory.ltm_blocks.extractive.history.claims import (
     Batch,
     Claim,
     Journal,
-    Kind,
-    LinkKind,
     Recorded,
     journal_of,
     record_of_batch,
@@ -231,98 +225,28 @@ class Meanings:
         ])  # fmt: skip
 
 
-_BATCH = "batch"
-
-
-def _aware(text: str) -> str:
-    if datetime.fromisoformat(text).utcoffset() is None:
-        raise ValueError("a time without its offset")
-    return text
-
-
-def _vector(text: str) -> str:
-    try:
-        size = len(base64.b64decode(text, validate=True))
-    except binascii.Error:
-        raise ValueError("not base64") from None
-    if size % 2:
-        raise ValueError("not float16")
-    return text
-
-
-_Time = Annotated[str, AfterValidator(_aware)] | None
-_Link = Annotated[list[str], Field(min_length=2, max_length=2)]
-
-
-class _Claim(Form):
-    """The metadata of a claim; see `history.claims.Claim`."""
-
-    fact: Name
-    subject: str
-    category: str
-    confidence: Share
-    role: str
-    valid_from: _Time
-    valid_to: _Time
-    quote: str
-    span: Annotated[list[Count], Field(min_length=2, max_length=2)]
-    model: str
-    prompt: str
-    links: list[_Link]
-    field: str | None = None
-    value: Any = None
-    alone: bool = False
-    embedder: str = ""
-    vector: Annotated[str, AfterValidator(_vector)]
-    place: Count = 0
-    kind: Kind = ""
-    when: str = ""
-
-
-class _Answer(Form):
-    model: str
-    prompt: str
-    found: Count
-    refused: dict[str, Count]
-
-
-class _Batch(Form):
-    """The metadata of a batch; see `history.claims.Batch`."""
-
-    batch: _Answer
-
-
-def check_record(record: Record) -> None:
-    """Raise an error for a record that is neither a claim nor a batch."""
-    if _BATCH in record.metadata:
-        _Batch.model_validate(record.metadata)
-        if not record.first:
+def checked_record(record: Record, resources: Resources) -> Record:
+    """Return a claim or a batch from a snapshot, without a vector that is not valid."""
+    one = recorded(record)
+    if isinstance(one, Batch):
+        if not one.first:
             raise InvalidInput("it has no source message")
-        return
-    claim = _Claim.model_validate(record.metadata)
-    if any(kind not in get_args(LinkKind) for kind, _ in claim.links):
-        raise InvalidInput("it has a link of an unknown kind")
-    if record.first != record.last or record.sources != (record.first,):
-        raise InvalidInput("a fact must come from one message")
-
-
-def with_own_vector(record: Record, resources: Resources) -> Record:
-    """Return a record, without its vector if that is invalid or the embedder cannot be opened.
-
-    A vector of another embedder stays; it is never compared.
-    """
-    fields = record.metadata
-    if not fields.get("vector") or "embedder" not in fields:
         return record
+    if one is None or record.first != record.last or record.sources != (record.first,):
+        raise InvalidInput("a fact must come from one message")
+    if not one.vector or _is_valid(one, resources):
+        return record
+    return record_of_claim(replace(one, vector=b"", embedder=""), record.owner)
+
+
+def _is_valid(claim: Claim, resources: Resources) -> bool:
+    """Return whether a claim's vector fits the embedder. One of another is never compared."""
     try:
         embedder = resources.embedders(None)
-        if fields["embedder"] != embedder.name or _is_finite(fields["vector"], embedder.dimension):
-            return record
+        if claim.embedder == embedder.name and len(claim.vector) != 2 * embedder.dimension:
+            return False
     except (ModelError, ConfigError):
-        pass
-    return replace(record, metadata={**fields, "vector": "", "embedder": ""})
-
-
-def _is_finite(text: str, dimension: int) -> bool:
-    vector = np.frombuffer(base64.b64decode(text), np.float16)
-    return len(vector) == dimension and bool(np.isfinite(vector).all())
+        return False
+    return len(claim.vector) % 2 == 0 and bool(
+        np.isfinite(np.frombuffer(claim.vector, np.float16)).all()
+    )

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
-from typing import Any, Literal
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
 
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    Base64Bytes,
+    ConfigDict,
+    TypeAdapter,
+    with_config,
+)
+
+from agent_memory.core.forms import Count, Name, Share
 from agent_memory.core.records import Record
 from agent_memory.ltm_blocks.extractive.history.periods import day_of
 from agent_memory.ltm_blocks.registry import Tombstone
@@ -24,7 +33,12 @@ without replacing it."""
 Kind = Literal["event", "state", "plan", ""]
 """An event happened, a state lasts, a plan is for the future."""
 
+_Time = Annotated[AwareDatetime, AfterValidator(lambda at: at.astimezone(UTC))]
 
+_known_fields_only = with_config(ConfigDict(extra="forbid"))
+
+
+@_known_fields_only
 @dataclass(frozen=True, slots=True)
 class Link:
     """A claim's relation to an older fact."""
@@ -33,6 +47,7 @@ class Link:
     fact: str
 
 
+@_known_fields_only
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A statement from one message.
@@ -49,19 +64,19 @@ class Claim:
     """
 
     id: str
-    fact: str
+    fact: Name
     text: str
     subject: str
     category: str
-    confidence: float
+    confidence: Share
     role: str
-    valid_from: datetime | None
-    valid_to: datetime | None
+    valid_from: _Time | None
+    valid_to: _Time | None
     recorded_at: datetime
     session_id: str
     seq: int
     quote: str
-    span: tuple[int, int]
+    span: tuple[Count, Count]
     model: str
     prompt: str
     links: tuple[Link, ...] = ()
@@ -69,8 +84,8 @@ class Claim:
     value: Any = None
     alone: bool = False
     embedder: str = ""
-    vector: bytes = b""
-    place: int = 0
+    vector: Base64Bytes = b""
+    place: Count = 0
     kind: Kind = ""
     when: str = ""
 
@@ -96,6 +111,7 @@ def since(begin: datetime | None, end: datetime | None, said: datetime) -> datet
     return stated_on if begin is None and (end is None or stated_on < end) else begin
 
 
+@_known_fields_only
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The result of one batch of messages."""
@@ -106,8 +122,8 @@ class Batch:
     at: datetime
     model: str
     prompt: str
-    found: int
-    refused: dict[str, int]
+    found: Count
+    refused: dict[str, Count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,23 +199,18 @@ def _ties(claims: Iterable[Claim]) -> Mapping[str, Mapping[str, LinkKind]]:
     return tied
 
 
-_BATCH = "batch"
 RECALLED = "recalled"
 """Metadata key of the record of counts: by fact id, the number of contexts that had it."""
-_IN_RECORD = {"id", "text", "session_id", "seq", "recorded_at"}
+
 Recorded = Claim | Batch | None
 """A decoded record; None for the record of counts."""
-_KEPT = [field.name for field in fields(Claim) if field.name not in _IN_RECORD]
+
+_CLAIMS, _BATCHES = TypeAdapter(Claim), TypeAdapter(Batch)
 
 
 def record_of_claim(claim: Claim, owner: str) -> Record:
     """Return the record of a claim."""
-    fields = {name: getattr(claim, name) for name in _KEPT}
-    fields["valid_from"] = _written(claim.valid_from)
-    fields["valid_to"] = _written(claim.valid_to)
-    fields["links"] = [[link.kind, link.fact] for link in claim.links]
-    fields["span"] = list(claim.span)
-    fields["vector"] = base64.b64encode(claim.vector).decode("ascii")
+    own = {"id", "text", "session_id", "seq", "recorded_at"}
     return Record(
         id=claim.id,
         owner=owner,
@@ -209,37 +220,40 @@ def record_of_claim(claim: Claim, owner: str) -> Record:
         text=claim.text,
         sources=(claim.seq,),
         created_at=claim.recorded_at,
-        metadata=fields,
+        metadata=_CLAIMS.dump_python(claim, mode="json", exclude=own),
     )
 
 
 def record_of_batch(batch: Batch, record_id: str, owner: str) -> Record:
     """Return the record of a batch's result."""
+    own = {"session_id", "first", "last", "at"}
     return Record(
         id=record_id,
         owner=owner,
         session_id=batch.session_id,
         first=batch.first,
         last=batch.last,
-        text=_BATCH,
+        text="batch",
         sources=(),
         created_at=batch.at,
-        metadata={
-            _BATCH: {
-                "model": batch.model,
-                "prompt": batch.prompt,
-                "found": batch.found,
-                "refused": batch.refused,
-            }
-        },
+        metadata=_BATCHES.dump_python(batch, mode="json", exclude=own),
     )
 
 
 def recorded(record: Record) -> Recorded:
-    """Decode one record."""
-    if RECALLED in record.metadata:
+    """Decode one record.
+
+    Raises:
+        pydantic.ValidationError: It is not valid.
+    """
+    fields, session_id, at = record.metadata, record.session_id, record.created_at
+    if fields.keys() == {RECALLED}:
         return None
-    return _batch(record) if _BATCH in record.metadata else _claim(record)
+    if "found" in fields:
+        place = {"session_id": session_id, "first": record.first, "last": record.last, "at": at}
+        return _BATCHES.validate_python({**fields, **place})
+    own = {"id": record.id, "text": record.text, "seq": record.first, "recorded_at": at}
+    return _CLAIMS.validate_python({**fields, **own, "session_id": session_id})
 
 
 def journal_of(entries: Iterable[Recorded], forgotten: Sequence[Tombstone]) -> Journal:
@@ -257,36 +271,3 @@ def journal_of(entries: Iterable[Recorded], forgotten: Sequence[Tombstone]) -> J
             covered = any(covers(gone, one) for gone in forgotten)
             (remains if covered else claims).append(one)
     return Journal(claims, batches, forgotten, remains)
-
-
-def _claim(record: Record) -> Claim:
-    fields: dict[str, Any] = dict(record.metadata)
-    fields["valid_from"] = _read(fields["valid_from"])
-    fields["valid_to"] = _read(fields["valid_to"])
-    fields["links"] = tuple(Link(kind, fact) for kind, fact in fields["links"])
-    fields["span"] = tuple(fields["span"])
-    fields["vector"] = base64.b64decode(fields["vector"])
-    return Claim(
-        id=record.id,
-        text=record.text,
-        session_id=record.session_id,
-        seq=record.first,
-        recorded_at=record.created_at,
-        **fields,
-    )
-
-
-def _batch(record: Record) -> Batch:
-    fields = record.metadata[_BATCH]
-    return Batch(
-        record.session_id, record.first, record.last, record.created_at,
-        fields["model"], fields["prompt"], fields["found"], fields["refused"],
-    )  # fmt: skip
-
-
-def _written(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat()
-
-
-def _read(moment: str | None) -> datetime | None:
-    return None if moment is None else datetime.fromisoformat(moment)
