@@ -16,20 +16,22 @@ from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Sou
 from agent_memory.core.redaction import Redactor
 from agent_memory.errors import ModelRequired
 from agent_memory.ltm_blocks.base import FactBlock, Resources, by_owner, record_id
-from agent_memory.ltm_blocks.extractive.history.fact import ImportanceScorer
-from agent_memory.ltm_blocks.extractive.history.likeness import Age, StalenessDetector
+from agent_memory.ltm_blocks.change_log import Versioned
+from agent_memory.ltm_blocks.extractive.forms import FactForm, version_of
+from agent_memory.ltm_blocks.extractive.history.claims import Batch, Claim
+from agent_memory.ltm_blocks.extractive.history.fact import Fact, ImportanceScorer
+from agent_memory.ltm_blocks.extractive.history.findings import Rules
+from agent_memory.ltm_blocks.extractive.history.history import Change, changes, facts_of
+from agent_memory.ltm_blocks.extractive.history.likeness import Age, Stale, StalenessDetector
+from agent_memory.ltm_blocks.extractive.history.sources import sources
+from agent_memory.ltm_blocks.extractive.profiles import Form, ProfileForm
+from agent_memory.ltm_blocks.extractive.storage import Keeper, Meanings, checked_record
 from agent_memory.ltm_blocks.llm_reranker import FactChooser
+from agent_memory.models.embedders.best_effort import BestEffort
 from agent_memory.models.loading import load_litellm
 
 if TYPE_CHECKING:
-    from agent_memory.ltm_blocks.change_log import FollowedRecords, Versioned
-    from agent_memory.ltm_blocks.extractive.history.claims import Claim, Recorded
-    from agent_memory.ltm_blocks.extractive.history.fact import Fact
-    from agent_memory.ltm_blocks.extractive.history.history import Change
-    from agent_memory.ltm_blocks.extractive.history.likeness import Stale
-    from agent_memory.ltm_blocks.extractive.profiles import Form
     from agent_memory.ltm_blocks.extractive.recalling import Remembered
-    from agent_memory.ltm_blocks.extractive.storage import Keeper, Meanings
     from agent_memory.models.llm import LLM
 
 logger = logging.getLogger(__name__)
@@ -87,8 +89,8 @@ class ExtractiveMemory(FactBlock):
 
     _form: Form | None = PrivateAttr(default=None)
     _remembering: Versioned[Remembered] = PrivateAttr()
-    _following: FollowedRecords[Recorded] = PrivateAttr()
-    _compared: Meanings | None = PrivateAttr(default=None)
+    _keeper: Keeper = PrivateAttr()
+    _meanings: Meanings = PrivateAttr()
 
     @model_validator(mode="after")
     def _profile_has_defaults(self) -> Self:
@@ -117,12 +119,10 @@ class ExtractiveMemory(FactBlock):
             load_litellm()
 
     def bind(self, resources: Resources) -> Self:
-        from agent_memory.ltm_blocks.change_log import FollowedRecords, Versioned
-        from agent_memory.ltm_blocks.extractive.history.claims import recorded
-
         bound = super().bind(resources)
-        bound._remembering, bound._compared = Versioned(lambda one: len(one.facts)), None
-        bound._following = FollowedRecords(recorded)
+        bound._remembering = Versioned(lambda one: len(one.facts))
+        bound._keeper = Keeper(resources.store, self.name)
+        bound._meanings = Meanings(BestEffort(lambda: resources.embedders(None)))
         return bound
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
@@ -133,10 +133,6 @@ class ExtractiveMemory(FactBlock):
             ModelError: The model failed; nothing was changed.
         """
         from agent_memory.ltm_blocks.extractive.extraction import Absorbing, ask, bearing
-        from agent_memory.ltm_blocks.extractive.forms import version_of
-        from agent_memory.ltm_blocks.extractive.history.claims import Batch
-        from agent_memory.ltm_blocks.extractive.history.findings import Rules
-        from agent_memory.ltm_blocks.extractive.history.sources import sources
 
         llm, form = self._llm(), self._chosen()
         shown = sources(entries, self.roles, self.redact)
@@ -156,12 +152,12 @@ class ExtractiveMemory(FactBlock):
         absorbing = Absorbing(llm, form, rules, self._meanings, place, self._all, seen)
         # one at a time for each user: new facts depend on known ones
         with self.resources.locked(record_id("facts", self.name, scope.owner)):
-            journal = self._follower.read(scope.owner, without=span)
+            journal = self._keeper.read(scope.owner, without=span)
             claims, refused = absorbing.claims(found, shown, journal)
             batch = Batch(
                 *span, entries[-1].created_at, llm.model, rules.prompt, len(found), dict(refused)
             )
-            self._follower.write(scope.owner, span, claims, batch, scope.lease)
+            self._keeper.write(scope.owner, span, claims, batch, scope.lease)
         if refused:
             logger.info("block %r refused %s of %d findings", self.name, dict(refused), len(found))
 
@@ -238,8 +234,6 @@ class ExtractiveMemory(FactBlock):
         self._keeper.delete(scope)
 
     def validate_import(self, record: Record) -> Record:
-        from agent_memory.ltm_blocks.extractive.storage import checked_record
-
         return checked_record(record, self.resources)
 
     def facts(
@@ -261,8 +255,6 @@ class ExtractiveMemory(FactBlock):
     def filled(
         self, scope: Scope, *, as_of: datetime | None = None, known_at: datetime | None = None
     ) -> BaseModel | None:
-        from agent_memory.ltm_blocks.extractive.profiles import ProfileForm
-
         form = self._chosen()
         if not isinstance(form, ProfileForm):
             return None
@@ -287,20 +279,16 @@ class ExtractiveMemory(FactBlock):
         return [fact for fact in before if fact.id not in left]
 
     def audit(self, scope: Scope) -> list[Change]:
-        from agent_memory.ltm_blocks.extractive.history.history import changes
-
         journal = self._keeper.read(scope.owner)
         return changes(self.name, self._all(journal.claims), journal)
 
     def _current(self, owner: str, *, without: Span) -> list[Fact]:
         """Return the current facts, without those of messages that are absorbed again."""
         now = datetime.now(UTC)
-        facts = self._all(self._follower.read(owner, without).claims)
+        facts = self._all(self._keeper.read(owner, without).claims)
         return [fact for fact in facts if fact.is_current(now)]
 
     def _all(self, claims: Sequence[Claim], known_at: datetime | None = None) -> list[Fact]:
-        from agent_memory.ltm_blocks.extractive.history.history import facts_of
-
         return facts_of(claims, block=self.name, weights=self._weights, known_at=known_at)
 
     def _known(self, owner: str) -> Remembered:
@@ -310,7 +298,7 @@ class ExtractiveMemory(FactBlock):
         version = self._keeper.version(owner)  # read before the records, which may be newer
         known = self._remembering.at(owner, version)
         if known is None:
-            journal = self._follower.read(owner)
+            journal = self._keeper.read(owner)
             facts = self._all(journal.claims)
             vectors = self._meanings.of_facts(facts, journal.claims)
             known = Remembered(facts, vectors)
@@ -329,9 +317,6 @@ class ExtractiveMemory(FactBlock):
 
     def _chosen(self) -> Form:
         if self._form is None:
-            from agent_memory.ltm_blocks.extractive.forms import FactForm
-            from agent_memory.ltm_blocks.extractive.profiles import ProfileForm
-
             self._form = (
                 FactForm(self.prompt, self.categories)
                 if self.profile is None
@@ -342,28 +327,6 @@ class ExtractiveMemory(FactBlock):
     @property
     def _weights(self) -> dict[str, int]:
         return {} if self.overrule else {role: at for at, role in enumerate(_BY_WEIGHT)}
-
-    @property
-    def _keeper(self) -> Keeper:
-        from agent_memory.ltm_blocks.extractive.storage import Keeper
-
-        return Keeper(self.resources.store, self.name)
-
-    @property
-    def _follower(self) -> Keeper:
-        """Return a keeper that reads only the changes since this process's last read."""
-        from agent_memory.ltm_blocks.extractive.storage import Keeper
-
-        return Keeper(self.resources.store, self.name, self._following)
-
-    @property
-    def _meanings(self) -> Meanings:
-        from agent_memory.ltm_blocks.extractive.storage import Meanings
-        from agent_memory.models.embedders.best_effort import BestEffort
-
-        if self._compared is None:
-            self._compared = Meanings(BestEffort(lambda: self.resources.embedders(None)))
-        return self._compared
 
 
 def _folded(categories: Sequence[str]) -> frozenset[str]:

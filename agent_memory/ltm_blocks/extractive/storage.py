@@ -7,8 +7,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from agent_memory.core.records import Lease, Record, Scope, Span
 from agent_memory.core.system_collections import SENT_TEXTS
 from agent_memory.errors import ConfigError, InvalidInput, ModelError
@@ -27,7 +25,6 @@ from agent_memory.ltm_blocks.extractive.history.claims import (
     Batch,
     Claim,
     Journal,
-    Recorded,
     journal_of,
     record_of_batch,
     record_of_claim,
@@ -38,6 +35,8 @@ from agent_memory.ltm_blocks.registry import Tombstone, bury, overlap, tombstone
 from agent_memory.stores.base import RecordStore
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from agent_memory.models.embedders.best_effort import BestEffort
     from agent_memory.retrieval.query import Query
 
@@ -45,18 +44,12 @@ _TRIES = 5
 
 
 class Keeper:
-    """Reads and writes one block's journal.
+    """Reads and writes one block's journals. Each record is read and decoded once."""
 
-    Args:
-        following: A cache of decoded records; None to read and decode all records.
-    """
-
-    def __init__(
-        self, store: RecordStore, block: str, following: FollowedRecords[Recorded] | None = None
-    ) -> None:
+    def __init__(self, store: RecordStore, block: str) -> None:
         self._store = store
         self._block = block
-        self._following = FollowedRecords(recorded) if following is None else following
+        self._following = FollowedRecords(recorded)
 
     def read(self, owner: str, without: Span | None = None) -> Journal:
         """Return an owner's journal; `without` leaves out the claims of a part of a session."""
@@ -203,13 +196,15 @@ class Meanings:
         if not vectors.shape[1]:
             return list(claims), vectors
         name = self._embedder.name
-        rows = vectors.astype(np.float16)
+        rows = vectors.astype("float16")
         return [
             replace(claim, embedder=name, vector=row.tobytes())
             for claim, row in zip(claims, rows, strict=True)
         ], vectors
 
     def _of(self, claims: Sequence[Claim]) -> np.ndarray:
+        import numpy as np
+
         if not claims:
             return np.zeros((0, 0), np.float32)
         name = self._embedder.name
@@ -241,6 +236,8 @@ def checked_record(record: Record, resources: Resources) -> Record:
 
 def _is_valid(claim: Claim, resources: Resources) -> bool:
     """Return whether a claim's vector fits the embedder. One of another is never compared."""
+    import numpy as np
+
     try:
         embedder = resources.embedders(None)
         if claim.embedder == embedder.name and len(claim.vector) != 2 * embedder.dimension:
