@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from agent_memory.engine.sharing.grants import Authors, Grants, Redaction
     from agent_memory.engine.stats import Counted, Stats
     from agent_memory.engine.values.key_values import KeyValues, Values
-    from agent_memory.ltm_blocks.registry import Tombstones
 
 logger = logging.getLogger(__name__)
 
@@ -264,12 +263,6 @@ class Components:
         return MessagePages(self.store, self._resources.counter, self._config.max_tokens)
 
     @made_later
-    def _tombstones(self) -> Tombstones:
-        from agent_memory.ltm_blocks.registry import Tombstones
-
-        return Tombstones(self.store)
-
-    @made_later
     def editor(self) -> Editor:
         from agent_memory.engine.edit.edit import Editor
 
@@ -278,7 +271,6 @@ class Components:
             self.leases,
             self.absorber,
             self.dead_letters,
-            self._tombstones,
             self.windows,
             self.sent,
         )
@@ -316,7 +308,6 @@ class Components:
             self.leases,
             self.absorber,
             [block for block in self.all_blocks.values() if isinstance(block, ManualBlock)],
-            self._tombstones,
             self.records,
             self.windows,
             self.redaction,

@@ -9,7 +9,7 @@ from typing import TypeVar
 from uuid import uuid4
 
 from agent_memory.core.cache import Cache
-from agent_memory.core.records import Record
+from agent_memory.core.records import Lease, Record, Scope
 from agent_memory.errors import Damaged
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import RecordStore
@@ -49,6 +49,28 @@ def erase_owner(store: RecordStore, block: str, owner: str) -> None:
     """Delete an owner's records and their version."""
     store.delete_records(block, owner=owner)
     store.delete_records(block, owner=version_owner(owner))
+
+
+def erase(store: RecordStore, block: str, scope: Scope) -> None:
+    """Erase a block's records of a session, of its entries after a seq, or of a user.
+
+    The block need not be configured.
+    """
+    if scope.session_id is None:
+        erase_owner(store, block, scope.owner)
+        return
+    store.delete_records(block, session_id=scope.session_id, after=scope.after, lease=scope.lease)
+    own = Scope(None, scope.session_id).owner  # the session may have had no user before
+    for owner in {scope.owner, own}:
+        renew(store, block, owner, scope.lease)
+    if not scope.after:
+        store.delete_records(block, owner=version_owner(own), lease=scope.lease)
+
+
+def renew(store: RecordStore, block: str, owner: str, lease: Lease | None = None) -> None:
+    """Invalidate the caches of an owner's records, after some were erased."""
+    if version_of(store, block, owner) is not None:
+        store.put_records(block, [new_version(owner), begun_anew(owner)], lease=lease)
 
 
 def version_owner(owner: str) -> str:
@@ -199,6 +221,29 @@ class Following(Cache[str, tuple[Key, T]]):
             known = trail.key, self._build(store.records(block, owner)) if value is None else value
             self.put(owner, known)
         return known[1]
+
+    def write(
+        self,
+        owner: str,
+        trail: Trail | None,
+        value: T,
+        changes: Mapping[str, Record | None],
+        put: Callable[[Sequence[Record]], None],
+    ) -> None:
+        """Make changes by record id, log them, and cache the new value.
+
+        Args:
+            trail: The log, read under the writers' lock, which the caller holds.
+            value: The value at `trail`.
+            put: Stores the changes together with the records of the new version.
+        """
+        renewed, version = went_on(owner, trail, changes)
+        try:
+            put(version)
+        except BaseException:  # the changes may be stored without the version
+            self.drop(owner)
+            raise
+        self.put(owner, (renewed.key, self._change(value, changes)))
 
     def _followed(
         self, store: RecordStore, block: str, owner: str, trail: Trail, known: tuple[Key, T]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -18,6 +18,7 @@ from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Record, Scope
 from agent_memory.errors import Conflict, InvalidInput, SessionDeleting
 from agent_memory.ltm_blocks.base import Block, ManualBlock, Resources, by_owner, record_id
+from agent_memory.ltm_blocks.change_log import erase, erase_owner
 from agent_memory.ltm_blocks.registry import register
 from agent_memory.stores.base import Store
 from agent_memory.stores.log import check_owner
@@ -60,9 +61,13 @@ class KeyedRecords:
         """
         records = self.store.records(self._block, self.owner)
         self._check_user()  # after reading: another user may have claimed the session meanwhile
-        named = {record.session_id for record in records if record.session_id}
-        gone = named - self.store.existing(named) if named else named
+        gone = self.gone(record.session_id for record in records)
         return [record for record in records if record.session_id not in gone]
+
+    def gone(self, sessions: Iterable[str]) -> set[str]:
+        """Return the sessions whose deletion has begun; never "", which is none."""
+        named = set(sessions) - {""}
+        return named - self.store.existing(named) if named else named
 
     def get(self, key: str) -> Record | None:
         """Return the record of a key; None if there is none."""
@@ -123,11 +128,11 @@ class KeyedRecords:
     def clear(self) -> None:
         """Delete all records."""
         self._check_user()
-        self.store.delete_records(self._block, owner=self.owner)
+        erase_owner(self.store, self._block, self.owner)
 
     def changing(self) -> AbstractContextManager[None]:
         """Hold the owner's lock while reading and then writing."""
-        return _locked(self._resources, self._block, self.owner)
+        return self._resources.locked(lock_of(self._block, self.owner))
 
     def _check_user(self) -> None:
         """Check the session's owner: another user may have begun a session under its id."""
@@ -211,7 +216,14 @@ class CollectionBlock(ManualBlock):
 
     @by_owner
     def delete(self, scope: Scope) -> None:
-        forget(self.resources, self.name, scope)
+        """Delete the items of a session or a user. Deleted messages delete none: they derive from
+        no message.
+        """
+        if not scope.after:
+            # a concurrent change would bring its record back
+            with self.resources.locked(lock_of(self.name, scope.owner)):
+                erase(self.resources.store, self.name, scope)
+            self.drop_caches(scope)
 
     def validate_import(self, record: Record) -> Record:
         self._stored_form.model_validate(record.metadata)
@@ -228,13 +240,11 @@ def put_with_session(
     records: Sequence[Record],
     scope: Scope,
     session_id: str,
-    undo: Callable[[], None] | None = None,
 ) -> None:
     """Store records that are deleted with a session. Create the session if needed.
 
     Args:
         session_id: The session; empty for records that outlive sessions.
-        undo: Removes the records again; None to delete each.
 
     Raises:
         SessionOfAnotherUser: The session belongs to another user.
@@ -250,29 +260,12 @@ def put_with_session(
     now = store.head(session_id)
     if now is None or now.deleting or now.created_at != before.created_at:
         # the deletion may have listed the records before these were written
-        if undo is not None:
-            undo()
-        else:
-            for record in records:
-                store.delete_records(block, record_id=record.id)
+        for record in records:
+            store.delete_records(block, record_id=record.id)
         raise SessionDeleting(
             f"Session {session_id!r} was deleted meanwhile, and nothing was stored. Try again; use "
             "another session id if the deletion is not finished."
         )
-
-
-def forget(resources: Resources, block: str, scope: Scope) -> None:
-    """Delete a block's records of a session or a user; implements the block's `delete`.
-
-    For a user it waits for the lock of `changing`. Records of a session stay if only messages are
-    deleted: they derive from none.
-    """
-    if scope.session_id is None:
-        # a concurrent change would bring its record back
-        with _locked(resources, block, scope.owner):
-            resources.store.delete_records(block, owner=scope.owner)
-    elif not scope.after:
-        resources.store.delete_records(block, session_id=scope.session_id, lease=scope.lease)
 
 
 def keyed_id(block: str, owner: str, key: str) -> str:
@@ -326,7 +319,3 @@ def require_plain(value: object, what: str, depth: int = 0) -> None:
 def lock_of(block: str, owner: str) -> str:
     """Return the name of the lock on an owner's records; see `KeyedRecords.changing`."""
     return record_id("keyed_records", block, owner)
-
-
-def _locked(resources: Resources, block: str, owner: str) -> AbstractContextManager[None]:
-    return resources.locked(lock_of(block, owner))

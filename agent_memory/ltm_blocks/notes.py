@@ -19,7 +19,7 @@ from agent_memory.core.settings_model import Positive
 from agent_memory.core.timestamps import check_moment
 from agent_memory.core.tracing import of_id, of_record, traced
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.base import NoteBlock, QueryThread, Resources, by_owner
+from agent_memory.ltm_blocks.base import NoteBlock, QueryThread, Resources
 from agent_memory.ltm_blocks.keyed_records import Collection, CollectionBlock, id_of_key
 from agent_memory.ltm_blocks.text_indexes import TextIndexes
 from agent_memory.models.embedders.best_effort import BestEffort
@@ -113,11 +113,6 @@ class NoteMemory(CollectionBlock, NoteBlock):
 
     def all_kept(self, scope: Scope) -> list[Recall]:
         return [_recall(self.name, note, 0.0) for note in self.open(scope).all()]
-
-    @by_owner
-    def delete(self, scope: Scope) -> None:
-        self.drop_caches(scope)
-        super().delete(scope)
 
     def drop_caches(self, scope: Scope) -> None:
         self._indexes.drop(scope.owner)

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
+from pydantic import TypeAdapter
+
 from agent_memory.core.records import Head, Lease, Record, Scope
 from agent_memory.core.system_collections import FORGOTTEN as _COLLECTION
 from agent_memory.core.system_collections import REGISTRY
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.ltm_blocks.change_log import version_owner
+from agent_memory.ltm_blocks.change_log import erase
 from agent_memory.stores.base import RecordStore, Store
 
 Registered = Literal["blocks", "indexes", "elsewhere"]
@@ -36,23 +38,6 @@ def erase_indexed(store: Store, user_id: str) -> None:
     """Erase a user's vectors in all registered places."""
     for place in registered(store, "indexes"):
         store.delete_vectors(place, owner=Scope(user_id).owner)
-
-
-def erase(store: RecordStore, block: str, scope: Scope) -> None:
-    """Erase a block's records of a session, of its entries after a seq, or of a user.
-
-    The block need not be configured.
-    """
-    owners = {scope.owner}
-    if scope.session_id is None:
-        store.delete_records(block, owner=scope.owner)
-    else:
-        owners.add(Scope(None, scope.session_id).owner)  # the session may have had no user before
-        store.delete_records(
-            block, session_id=scope.session_id, after=scope.after, lease=scope.lease
-        )
-    for owner in owners:  # invalidates the caches of other processes
-        store.delete_records(block, owner=version_owner(owner), lease=scope.lease)
 
 
 def erase_derived(store: Store, block: str, scope: Scope) -> None:
@@ -105,9 +90,13 @@ def overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
 
+_TOMBSTONES = TypeAdapter(Tombstone)
+
+
 def record_of(tombstone: Tombstone, block: str, owner: str) -> Record:
     """Return the record of a block's tombstone; its id derives from its content."""
     one = tombstone
+    own = {"session_id", "first", "last", "at"}
     return Record(
         id=record_id(block, owner, one.session_id, one.first, one.last, one.span, one.fact),
         owner=owner,
@@ -117,36 +106,20 @@ def record_of(tombstone: Tombstone, block: str, owner: str) -> Record:
         text=FORGOTTEN,
         sources=(),
         created_at=one.at,
-        metadata={
-            "block": block,
-            "fact": one.fact,
-            "span": None if one.span is None else list(one.span),
-            "why": one.why,
-            "spared": list(one.spared),
-        },
+        metadata={"block": block, **_TOMBSTONES.dump_python(one, mode="json", exclude=own)},
     )
 
 
-def tombstone_of(record: Record) -> Tombstone:
-    """Return the tombstone of a record."""
-    fields = record.metadata
-    span = fields["span"]
-    return Tombstone(
-        fields["fact"],
-        record.session_id,
-        record.first,
-        record.last,
-        None if span is None else (span[0], span[1]),
-        record.created_at,
-        fields["why"],
-        tuple(fields["spared"]),
-    )
+def _tombstone_of(record: Record) -> Tombstone:
+    own = {"first": record.first, "last": record.last, "at": record.created_at}
+    fields = {**record.metadata, "session_id": record.session_id, **own}
+    return _TOMBSTONES.validate_python(fields)
 
 
 def tombstones(store: RecordStore, block: str, owner: str) -> list[Tombstone]:
     """Return a block's tombstones of an owner."""
     records = store.records(FORGOTTEN, owner)
-    return [tombstone_of(one) for one in records if one.metadata["block"] == block]
+    return [_tombstone_of(one) for one in records if one.metadata["block"] == block]
 
 
 def bury(store: RecordStore, block: str, owner: str, gone: Sequence[Tombstone]) -> None:
@@ -154,23 +127,13 @@ def bury(store: RecordStore, block: str, owner: str, gone: Sequence[Tombstone]) 
     store.put_records(FORGOTTEN, [record_of(one, block, owner) for one in gone])
 
 
-class Tombstones:
-    """Deletes the tombstones of deleted users and messages."""
-
-    def __init__(self, store: RecordStore) -> None:
-        self._store = store
-
-    def user(self, user_id: str) -> None:
-        """Delete a user's tombstones."""
-        self._store.delete_records(FORGOTTEN, owner=Scope(user_id).owner)
-
-    def after(self, head: Head, end: int, lease: Lease | None = None) -> None:
-        """Delete or shorten a session's tombstones after a seq, since new messages reuse seqs."""
-        owner = Scope(head.user_id, head.session_id).owner
-        cut = [
-            replace(note, last=end)
-            for note in self._store.records(FORGOTTEN, owner)
-            if note.session_id == head.session_id and note.first <= end < note.last
-        ]
-        self._store.put_records(FORGOTTEN, cut, lease=lease)
-        self._store.delete_records(FORGOTTEN, session_id=head.session_id, after=end, lease=lease)
+def drop_tombstones(store: RecordStore, head: Head, end: int, lease: Lease | None = None) -> None:
+    """Delete or shorten a session's tombstones after a seq, since new messages reuse seqs."""
+    owner = Scope(head.user_id, head.session_id).owner
+    cut = [
+        replace(note, last=end)
+        for note in store.records(FORGOTTEN, owner)
+        if note.session_id == head.session_id and note.first <= end < note.last
+    ]
+    store.put_records(FORGOTTEN, cut, lease=lease)
+    store.delete_records(FORGOTTEN, session_id=head.session_id, after=end, lease=lease)

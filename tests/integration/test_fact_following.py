@@ -10,7 +10,7 @@ import pytest
 
 from agent_memory import AgentMemory
 from agent_memory.core.records import Scope
-from agent_memory.ltm_blocks import registry
+from agent_memory.ltm_blocks.change_log import erase
 from agent_memory.ltm_blocks.extractive.history import claims as coding
 from agent_memory.ltm_blocks.extractive.history.claims import Claim
 from agent_memory.stores import open_store
@@ -107,7 +107,7 @@ def test_an_erasure_without_the_block(store: Store) -> None:
     with pair(model, store) as (one, two):
         absorbed(one, "a", said(model.tell("I have a dog.", "Has a dog.")))
         assert recalled(two) == ["Has a dog."]
-        registry.erase(store, BLOCK, Scope("ada"))
+        erase(store, BLOCK, Scope("ada"))
         absorbed(one, "b", said(model.tell("I like tea.", "Likes tea.")))
         assert recalled(one) == recalled(two) == ["Likes tea."]
         assert texts(two.user("ada").facts()) == ["Likes tea."]

@@ -12,8 +12,7 @@ import pytest
 from agent_memory import AgentMemory, Message, Recall
 from agent_memory.core.records import Record, Scope
 from agent_memory.errors import InvalidInput, SessionDeleting, SessionOfAnotherUser
-from agent_memory.ltm_blocks.base import ManualBlock
-from agent_memory.ltm_blocks.keyed_records import KeyedRecords, Whose, forget, plain_json
+from agent_memory.ltm_blocks.keyed_records import CollectionBlock, KeyedRecords, Whose, plain_json
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("impatient")
 ADA, BEN = Scope("ada", "s-ada"), Scope("ben", "s-ben")
 
 
-class Keeper(ManualBlock):
+class Keeper(CollectionBlock):
     """A block that stores records as told."""
 
     kind: Literal["keeper"] = "keeper"
@@ -34,9 +33,6 @@ class Keeper(ManualBlock):
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         return []
-
-    def delete(self, scope: Scope) -> None:
-        forget(self.resources, self.name, scope)
 
 
 def keeper(memory: AgentMemory) -> Keeper:

@@ -25,9 +25,9 @@ from agent_memory.core.forms import Count, Form
 from agent_memory.core.records import Lease, Record, Scope, Span
 from agent_memory.core.tools import Arguments
 from agent_memory.errors import InvalidSnapshot
-from agent_memory.ltm_blocks.base import ManualBlock, NoteBlock
+from agent_memory.ltm_blocks.base import NoteBlock
 from agent_memory.ltm_blocks.change_log import version_of
-from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget
+from agent_memory.ltm_blocks.keyed_records import CollectionBlock, KeyedRecords
 from agent_memory.ltm_blocks.notes import Notes
 from agent_memory.retrieval.features import Features
 from agent_memory.stores import MemoryStore
@@ -52,7 +52,7 @@ class Book(Arguments):
     cents: int = Field(ge=0)
 
 
-class Ledger(ManualBlock):
+class Ledger(CollectionBlock):
     """Sums by account; a handle is a set of keyed records."""
 
     kind: Literal["ledger"] = "ledger"
@@ -72,9 +72,6 @@ class Ledger(ManualBlock):
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         return [Recall(self.name, one.id, one.text) for one in self.open(scope).all()[:limit]]
-
-    def delete(self, scope: Scope) -> None:
-        forget(self.resources, self.name, scope)
 
     def tools(self) -> Sequence[Tool]:
         return [Tool(f"{self.name}_book", "Book a sum.", Book, self._book)]
@@ -97,7 +94,7 @@ def _said(account: str, cents: int) -> str:
     return f"{account}: {cents}"
 
 
-class Jotter(NoteBlock):
+class Jotter(CollectionBlock, NoteBlock):
     """Notes with a limit of its own."""
 
     kind: Literal["jotter"] = "jotter"
@@ -109,9 +106,6 @@ class Jotter(NoteBlock):
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         return [Recall(self.name, one.id, one.text) for one in self.open(scope).all()[:limit]]
-
-    def delete(self, scope: Scope) -> None:
-        forget(self.resources, self.name, scope)
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> list[str]:
         gone = isinstance(what, str) and self.open(scope).delete(what)

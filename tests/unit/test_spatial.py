@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory import InvalidInput, SpatialMemory
+from agent_memory.core.records import Record
 from agent_memory.errors import InvalidSetting
 from agent_memory.ltm_blocks.spatial import Observation
 from agent_memory.ltm_blocks.spatial.observation import (
@@ -23,6 +24,7 @@ from agent_memory.ltm_blocks.spatial.observation import (
     moment_of,
     position_of,
     radius_of,
+    record_of,
     rendered,
 )
 from agent_memory.ltm_blocks.spatial.search import (
@@ -52,7 +54,15 @@ def seen(
 
 
 def ids(found: Found) -> set[str]:
-    return {one.id for one in found.observations}
+    return {one.id for one in found.records}
+
+
+def record(one: Observation) -> Record:
+    return record_of(one, "user:ada")
+
+
+def index_of(dimensions: int, fading: Fading, made: Sequence[Observation]) -> PlaceIndex:
+    return PlaceIndex(dimensions, fading, [record(one) for one in made])
 
 
 @pytest.mark.parametrize(
@@ -185,7 +195,7 @@ def test_what_is_nearer_is_not_farther(apart: list[float]) -> None:
 def found_at(
     apart: Sequence[float], sure: Sequence[float], ages: Sequence[float] | None = None
 ) -> Found:
-    made = [seen(f"{at:03}") for at in range(len(sure))]
+    made = [record(seen(f"{at:03}")) for at in range(len(sure))]
     ages = [0.0] * len(sure) if ages is None else ages
     return Found(made, np.array(apart, float), np.array(sure, float), np.array(ages, float))
 
@@ -212,7 +222,7 @@ def test_the_score_orders_what_is_found() -> None:
     assert nowhere[0].relevance == 1
     found = found_at([1, 2, 3], [1, 0.5, 0.25])
     both = found.rows([2, 0]).joined(found)
-    assert [one.id for one in both.observations] == ["002", "000", "001"]
+    assert [one.id for one in both.records] == ["002", "000", "001"]
     assert both.distances is not None
     assert both.distances.tolist() == [3, 1, 2]
     assert both.confidences.tolist() == [0.25, 1, 0.5]
@@ -292,9 +302,9 @@ def test_the_index_finds_the_nearest(
     """Wrong: the index misses a tie, a place exactly on the radius, or one behind faded ones, or
     finds a removed one."""
     dimensions, made = crowd
-    index = PlaceIndex(dimensions, fading, made[: len(made) // 2])
+    index = index_of(dimensions, fading, made[: len(made) // 2])
     for one in made[len(made) // 2 :]:
-        index = index.changed({one.id: one})
+        index = index.changed({one.id: record(one)})
     gone = data.draw(st.sets(st.sampled_from([one.id for one in made])))
     for name in gone:
         before, index = index, index.changed({name: None})
@@ -310,10 +320,12 @@ def test_the_index_finds_the_nearest(
     radius = data.draw(st.sampled_from([*reach, math.inf, 0.0]) | st.floats(0, 1e13))
     found = index.nearest(here, count, moment, radius)
     assert ids(found) == set(nearest_of(sure, here, count, radius))
-    assert len(found.observations) == len(ids(found))
+    assert len(found.records) == len(ids(found))
     assert found.distances is not None
-    wanted = distances(np.array([one.position for one in found.observations] or [here]), here)
-    assert found.distances.tolist() == wanted[: len(found.observations)].tolist()
+    wanted = distances(
+        np.array([one.metadata["position"] for one in found.records] or [here]), here
+    )
+    assert found.distances.tolist() == wanted[: len(found.records)].tolist()
 
 
 @given(crowds(), fadings, moments, st.data())
@@ -322,7 +334,7 @@ def test_the_index_finds_what_is_in_a_box(
 ) -> None:
     """Wrong: an observation on a face of the box is left out, or coordinates are rounded."""
     dimensions, made = crowd
-    index = PlaceIndex(dimensions, fading, made)
+    index = index_of(dimensions, fading, made)
     corner = st.tuples(*[coordinates] * dimensions) | st.sampled_from([o.position for o in made])
     one, other = data.draw(corner), data.draw(corner)
     low, high = tuple(map(min, one, other)), tuple(map(max, one, other))
@@ -340,7 +352,7 @@ def test_the_index_finds_the_newest(
 ) -> None:
     """Wrong: ties in time are ordered at random."""
     dimensions, made = crowd
-    index = PlaceIndex(dimensions, fading, made)
+    index = index_of(dimensions, fading, made)
     sure = sorted(sure_of(made, fading, moment), key=lambda one: (-one.at.timestamp(), one.id))
     assert ids(index.newest(count, moment)) == {one.id for one in sure[:count]}
 
@@ -358,7 +370,7 @@ def test_a_crowd_that_grows_and_shrinks() -> None:
             )
             for at in range(random.choice([1, 1, 1, 5, 200]))
         ]
-        index = index.changed({one.id: one for one in batch})
+        index = index.changed({one.id: record(one) for one in batch})
         there.update((one.id, one) for one in batch)
         gone = random.sample(sorted(there), len(there) // random.choice([2, 20, 20]))
         index = index.changed(dict.fromkeys(gone))
@@ -375,7 +387,7 @@ def test_a_crowd_that_grows_and_shrinks() -> None:
 def test_what_is_read_may_be_changed() -> None:
     """Wrong: a caller who changes returned metadata changes the index."""
     one = Observation("a", "a", (0.0, 0.0), NOW, 1.0, "", {"tags": ["x"]})
-    index = PlaceIndex(2, NEVER, [one, seen("b")])
+    index = index_of(2, NEVER, [one, seen("b")])
 
     def given_out() -> list[Observation | None]:
         found = index.newest(9, AT).ranked(9)

@@ -27,13 +27,8 @@ from agent_memory.engine.values.key_values import erase_values
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import Damaged, SessionDeleting, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block, record_id
-from agent_memory.ltm_blocks.registry import (
-    Tombstones,
-    erase,
-    erase_derived,
-    erase_indexed,
-    registered,
-)
+from agent_memory.ltm_blocks.change_log import erase
+from agent_memory.ltm_blocks.registry import FORGOTTEN, erase_derived, erase_indexed, registered
 from agent_memory.stores.base import Store
 from agent_memory.stores.damage import head_or_rest, noted
 from agent_memory.stores.log import check_owner
@@ -60,15 +55,14 @@ T = TypeVar("T")
 class Deletion:
     """Erases sessions and users from a store and its blocks.
 
-    `_manual_blocks` have records that do not come from a log. `_tombstones` are those of forgotten
-    facts, and `_deleted` those of sessions and users.
+    `_manual_blocks` have records that do not come from a log. `_deleted` are the tombstones of
+    sessions and users.
     """
 
     _store: Store
     _leases: Leases
     _absorber: Absorber
     _manual_blocks: Sequence[Block]
-    _tombstones: Tombstones
     _records: SystemRecords
     _windows: Windows
     _shared: Redaction
@@ -188,8 +182,8 @@ class Deletion:
             parts += self._erase(session_id)
         for block in self._absorber.blocks.values():
             resolve(block.delete(Scope(user_id)))
-        self._tombstones.user(user_id)
-        self._store.delete_records(KEYS.name, owner=Scope(user_id).owner)
+        for name in (FORGOTTEN, KEYS.name):
+            self._store.delete_records(name, owner=Scope(user_id).owner)
         self._shared.erase(user_id)
         # messages since the beginning of the deletion are absorbed again
         for head in all_heads(self._store, user_id):

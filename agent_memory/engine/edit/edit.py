@@ -32,7 +32,7 @@ from agent_memory.engine.processing.failures import DeadLetters
 from agent_memory.engine.recall.prompt_log import SentContexts
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import LeaseLost, SessionDeleting
-from agent_memory.ltm_blocks.registry import Tombstones, erase_derived
+from agent_memory.ltm_blocks.registry import drop_tombstones, erase_derived
 from agent_memory.stores.base import Store
 from agent_memory.stores.log import check_owner
 
@@ -86,7 +86,6 @@ class Editor:
     _leases: Leases
     _absorber: Absorber
     _dead_letters: DeadLetters
-    _tombstones: Tombstones
     _windows: Windows
     _sent: SentContexts
 
@@ -222,7 +221,7 @@ class Editor:
         self._dead_letters.forget(session_id, after=edit.since, lease=lease)
         self._sent.cut(session_id, min(edit.since, edit.end), lease)
         if not edit.redacts:
-            self._tombstones.after(rewound, edit.end, lease)
+            drop_tombstones(self._store, rewound, edit.end, lease)
         after = replace(edit.after, cursors=cursors, version=rewound.version)
         return self._commit(replace(edit, after=after), lease)
 

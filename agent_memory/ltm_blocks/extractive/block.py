@@ -16,7 +16,7 @@ from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Sou
 from agent_memory.core.redaction import Redactor
 from agent_memory.errors import ModelRequired
 from agent_memory.ltm_blocks.base import FactBlock, Resources, by_owner, record_id
-from agent_memory.ltm_blocks.change_log import Versioned
+from agent_memory.ltm_blocks.change_log import Versioned, erase
 from agent_memory.ltm_blocks.extractive.forms import FactForm, version_of
 from agent_memory.ltm_blocks.extractive.history.claims import Batch, Claim
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, ImportanceScorer
@@ -231,7 +231,7 @@ class ExtractiveMemory(FactBlock):
 
     @by_owner
     def delete(self, scope: Scope) -> None:
-        self._keeper.delete(scope)
+        erase(self.resources.store, self.name, scope)
 
     def validate_import(self, record: Record) -> Record:
         return checked_record(record, self.resources)

@@ -7,18 +7,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from agent_memory.core.records import Lease, Record, Scope, Span
+from agent_memory.core.records import Lease, Record, Span
 from agent_memory.core.system_collections import SENT_TEXTS
 from agent_memory.errors import ConfigError, InvalidInput, ModelError
 from agent_memory.ltm_blocks.base import Resources, batch_id, record_id
 from agent_memory.ltm_blocks.change_log import (
     FollowedRecords,
-    begun_anew,
-    new_version,
+    renew,
     trail_of,
     version_of,
-    version_owner,
-    went_on,
 )
 from agent_memory.ltm_blocks.extractive.history.claims import (
     RECALLED,
@@ -95,16 +92,17 @@ class Keeper:
         records = [record_of_claim(claim, owner) for claim in claims]
         records.append(record_of_batch(batch, name, owner))
         trail = trail_of(self._store, self._block, owner)
-        replaced = [
-            one.id
-            if isinstance(one, Claim)
-            else batch_id(self._block, owner, one.session_id, one.first, one.last)
-            for one in self._following.all(self._store, self._block, owner)
-            if one is not None and _derives(one, span)
-        ]
-        changed = {*replaced, *(one.id for one in records)}
-        records += went_on(owner, trail, changed)[1]
-        self._store.put_records(self._block, records, replacing=span, lease=lease)
+        known = self._following.at(self._store, self._block, owner, trail)
+        replaced = (
+            name for name, (_, one) in known.items() if one is not None and _derives(one, span)
+        )
+        changes = {**dict.fromkeys(replaced), **{one.id: one for one in records}}
+
+        def put(version: Sequence[Record]) -> None:
+            both = [*records, *version]
+            self._store.put_records(self._block, both, replacing=span, lease=lease)
+
+        self._following.write(owner, trail, known, changes, put)
 
     def forget(self, owner: str, claims: Sequence[Claim], left: Sequence[Claim], why: str) -> None:
         """Write tombstones for claims that spare the claims in `left`. Call `erase` afterwards."""
@@ -121,27 +119,7 @@ class Keeper:
             self._store.delete_records(self._block, record_id=claim.id)
         for session_id in {claim.session_id for claim in claims}:
             self._store.delete_records(SENT_TEXTS.name, session_id=session_id)
-        self._renew(owner)
-
-    def delete(self, scope: Scope) -> None:
-        """Delete the claims of a session, of its messages after a seq, or of a user."""
-        if scope.session_id is None:
-            self._store.delete_records(self._block, owner=scope.owner)
-        else:
-            self._store.delete_records(
-                self._block, session_id=scope.session_id, after=scope.after, lease=scope.lease
-            )
-            if scope.user_id is not None:  # the session may have had no user before
-                self._renew(Scope(None, scope.session_id).owner, scope.lease)
-        self._renew(scope.owner, scope.lease)
-
-    def _renew(self, owner: str, lease: Lease | None = None) -> None:
-        """Invalidate caches of an owner's claims."""
-        if self._store.records(self._block, owner):
-            renewed = [new_version(owner), begun_anew(owner)]
-            self._store.put_records(self._block, renewed, lease=lease)
-        else:
-            self._store.delete_records(self._block, owner=version_owner(owner), lease=lease)
+        renew(self._store, self._block, owner)
 
 
 def _derives(one: Claim | Batch, span: Span) -> bool:

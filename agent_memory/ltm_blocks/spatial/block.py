@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -15,10 +15,10 @@ from agent_memory.core.records import Recall, Record, Scope, Span
 from agent_memory.core.settings_model import Duration, Positive
 from agent_memory.core.tools import Tool, tool, tools_of
 from agent_memory.errors import ConfigError, InvalidInput
-from agent_memory.ltm_blocks.base import Resources, by_owner
-from agent_memory.ltm_blocks.change_log import Following, erase_owner
+from agent_memory.ltm_blocks.base import Resources
+from agent_memory.ltm_blocks.change_log import Following
 from agent_memory.ltm_blocks.keyed_records import CollectionBlock
-from agent_memory.ltm_blocks.spatial.handle import SpatialHandle, observation_of, outdate
+from agent_memory.ltm_blocks.spatial.handle import SpatialHandle
 from agent_memory.ltm_blocks.spatial.observation import MOST, Fading, SpatialMatch, rendered
 from agent_memory.models.embedders.best_effort import BestEffort
 
@@ -88,7 +88,13 @@ class SpatialMemory(CollectionBlock):
     def bind(self, resources: Resources) -> Self:
         bound = super().bind(resources)
         bound._embedder = BestEffort(lambda: resources.embedders(None))
-        bound._indexes = Following(bound._index_of, _changed, len, _MOST_INDEXED, least=1)
+        bound._indexes = Following(
+            bound._index_of,
+            lambda index, records: index.changed(records),
+            len,
+            _MOST_INDEXED,
+            least=1,
+        )
         return bound
 
     def open(self, scope: Scope) -> SpatialHandle:
@@ -131,19 +137,6 @@ class SpatialMemory(CollectionBlock):
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
         """Forget an observation by its id. Observations come from no messages."""
         return [what] if isinstance(what, str) and self.open(scope).delete(what) else []
-
-    @by_owner
-    def delete(self, scope: Scope) -> None:
-        if scope.after:  # observations derive from no message, so taking messages back keeps them
-            return
-        store = self.resources.store
-        with self._keyed(scope).changing():
-            if scope.session_id is None:
-                erase_owner(store, self.name, scope.owner)
-            else:
-                super().delete(scope)
-                outdate(store, self.name, scope)
-        self.drop_caches(scope)
 
     def drop_caches(self, scope: Scope) -> None:
         self._indexes.drop(scope.owner)
@@ -220,26 +213,19 @@ class SpatialMemory(CollectionBlock):
         """Return the probability that each observation is relevant to a question."""
         from agent_memory.retrieval.texts import TextIndex
 
-        texts = [one.text for one in found.observations]
+        texts = [one.text for one in found.records]
         index = TextIndex(texts, self._embedder.encode(texts))
         return index.relevance(self._embedder.query(question))
 
     def _index_of(self, records: Sequence[Record]) -> PlaceIndex:
         from agent_memory.ltm_blocks.spatial.search import PlaceIndex
 
-        observations = [observation_of(record) for record in records]
-        for one in observations:
-            if len(one.position) != self.dimensions:
+        for record in records:
+            if (dimensions := len(record.metadata["position"])) != self.dimensions:
                 raise ConfigError(
-                    f"The block {self.name!r} has stored observations in {len(one.position)} "
+                    f"The block {self.name!r} has stored observations in {dimensions} "
                     f"dimensions, but `dimensions` is {self.dimensions}. Set it back, or give "
                     "the block another `name`."
                 )
         half_life = None if self.half_life is None else self.half_life.total_seconds()
-        return PlaceIndex(self.dimensions, Fading(half_life, self.min_confidence), observations)
-
-
-def _changed(index: PlaceIndex, records: Mapping[str, Record | None]) -> PlaceIndex:
-    return index.changed(
-        {name: None if one is None else observation_of(one) for name, one in records.items()}
-    )
+        return PlaceIndex(self.dimensions, Fading(half_life, self.min_confidence), records)

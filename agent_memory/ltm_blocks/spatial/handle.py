@@ -11,16 +11,9 @@ from typing import TYPE_CHECKING, Any
 from agent_memory.core.ids import check_id
 from agent_memory.core.limits import how_many, quoted, text_of
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Record, Scope
+from agent_memory.core.records import Record
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.change_log import (
-    erase_owner,
-    new_version,
-    trail_of,
-    version_of,
-    version_owner,
-    went_on,
-)
+from agent_memory.ltm_blocks.change_log import trail_of
 from agent_memory.ltm_blocks.keyed_records import (
     Collection,
     id_of_key,
@@ -34,13 +27,12 @@ from agent_memory.ltm_blocks.spatial.observation import (
     Position,
     SpatialMatch,
     confidence_of,
-    detached,
-    is_same,
     moment_of,
+    observation_of,
     position_of,
     radius_of,
+    record_of,
 )
-from agent_memory.stores.base import RecordStore
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.spatial.block import SpatialMemory
@@ -71,12 +63,6 @@ class SpatialHandle(Collection[Any]):
     _item = "observation"
     _advice = ("Describe it in a few words.", "Shorten it, or store several.")
 
-    def clear(self) -> None:
-        """Delete all observations."""
-        with self._keyed.changing():
-            erase_owner(self._keyed.store, self._limits.name, self._keyed.owner)
-            self._limits._indexes.drop(self._keyed.owner)
-
     def observe(
         self,
         text: str,
@@ -101,12 +87,14 @@ class SpatialHandle(Collection[Any]):
             InvalidInput: An argument is invalid, or there are too many; nothing was stored.
             Conflict: The key belongs to another observation; nothing was stored.
         """
-        observation = self._made(text, position, at, confidence, metadata)
-        observation = replace(observation, id=id_of_key(key))
-        stored = self._add([observation], once=key is not None)
-        if not is_same(stored, observation, timed=at is not None):
+        wanted = self._made(text, position, at, confidence, metadata)
+        wanted = replace(wanted, id=id_of_key(key))
+        (stored,) = self._add([wanted], once=key is not None)
+        # a retry in another session, or without a time of its own, is the same observation
+        same = replace(wanted, at=wanted.at if at else stored.at, session_id=stored.session_id)
+        if stored != same:
             raise self._reused(key)
-        return detached(stored)
+        return stored
 
     def observe_many(self, observations: Sequence[Mapping[str, Any]]) -> list[Observation]:
         """Store many observations, all or none.
@@ -120,9 +108,7 @@ class SpatialHandle(Collection[Any]):
         if not isinstance(observations, Iterable):
             raise InvalidInput(f"observations is {quoted(observations)}. Give a list of dicts.")
         new = [self._made_of(one) for one in observations]
-        if new:
-            self._add(new)
-        return [detached(one) for one in new]
+        return self._add(new) if new else []
 
     def near(
         self,
@@ -193,15 +179,13 @@ class SpatialHandle(Collection[Any]):
     def get(self, observation_id: str) -> Observation | None:
         """Return an observation by its id; None if there is none."""
         check_id("observation_id", observation_id)
-        found = self._index().get(observation_id)
-        exists = found is not None and found.session_id in self._existing([found.session_id])
-        return found if exists else None
+        return self._standing(self._index().get(observation_id))
 
     def all(self) -> list[Observation]:
         """Return all observations, oldest first, whatever their confidence."""
         found = self._index().all()
-        stand = self._existing(one.session_id for one in found)
-        return [one for one in found if one.session_id in stand]
+        gone = self._keyed.gone(one.session_id for one in found)
+        return [one for one in found if one.session_id not in gone]
 
     def count(self) -> int:
         """Return the number of observations."""
@@ -217,15 +201,13 @@ class SpatialHandle(Collection[Any]):
             if trail is None:
                 return False
             index = indexes.at(store, name, owner, trail)
-            renewed, version = went_on(owner, trail, [observation_id])
-            try:
+
+            def put(version: Sequence[Record]) -> None:
                 # also if it is not in the index: an earlier call may have been interrupted
                 store.delete_records(name, record_id=observation_id, owner=owner)
                 store.put_records(name, version)
-            except BaseException:  # it may be deleted although the version is still the old one
-                indexes.drop(owner)
-                raise
-            indexes.put(owner, (renewed.key, index.changed({observation_id: None})))
+
+            indexes.write(owner, trail, index, {observation_id: None}, put)
             return index.get(observation_id) is not None
 
     def bearing(self, message: Message | None, limit: int, now: datetime) -> list[SpatialMatch]:
@@ -241,7 +223,7 @@ class SpatialHandle(Collection[Any]):
         relevance = self._limits.relevance(question, found)
         meant = relevance >= self._limits.resources.min_relevance
         if near is not None:
-            meant[: len(near.observations)] = True  # near ones are always relevant
+            meant[: len(near.records)] = True  # near ones are always relevant
         found, relevance = found.rows(meant.nonzero()[0]), relevance[meant]
         return self._shown(found.ranked(limit, relevance))
 
@@ -249,41 +231,37 @@ class SpatialHandle(Collection[Any]):
         keyed, name = self._keyed, self._limits.name
         return self._limits._indexes.read(keyed.store, name, keyed.owner)
 
-    def _existing(self, named: Iterable[str]) -> set[str]:
-        """Return the sessions whose deletion has not begun; "" is always included."""
-        sessions = set(named) - {""}
-        return {"", *(self._keyed.store.existing(sessions) if sessions else ())}
+    def _standing(self, one: Observation | None) -> Observation | None:
+        """Return an observation, unless the deletion of its session has begun."""
+        return None if one is None or self._keyed.gone([one.session_id]) else one
 
-    def _add(self, observations: Sequence[Observation], *, once: bool = False) -> Observation:
-        """Store observations of the current session, all or none, and return the first one.
+    def _add(self, wanted: Sequence[Observation], *, once: bool = False) -> list[Observation]:
+        """Store observations of the current session, all or none, and return them.
 
         With `once`, an observation that exists under its id is returned, and nothing is stored.
         """
         keyed, name, most = self._keyed, self._limits.name, self._limits.max_observations
         store, owner, session_id = keyed.store, keyed.owner, keyed.scope.session_id or ""
         indexes = self._limits._indexes
+        records = {one.id: record_of(one, owner) for one in wanted}
 
-        def undo() -> None:
-            store.delete_records(name, owner=owner, session_id=session_id)
-            outdate(store, name, keyed.scope)
+        def put(version: Sequence[Record]) -> None:
+            both = [*records.values(), *version]
+            put_with_session(store, name, both, keyed.scope, session_id)
 
         with keyed.changing():
             trail = trail_of(store, name, owner)
             index = indexes.at(store, name, owner, trail)
-            known = index.get(observations[0].id) if once else None
-            if known is not None and known.session_id in self._existing([known.session_id]):
-                return known
-            if len(index) + len(observations) > most:
+            if once and (known := self._standing(index.get(wanted[0].id))) is not None:
+                return [known]
+            if len(index) + len(wanted) > most:
                 raise InvalidInput(
                     f"There are {len(index)} observations, and the maximum is {most}. Delete some "
                     "that are no longer needed, or raise `max_observations`."
                 )
             register(store, name)
-            renewed, version = went_on(owner, trail, [one.id for one in observations])
-            records = [*(_record_of(one, owner) for one in observations), *version]
-            put_with_session(store, name, records, keyed.scope, session_id, undo)
-            indexes.put(owner, (renewed.key, index.changed({one.id: one for one in observations})))
-        return observations[0]
+            indexes.write(owner, trail, index, records, put)
+        return [observation_of(one) for one in records.values()]
 
     def _nearest(
         self, position: Iterable[float], count: int, radius: float, at: datetime | None
@@ -298,8 +276,8 @@ class SpatialHandle(Collection[Any]):
 
     def _shown(self, found: list[SpatialMatch]) -> list[SpatialMatch]:
         """Drop observations of sessions whose deletion has begun."""
-        stand = self._existing(one.observation.session_id for one in found)
-        return [one for one in found if one.observation.session_id in stand]
+        gone = self._keyed.gone(one.observation.session_id for one in found)
+        return [one for one in found if one.observation.session_id not in gone]
 
     def _made(
         self,
@@ -354,39 +332,3 @@ def _moment(at: datetime | None) -> Moment:
 def _nearest_first(match: SpatialMatch) -> tuple[float, float, str]:
     seen = match.observation
     return match.distance or 0.0, -seen.at.timestamp(), seen.id
-
-
-def outdate(store: RecordStore, block: str, scope: Scope) -> None:
-    """Invalidate the cached indexes of a session and its user after the session's erasure."""
-    own = Scope(None, scope.session_id).owner  # the session may have had no user before
-    store.delete_records(block, owner=version_owner(own), lease=scope.lease)
-    if scope.user_id is not None and version_of(store, block, scope.owner) is not None:
-        store.put_records(block, [new_version(scope.owner)], lease=scope.lease)
-
-
-def _record_of(observation: Observation, owner: str) -> Record:
-    kept = {"position": list(observation.position), "confidence": observation.confidence}
-    return Record(
-        id=observation.id,
-        owner=owner,
-        session_id=observation.session_id,
-        first=0,
-        last=0,
-        text=observation.text,
-        sources=(),
-        created_at=observation.at,
-        metadata={**kept, **({"metadata": observation.metadata} if observation.metadata else {})},
-    )
-
-
-def observation_of(record: Record) -> Observation:
-    kept = record.metadata
-    return Observation(
-        id=record.id,
-        text=record.text,
-        position=tuple(kept["position"]),
-        at=record.created_at,
-        confidence=kept["confidence"],
-        session_id=record.session_id,
-        metadata=kept.get("metadata", {}),
-    )

@@ -1,16 +1,17 @@
-"""Observations, search results, and validation of their fields."""
+"""Observations, their records, search results, and validation of their fields."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import inf, nan
 from numbers import Real
 from typing import Any, NamedTuple
 
 from agent_memory.core.limits import quoted
+from agent_memory.core.records import Record
 from agent_memory.errors import InvalidInput
 
 Position = tuple[float, ...]
@@ -85,9 +86,25 @@ class SpatialMatch:
     score: float
 
 
-def is_same(known: Observation, made: Observation, *, timed: bool) -> bool:
-    """Return whether a repeated write equals the stored one. Its time counts only if `timed`."""
-    return replace(made, at=made.at if timed else known.at, session_id=known.session_id) == known
+def record_of(one: Observation, owner: str) -> Record:
+    """Return the record of an observation."""
+    fields = {"position": list(one.position), "confidence": one.confidence}
+    fields |= {"metadata": one.metadata} if one.metadata else {}
+    return Record(one.id, owner, one.session_id, 0, 0, one.text, (), one.at, fields)
+
+
+def observation_of(record: Record) -> Observation:
+    """Return the observation of a record. Its reader may change the metadata."""
+    fields = record.metadata
+    return Observation(
+        id=record.id,
+        text=record.text,
+        position=tuple(fields["position"]),
+        at=record.created_at,
+        confidence=fields["confidence"],
+        session_id=record.session_id,
+        metadata=deepcopy(fields.get("metadata", {})),
+    )
 
 
 def position_of(value: object, dimensions: int, name: str = "position") -> Position:
@@ -140,14 +157,6 @@ def confidence_of(value: float) -> float:
     if not 0 <= confidence <= 1:
         raise InvalidInput(f"confidence is {quoted(value)}. Give a number from 0 to 1.")
     return confidence
-
-
-def detached(one: Observation) -> Observation:
-    """Return a copy that its reader may change."""
-    metadata = deepcopy(one.metadata) if one.metadata else {}
-    return Observation(
-        one.id, one.text, one.position, one.at, one.confidence, one.session_id, metadata
-    )
 
 
 def rendered(match: SpatialMatch, now: datetime) -> str:

@@ -10,13 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from agent_memory.core.records import Record
 from agent_memory.ltm_blocks.spatial.observation import (
     Fading,
     Moment,
     Observation,
     Position,
     SpatialMatch,
-    detached,
+    observation_of,
 )
 
 
@@ -27,7 +28,7 @@ class Found(NamedTuple):
         ages: Ages in seconds.
     """
 
-    observations: list[Observation]
+    records: list[Record]
     distances: np.ndarray | None
     confidences: np.ndarray
     ages: np.ndarray
@@ -35,8 +36,8 @@ class Found(NamedTuple):
     def rows(self, rows: Sequence[int] | np.ndarray) -> Found:
         """Return some rows."""
         apart = None if self.distances is None else self.distances[rows]
-        observations = [self.observations[row] for row in rows]
-        return Found(observations, apart, self.confidences[rows], self.ages[rows])
+        records = [self.records[row] for row in rows]
+        return Found(records, apart, self.confidences[rows], self.ages[rows])
 
     def cut(self, count: int, column: np.ndarray) -> Found:
         """Return the `count` rows with the lowest values of a column, unordered."""
@@ -48,7 +49,7 @@ class Found(NamedTuple):
         if count < len(rows):
             rows = np.flatnonzero(columns[0] <= _least(columns[0], count))
         values = [column[rows].tolist() for column in (*columns, self.ages)]
-        ids = [self.observations[row].id for row in rows]
+        ids = [self.records[row].id for row in rows]
         keys = list(zip(*values, ids, strict=True))
         return [int(rows[at]) for at in sorted(range(len(keys)), key=keys.__getitem__)[:count]]
 
@@ -58,7 +59,7 @@ class Found(NamedTuple):
         apart = np.zeros(len(scores)) if self.distances is None else self.distances
         return [
             SpatialMatch(
-                observation=detached(self.observations[row]),
+                observation=observation_of(self.records[row]),
                 distance=None if self.distances is None else float(apart[row]),
                 confidence=float(self.confidences[row]),
                 relevance=None if relevance is None else float(relevance[row]),
@@ -70,13 +71,11 @@ class Found(NamedTuple):
     def joined(self, others: Found) -> Found:
         """Return both results of searches from one position, each observation once."""
         assert self.distances is not None
-        known = {one.id for one in self.observations}
-        more = others.rows(
-            [row for row, one in enumerate(others.observations) if one.id not in known]
-        )
+        known = {one.id for one in self.records}
+        more = others.rows([row for row, one in enumerate(others.records) if one.id not in known])
         assert more.distances is not None
         return Found(
-            [*self.observations, *more.observations],
+            [*self.records, *more.records],
             np.concatenate([self.distances, more.distances]),
             np.concatenate([self.confidences, more.confidences]),
             np.concatenate([self.ages, more.ages]),
@@ -86,16 +85,12 @@ class Found(NamedTuple):
 class PlaceIndex:
     """Observations as rows of a table; a search scans all of them. Immutable."""
 
-    def __init__(
-        self, dimensions: int, fading: Fading, observations: Sequence[Observation] = ()
-    ) -> None:
+    def __init__(self, dimensions: int, fading: Fading, records: Sequence[Record] = ()) -> None:
         self._dimensions = dimensions
         self._fading = fading
-        self._observations = list(observations)
-        self._rows = {one.id: row for row, one in enumerate(observations)}
-        self._table = np.array(
-            [(*one.position, one.at.timestamp(), one.confidence) for one in observations], float
-        ).reshape(-1, dimensions + 2)
+        self._records = list(records)
+        self._rows = {one.id: row for row, one in enumerate(records)}
+        self._table = np.array([_row(one) for one in records], float).reshape(-1, dimensions + 2)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -103,27 +98,29 @@ class PlaceIndex:
     def get(self, observation_id: str) -> Observation | None:
         """Return an observation by its id; None if there is none."""
         row = self._rows.get(observation_id)
-        return None if row is None else detached(self._observations[row])
+        return None if row is None else observation_of(self._records[row])
 
     def all(self) -> list[Observation]:
         """Return all observations, oldest first."""
-        return [detached(one) for one in sorted(self._observations, key=lambda o: (o.at, o.id))]
+        return [
+            observation_of(one) for one in sorted(self._records, key=lambda o: (o.created_at, o.id))
+        ]
 
-    def changed(self, changes: Mapping[str, Observation | None]) -> PlaceIndex:
+    def changed(self, changes: Mapping[str, Record | None]) -> PlaceIndex:
         """Return an index after changes, by id; None for observations that are gone."""
         new = PlaceIndex(
             self._dimensions, self._fading, [one for one in changes.values() if one is not None]
         )
         index, table = copy(self), self._table
-        index._observations = list(self._observations)
+        index._records = list(self._records)
         if gone := sorted(self._rows.keys() & changes.keys(), key=self._rows.__getitem__):
             rows = [self._rows[name] for name in gone]
             for row in reversed(rows):
-                del index._observations[row]
+                del index._records[row]
             table = np.delete(table, rows, axis=0)
-            index._rows = {one.id: row for row, one in enumerate(index._observations)}
-        first = len(index._observations)
-        index._observations += new._observations
+            index._rows = {one.id: row for row, one in enumerate(index._records)}
+        first = len(index._records)
+        index._records += new._records
         index._rows = index._rows | {one: first + row for one, row in new._rows.items()}
         index._table = np.concatenate([table, new._table])
         return index
@@ -169,11 +166,16 @@ class PlaceIndex:
     def _found(self, rows: np.ndarray, moment: Moment, position: Position | None = None) -> Found:
         apart = None if position is None else distances(self._table[rows, :-2], position)
         return Found(
-            observations=[self._observations[row] for row in rows.tolist()],
+            records=[self._records[row] for row in rows.tolist()],
             distances=apart,
             confidences=self._confidences(rows, moment),
             ages=moment.seconds - self._table[rows, -2],
         )
+
+
+def _row(record: Record) -> tuple[float, ...]:
+    fields = record.metadata
+    return (*fields["position"], record.created_at.timestamp(), fields["confidence"])
 
 
 def _least(values: np.ndarray, count: int) -> float:
