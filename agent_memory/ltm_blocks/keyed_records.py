@@ -216,10 +216,7 @@ class CollectionBlock(ManualBlock):
 
     @by_owner
     def delete(self, scope: Scope) -> None:
-        """Delete the items of a session or a user. Deleted messages delete none: they derive from
-        no message.
-        """
-        if not scope.after:
+        if not scope.after:  # items derive from no message
             # a concurrent change would bring its record back
             with self.resources.locked(lock_of(self.name, scope.owner)):
                 erase(self.resources.store, self.name, scope)
