@@ -178,6 +178,8 @@ PARTS = (
 )
 """The names of the terms of a score."""
 
+_OF_WORDS = ("words", "words_around", "coverage_around")
+
 _LONG_WORDS, _LONG_FROM, _LONG_TO = 12, 1.6, 2.5
 _MORE, _FEW, _MANY = 20, 6, 300
 _DIGITS = 6
@@ -235,6 +237,10 @@ def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     worth = informativeness(one.total, one.holding)
     with np.errstate(invalid="ignore"):  # BLAS reads past the finite numbers; see `index`
         parts = _parts(one, query, worth)
+    relevance = _relevance(parts, len(worth), one.total)
+    if one.filled.any() and parts[:, PARTS.index("words")].max() < fitted()["other_words"]:
+        # no record has half of the question's words, in any form: what they share is chance
+        parts[:, [PARTS.index(name) for name in _OF_WORDS]] = 0
     weights = fitted()["rank"]
     scores = np.round(parts @ np.array([weights[name] for name in PARTS], np.float32), _DIGITS)
     best = np.argsort(-scores, kind="stable")
@@ -247,7 +253,7 @@ def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
         one.names.at(best).all(),
         one.names.at(best).vectors(),
         counted[:limit],
-        _relevance(parts[best], len(worth), one.total),
+        relevance[best],
         parts[best],
         one.cosines[best],
         (one.weights @ worth)[best],
