@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, ClassVar, Generic, Literal, TypeVar
@@ -217,8 +217,9 @@ class CollectionBlock(ManualBlock):
     @by_owner
     def delete(self, scope: Scope) -> None:
         if not scope.after:  # items derive from no message
-            # a concurrent change would bring its record back
-            with self.resources.locked(lock_of(self.name, scope.owner)):
+            # a concurrent change would bring a user's record back; a session's is removed again
+            lock = self.resources.locked(lock_of(self.name, scope.owner))
+            with lock if scope.session_id is None else nullcontext():
                 erase(self.resources.store, self.name, scope)
             self.drop_caches(scope)
 
