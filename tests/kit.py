@@ -17,9 +17,10 @@ import typer.main
 from click.testing import CliRunner, Result
 from hypothesis import settings
 
-from agent_memory import AgentMemory, NoteMemory
+from agent_memory import AgentMemory, Block, Entry, Message, NoteMemory, Recall
 from agent_memory.cli.app import app
-from agent_memory.core.records import Scope
+from agent_memory.core.records import Record, Scope
+from agent_memory.ltm_blocks import record_id
 from tests.layers import EXAMPLES
 
 T = TypeVar("T")
@@ -113,6 +114,52 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, folder: Path, *more: str)
             monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.chdir(folder)
+
+
+class Silent(Block):
+    """Takes everything and recalls nothing. Subclasses override what a test is about."""
+
+    kind: str = "silent"
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return []
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        """Do nothing."""
+
+    def delete(self, scope: Scope) -> None:
+        """Do nothing."""
+
+
+class Echo(Silent):
+    """Recalls all messages. It keeps a record of each in the engine's store, under the lease."""
+
+    kind: str = "echo"
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return [
+            Recall(self.name, one.id, one.text, 1.0, sources=((one.session_id, one.last),))
+            for one in self.resources.store.records(self.name, scope.owner)
+        ]
+
+    def text_of(self, entry: Entry) -> str:
+        return entry.message.text()
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        records = [
+            Record(
+                record_id(scope.owner, one.session_id, one.seq), scope.owner, one.session_id,
+                one.seq, one.seq, self.text_of(one), (one.seq,), one.created_at,
+            )
+            for one in entries
+        ]  # fmt: skip
+        self.resources.store.put_records(self.name, records, lease=scope.lease)
+
+    def delete(self, scope: Scope) -> None:
+        where = {"session_id": scope.session_id} if scope.session_id else {"owner": scope.owner}
+        self.resources.store.delete_records(
+            self.name, **where, after=scope.after, lease=scope.lease
+        )
 
 
 class StepwiseNotes(NoteMemory):

@@ -11,13 +11,10 @@ import numpy as np
 
 from agent_memory import (
     AgentMemory,
-    Block,
     ExtractiveMemory,
     FileMemory,
     FlushToLTM,
-    Message,
     NoteMemory,
-    Recall,
     SpatialMemory,
     VectorMemory,
     WorkingMemory,
@@ -32,7 +29,7 @@ from agent_memory.testing import FakeLLM
 from agent_memory.testing.contract import DAY, draft, record, stored, units, worded
 from tests.histories import PNG, call, result
 from tests.integration.fact_model import Model
-from tests.kit import SECONDS
+from tests.kit import SECONDS, Silent
 
 ODD = (
     *("50%", "a_b", "a b", "Case", "case", "caf\u00e9", "cafe\u0301", "漢字 👩‍👩‍👧"),
@@ -45,20 +42,14 @@ LONG = "word " * 200_000
 _HABITS = {"a1": "sing", "a2": "smoke", "b1": "knit", "alone": "hum"}
 
 
-class Picky(Block):
+class Picky(Silent):
     """Fails on batches with "poison" in them."""
 
     kind: str = "picky"
 
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return []
-
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         if any("poison" in entry.message.text() for entry in entries):
             raise ModelOutputInvalid("it makes no sense to me")
-
-    def delete(self, scope: Scope) -> None:
-        pass
 
 
 def _model() -> Model:

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent_memory import AgentMemory, Block
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.core.records import Entry, Scope
 from agent_memory.engine.stats import Progress
 from agent_memory.ltm_blocks import VectorMemory
 from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM
+from tests.kit import Silent
 
 TALK = [{"role": "user", "content": f"note {n}", "tags": [n]} for n in range(250)]
 
@@ -28,7 +28,7 @@ class Reader(MemoryStore):
         return super().read(session_id, after=after, limit=limit)
 
 
-class Listener(Block):
+class Listener(Silent):
     """Absorbs a batch only while all other listeners absorb it too."""
 
     kind: str = "listener"
@@ -46,12 +46,6 @@ class Listener(Block):
         for entry in entries:  # a block may change its own copy of the batch
             (entry.message.model_extra or {})["tags"].append("heard")
             assert (entry.message.model_extra or {})["tags"] == [entry.seq - 1, "heard"]
-
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return []
-
-    def delete(self, scope: Scope) -> None:
-        pass
 
 
 def _memory(store: Store, *blocks: Block) -> AgentMemory:
@@ -81,7 +75,7 @@ def test_blocks_absorb_at_the_same_time() -> None:
 def test_a_flush_of_many_sessions_tells_how_far_it_is() -> None:
     """Wrong: a long flush reports no progress, or its progress omits errors."""
 
-    class Half(Block):
+    class Half(Silent):
         kind: str = "half"
 
         @property
@@ -91,12 +85,6 @@ def test_a_flush_of_many_sessions_tells_how_far_it_is() -> None:
         def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
             if scope.session_id == "b":
                 raise ValueError("not this one")
-
-        def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-            return []
-
-        def delete(self, scope: Scope) -> None:
-            pass
 
     with _memory(MemoryStore(), Half()) as memory:
         for session_id in "abc":

@@ -15,13 +15,12 @@ import pytest
 
 from agent_memory import AgentMemory, Block, ExtractiveMemory, FlushToLTM
 from agent_memory.config.settings import AgentMemoryConfig
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Head, Recall, Scope
+from agent_memory.core.records import Entry, Head, Scope
 from agent_memory.engine.assembly import Components
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.watching import watched
-from tests.kit import SECONDS, StepwiseNotes, until, user
+from tests.kit import SECONDS, Silent, StepwiseNotes, until, user
 
 
 @pytest.fixture(autouse=True)
@@ -29,15 +28,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_memory.engine.processing.worker.POLL_SECONDS", 0.05)
 
 
-class Book(Block):
+class Book(Silent):
     """Records the seqs it absorbs, and calls `within` with the session before."""
 
     kind: str = "book"
     taken: dict[str, list[int]] = {}
     within: Callable[[str], None] = lambda session_id: None
-
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return []
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         self.within(entries[0].session_id)

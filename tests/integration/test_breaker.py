@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import pytest
 
-from agent_memory import AgentMemory, Block, MemoryContext
+from agent_memory import AgentMemory, MemoryContext
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.core.records import Recall, Scope
+from tests.kit import Silent
 
 
-class Dead(Block):
+class Dead(Silent):
     """Can fail or hang on demand, and counts its calls."""
 
     kind: str = "dead"
@@ -30,12 +30,6 @@ class Dead(Block):
         if self.broken:
             raise self.broken[0]
         return [Recall(block=self.name, id="r", text=f"What {self.name} knows.")]
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        return None
-
-    def delete(self, scope: Scope) -> None:
-        return None
 
 
 class Asked:

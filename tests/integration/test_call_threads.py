@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Block
+from agent_memory import AgentMemory
 from agent_memory.core import threads
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.engine.leases import Leases, Locks
 from agent_memory.stores import MemoryStore
 from agent_memory.testing.watching import watched
-from tests.kit import SECONDS
+from tests.kit import SECONDS, Silent
 
 QUESTION = {"role": "user", "content": "What do they know?"}
 
 
-class Meets(Block):
+class Meets(Silent):
     """Answers and absorbs when `meet` returns."""
 
     kind: str = "meets"
@@ -38,9 +38,6 @@ class Meets(Block):
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         self.meet()
-
-    def delete(self, scope: Scope) -> None:
-        return None
 
 
 @pytest.fixture

@@ -2,18 +2,18 @@
 
 import logging
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Block, Session, User, operations
+from agent_memory import AgentMemory, Session, User, operations
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.core.records import Recall, Scope
 from tests.isolation.acts import NOT_CALLED, OPERATIONS
 from tests.isolation.crowd import Plan
 from tests.isolation.run import run_crowd
+from tests.kit import Silent
 
 FACES = (AgentMemory, Session, User)
 CALLS = int(os.environ.get("AGENT_MEMORY_CALLS", "1800"))
@@ -61,7 +61,7 @@ def test_every_call_is_in_the_table() -> None:
     assert not CALLED & NOT_CALLED.keys()
 
 
-class Gossip(Block):
+class Gossip(Silent):
     """Leaks the previous question, whoever asked it."""
 
     kind: str = "gossip"
@@ -80,12 +80,6 @@ class Gossip(Block):
         elif self.way == "text":
             return [Recall(self.name, "g", said)]
         return []
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        """Does nothing."""
-
-    def delete(self, scope: Scope) -> None:
-        """Does nothing."""
 
 
 @pytest.mark.parametrize("way", ["text", "metadata", "error", "log"])

@@ -18,15 +18,14 @@ import pytest
 from agent_memory import AgentMemory, AsyncAgentMemory, Block, FlushToLTM
 from agent_memory.aio.memory import THREADS
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Record, Scope
+from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.engine.recall.runner import TimeLimited, resolve
 from agent_memory.errors import MemoryClosed
-from agent_memory.ltm_blocks import record_id
 from agent_memory.stores import MemoryStore
 from agent_memory.strategies.base import Absorb
 from agent_memory.testing.watching import watched
 from tests.integration.calling import wait_for_calls
-from tests.kit import in_core
+from tests.kit import Echo, in_core
 
 WAYS = ["asyncio", "trio", "task.cancel"]
 """anyio's cancel scopes on both loops, and asyncio's own `cancel`, which ignores shields."""
@@ -48,31 +47,6 @@ CALLS: dict[str, Call] = {
 }
 LEFT = {"update": 9, "get": 6, "flush": 6, "delete": 0, "delete_user": 0, "pop": 4}
 """The number of messages in the session after the call."""
-
-
-class Facts(Block):
-    """Stores a record of each entry."""
-
-    kind: str = "facts"
-
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return []
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        records = [
-            Record(
-                record_id(one.session_id, one.seq), scope.owner, one.session_id, one.seq, one.seq,
-                "", (one.seq,), one.created_at,
-            )
-            for one in entries
-        ]  # fmt: skip
-        self.resources.store.put_records(self.name, records, lease=scope.lease)
-
-    def delete(self, scope: Scope) -> None:
-        self.resources.store.delete_records(
-            self.name, session_id=scope.session_id, after=scope.after, lease=scope.lease,
-            owner=scope.owner if scope.session_id is None else None,
-        )  # fmt: skip
 
 
 class Steps:
@@ -100,7 +74,7 @@ def rigged(name: str) -> tuple[AsyncAgentMemory, MemoryStore, Steps]:
     """Return a memory with six messages, absorbed unless the call is `flush`."""
     store, steps = MemoryStore(), Steps()
     absorb: Absorb = "every_update" if name == "update" else "overflow"
-    overflow = FlushToLTM(blocks=[Facts()], absorb=absorb)
+    overflow = FlushToLTM(blocks=[Echo(name="facts")], absorb=absorb)
     memory = AgentMemory(store=watched(store, steps), overflow=overflow)
     memory.update("s", say(1, 6), user_id="ada")
     if name != "flush":
@@ -194,7 +168,7 @@ def test_cancelled_after_a_moment(name: str, way: str, tmp_path: Path) -> None:
     async def main() -> None:
         for n in range(0, 6, 2 if in_core() else 1):
             url = f"sqlite:///{tmp_path}/{n}.db"
-            overflow = FlushToLTM(blocks=[Facts()], absorb="every_update")
+            overflow = FlushToLTM(blocks=[Echo(name="facts")], absorb="every_update")
             async with AsyncAgentMemory(store=url, overflow=overflow) as memory:
                 await memory.update("s", say(1, 6), user_id="ada")
                 if way == "task.cancel":

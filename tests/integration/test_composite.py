@@ -26,9 +26,8 @@ from agent_memory.errors import ConfigError, InvalidId, MemoryClosed, SessionOfA
 from agent_memory.testing import FakeLLM
 from tests.histories import histories, unpaired
 from tests.integration.composing import SECONDS, Reader, composed, opened, said
-from tests.integration.echoing import Echo
 from tests.integration.turning import MODEL
-from tests.kit import at_length, texts
+from tests.kit import Echo, at_length, texts
 
 USERS = ["ada", "bob", "cleo", "dan", "eve"]
 

@@ -26,8 +26,7 @@ from agent_memory.ltm_blocks.base import ManualBlock
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.integration.composing import Outage, composed, opened, said
-from tests.integration.echoing import Echo
-from tests.kit import at_length, texts
+from tests.kit import Echo, at_length, texts
 
 
 @pytest.fixture

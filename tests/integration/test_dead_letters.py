@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Block, FlushToLTM, operations
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Absorbed, Entry, Recall, Scope
+from agent_memory import AgentMemory, FlushToLTM, operations
+from agent_memory.core.records import Absorbed, Entry, Scope
 from agent_memory.errors import (
     ConfigError,
     ModelForbidden,
@@ -23,6 +22,7 @@ from agent_memory.errors import (
 )
 from agent_memory.stores import MemoryStore
 from agent_memory.testing.watching import watched
+from tests.kit import Silent
 
 
 @dataclass
@@ -39,14 +39,11 @@ class World:
         return {seq: n for (name, seq), n in sorted(self.taken.items()) if name == session}
 
 
-class Picky(Block):
+class Picky(Silent):
     """Fails on batches with a bad message."""
 
     kind: str = "picky"
     world: Any = None
-
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return []
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         if self.world.down is not None:

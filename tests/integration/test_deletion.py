@@ -26,7 +26,7 @@ from agent_memory import (
 )
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Draft, Entry, Head, Recall, Scope
+from agent_memory.core.records import Draft, Entry, Head, Scope
 from agent_memory.engine.assembly import Components
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.system_records import Kind, SystemRecords
@@ -36,8 +36,7 @@ from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.watching import watched
 from tests.integration.calling import wait_for_calls
-from tests.integration.echoing import Echo
-from tests.kit import SECONDS, Cut, cut_at, steps_of, until
+from tests.kit import SECONDS, Cut, Echo, Silent, cut_at, steps_of, until
 
 Way = Callable[[AgentMemory, AgentMemoryConfig], None]
 
@@ -53,15 +52,12 @@ class Notes(Echo):
         super().update(scope, entries)
 
 
-class Elsewhere(Block):
+class Elsewhere(Silent):
     """Calls `within`, then keeps each message outside the store, without leases."""
 
     kind: str = "elsewhere"
     kept: dict[tuple[str, int], str] = {}
     within: Callable[[], None] = lambda: None
-
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return []
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         self.within()
@@ -503,20 +499,14 @@ def answers(canaries: Canaries) -> Callable[[dict[str, Any]], str]:
     return answer
 
 
-class Picky(Block):
+class Picky(Silent):
     """Fails on sessions with a canary, and quotes their text."""
 
     kind: str = "picky"
 
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return []
-
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         if "canary" in entries[0].session_id:
             raise ValueError(f"I do not like {entries[0].message.text()}")
-
-    def delete(self, scope: Scope) -> None:
-        return
 
 
 @pytest.mark.parametrize("mode", ["inline", "background"])

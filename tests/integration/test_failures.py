@@ -9,23 +9,19 @@ from pathlib import Path
 import pytest
 from pydantic import PrivateAttr
 
-from agent_memory import AgentMemory, Block, Strategy
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory import AgentMemory, Strategy
+from agent_memory.core.records import Entry, Scope
 from agent_memory.strategies import Cut, Window
-from tests.kit import user
+from tests.kit import Silent, user
 
 
-class Ledger(Block):
+class Ledger(Silent):
     """Counts the messages it absorbs. Fails while `broken` is not empty."""
 
     kind: str = "ledger"
     taken: dict[tuple[str, int], int] = {}
     broken: list[str] = []
     _resting: bool = PrivateAttr(default=False)
-
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return []
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         if self.broken:
@@ -89,22 +85,16 @@ def test_whole_turns_whatever_a_strategy_answers() -> None:
             assert context.tokens <= 300
 
 
-class Slow(Block):
+class Slow(Silent):
     """Takes longer for a batch than a lease lasts."""
 
     kind: str = "slow"
     calls: list[str] = []
 
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return []
-
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         self.calls.append("begin")
         time.sleep(2.0)
         self.calls.append("end")
-
-    def delete(self, scope: Scope) -> None:
-        return None
 
 
 def test_long_work_keeps_its_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

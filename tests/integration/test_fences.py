@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from agent_memory import AgentMemory, Block, FlushToLTM, operations
+from agent_memory import AgentMemory, FlushToLTM, operations
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Lease, Recall, Scope
 from agent_memory.errors import StoreError
@@ -16,21 +16,18 @@ from agent_memory.stores.kernel.coding import head_id
 from agent_memory.stores.memory import MemoryKernel, MemoryStore
 from agent_memory.testing.watching import watched
 from tests.integration.calling import running, wait_for_calls
-from tests.integration.echoing import Echo
+from tests.kit import Echo, Silent
 
 Kept = dict[tuple[str, int], tuple[str, str]]
 """The owner and text of a block's records, by session and seq."""
 
 
-class Notes(Block):
+class Notes(Silent):
     """A block with its own database, without leases."""
 
     kind: str = "notebook"
     pages: Any
     step: Any
-
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return []
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         self.step("before write")

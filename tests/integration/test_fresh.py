@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, StaticMemory, VectorMemory
-from agent_memory.core.records import Entry, Recall, Scope
-from agent_memory.ltm_blocks.base import Block
+from agent_memory.core.records import Recall
 from agent_memory.operations import import_session
-from tests.kit import until, user
+from tests.kit import Silent, until, user
 
 SAID = "I am allergic to peanuts, badly."
 ASKED = "Am I allergic to peanuts?"
@@ -191,19 +190,10 @@ def test_without_an_absorbing_block_a_users_log_is_searched(url: str) -> None:
         assert {one.block for one in memory.get("c", ASKED, user_id="u").recalls} == {"static"}
 
 
-class Slow(Block):
+class Slow(Silent):
     """Absorbs messages, but recalls nothing."""
 
     kind: str = "slow"
-
-    def get(self, scope: Scope, message: object, limit: int) -> list[Recall]:
-        return []
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        pass
-
-    def delete(self, scope: Scope) -> None:
-        pass
 
 
 def test_what_waits_for_another_block_is_recalled_from_the_log(url: str) -> None:

@@ -12,14 +12,13 @@ from typing import Any, cast
 import pytest
 
 from agent_memory import AgentMemory, FlushToLTM, NoteMemory, VectorMemory
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.core.records import Entry, Scope
 from agent_memory.errors import StoreUnavailable
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.stores.kernel.contract import DocId
 from agent_memory.stores.memory import MemoryKernel, MemoryStore
 from agent_memory.stores.sql.store import SQLStore
-from tests.kit import SECONDS, until
+from tests.kit import SECONDS, Silent, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,20 +42,14 @@ def test_nothing_hangs_and_nothing_is_torn(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-class Slow(Block):
+class Slow(Silent):
     """Calls the next function of `DURING` while it absorbs."""
 
     kind: str = "slow"
 
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return []
-
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         if DURING:
             DURING.pop()()
-
-    def delete(self, scope: Scope) -> None:
-        pass
 
 
 DURING: list[Callable[[], object]] = []

@@ -19,7 +19,7 @@ from agent_memory.ltm_blocks.pending_index import Waiting
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.pending import Tail, Tails
 from agent_memory.testing.watching import watched
-from tests.kit import SECONDS
+from tests.kit import SECONDS, Silent
 
 ASK = "What is the name of the dog that Ada adopted?"
 DOCUMENT = " ".join(
@@ -42,7 +42,7 @@ def waits(text: str) -> Tails:
     return Tails([lag], [Tail(lag, [Entry("s", 1, message, count, count, "o200k_base", at)])])
 
 
-class Asked(Block):
+class Asked(Silent):
     """Records the questions it is asked."""
 
     kind: str = "asked"
@@ -51,12 +51,6 @@ class Asked(Block):
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         self.texts.append(message.text() if message else "")
         return []
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        pass
-
-    def delete(self, scope: Scope) -> None:
-        pass
 
 
 CALLS: dict[str, Callable[[AgentMemory, str], Any]] = {

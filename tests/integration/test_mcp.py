@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mcp import Client, MCPError
 
 import agent_memory.mcp
-from agent_memory import AgentMemory, Block, Entry, Message, Recall, VectorMemory
+from agent_memory import AgentMemory, VectorMemory
 from agent_memory.core.records import Scope
 from agent_memory.core.tools import Arguments, Tool
 from agent_memory.errors import InvalidId, MissingExtra
@@ -24,7 +24,7 @@ from agent_memory.ltm_blocks.working import WorkingMemory
 from agent_memory.mcp.server import build
 from agent_memory.mcp.sessions import read
 from tests.integration.fact_model import Model, absorbed, remembering, said
-from tests.kit import at_length
+from tests.kit import Silent, at_length
 
 T = TypeVar("T")
 Mode = Literal["legacy", "auto"]
@@ -70,7 +70,7 @@ NOWHERE = [
 """Invalid addresses."""
 
 
-class Odd(Block):
+class Odd(Silent):
     """Offers a tool that fails or waits, under any name."""
 
     kind: Literal["odd"] = "odd"
@@ -85,15 +85,6 @@ class Odd(Block):
             raise RuntimeError("canary: the password is swordfish")
         self.together.wait(timeout=60)
         return f"{scope.user_id} was not alone."
-
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return []
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        """Does nothing."""
-
-    def delete(self, scope: Scope) -> None:
-        """Does nothing."""
 
 
 @pytest.fixture

@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_memory import AgentMemory, Block, FlushToLTM, VectorMemory
+from agent_memory import AgentMemory, Block, FlushToLTM, Message, Recall, VectorMemory
 from agent_memory.config.settings import AgentMemoryConfig
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Record, Scope
+from agent_memory.core.records import Entry, Scope
 from agent_memory.engine.assembly import Components
 from agent_memory.errors import ConfigError, DimensionMismatch
-from agent_memory.ltm_blocks.base import record_id
 from agent_memory.operations import rebuild
 from agent_memory.retrieval.query import Query
 from agent_memory.stores import MemoryStore
@@ -26,11 +24,11 @@ from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.contract import everything, ranked
 from agent_memory.testing.watching import watched
-from tests.kit import SECONDS, Cut, cut_at, until, user
+from tests.kit import SECONDS, Cut, Echo, cut_at, until, user
 
 
-class Notes(Block):
-    """Store each message as a fact, marked with the block's version."""
+class Notes(Echo):
+    """Marks its records with its version, and recalls nothing."""
 
     kind: str = "notes"
     version: str = "v1"
@@ -41,26 +39,10 @@ class Notes(Block):
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         self.fed[entries[0].session_id] += 1
-        records = [
-            Record(
-                id=record_id(self.name, scope.owner, entry.session_id, entry.seq),
-                owner=scope.owner,
-                session_id=entry.session_id,
-                first=entry.seq,
-                last=entry.seq,
-                text=f"{self.version} {entry.message.text()}",
-                sources=(entry.seq,),
-                created_at=entry.created_at,
-            )
-            for entry in entries
-        ]
-        self.resources.store.put_records(self.name, records, lease=scope.lease)
+        super().update(scope, entries)
 
-    def delete(self, scope: Scope) -> None:
-        where = {"session_id": scope.session_id} if scope.session_id else {"owner": scope.owner}
-        self.resources.store.delete_records(
-            self.name, **where, after=scope.after, lease=scope.lease
-        )
+    def text_of(self, entry: Entry) -> str:
+        return f"{self.version} {entry.message.text()}"
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 import agent_memory
-from agent_memory import AgentMemory, Block, ExtractiveMemory, FlushToLTM, VectorIndex
+from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, VectorIndex
 from agent_memory.core.ids import shared_session
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Record, Scope
+from agent_memory.core.records import Entry, Record, Scope
 from agent_memory.core.system_collections import (
     AUTHORS,
     FORGOTTEN,
@@ -32,6 +31,7 @@ from agent_memory.server.keys import KeyRing
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model
+from tests.kit import Silent
 
 USER = "adacanary"
 SHARED = str(shared_session("team", "t"))
@@ -48,13 +48,10 @@ KEEPING = {
 """Calls of a store that name a collection."""
 
 
-class Refusing(Block):
+class Refusing(Silent):
     """A block that refuses secrets."""
 
     kind: str = "refusing"
-
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return []
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         if "secret" in entries[-1].message.text():

@@ -10,11 +10,8 @@ import pytest
 from agent_memory import (
     AgentMemory,
     AgentMemoryConfig,
-    Block,
     Chain,
     FlushToLTM,
-    Message,
-    Recall,
     Strategy,
     Summarize,
     Trim,
@@ -23,19 +20,17 @@ from agent_memory import (
 from agent_memory.core.records import Entry, Scope
 from agent_memory.errors import InvalidBudget, InvalidInput, InvalidSetting, SessionOfAnotherUser
 from agent_memory.strategies import Cut, Window
+from tests.kit import Silent
 
 OLD = datetime(2020, 1, 1, tzinfo=UTC)
 
 
-class Keeper(Block):
+class Keeper(Silent):
     """Record the seqs of its updates. Fail on request."""
 
     kind: Any = "keeper"
     taken: list[int] = []
     failing: list[bool] = []
-
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return []
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         if self.failing:

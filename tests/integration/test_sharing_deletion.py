@@ -8,54 +8,33 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Block, Chain, FlushToLTM, Summarize, VectorMemory, operations
+from agent_memory import AgentMemory, Chain, FlushToLTM, Summarize, VectorMemory, operations
 from agent_memory.core.ids import shared_session
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Record, Scope
+from agent_memory.core.records import Entry, Scope
 from agent_memory.core.redaction import DELETED
 from agent_memory.engine.assembly import Components
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.sharing.shares import Share
 from agent_memory.errors import AccessDenied
-from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.testing import watched
 from tests.integration.keeping import opened
-from tests.kit import Cut, cut_at, every_nth, steps_of, user
+from tests.kit import Cut, Echo, cut_at, every_nth, steps_of, user
 
 PLACES = ("_grants", "_authors", "_notes", "_failed", "kept", "vector")
 
 
-class Kept(Block):
-    """Store each message as a fact. Fail at messages with "poison"."""
+class Kept(Echo):
+    """Fails at messages with "poison"."""
 
     kind: str = "kept"
-
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return [
-            Recall(self.name, fact.id, fact.text, sources=((fact.session_id, fact.last),))
-            for fact in self.resources.store.records(self.name, scope.owner)
-        ]
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         if any("poison" in entry.message.text() for entry in entries):
             raise ValueError("It cannot take this: poison.")
-        records = [
-            Record(
-                record_id(scope.owner, entry.session_id, entry.seq), scope.owner, entry.session_id,
-                entry.seq, entry.seq, entry.message.text(), (entry.seq,), entry.created_at,
-            )
-            for entry in entries
-        ]  # fmt: skip
-        self.resources.store.put_records(self.name, records, lease=scope.lease)
-
-    def delete(self, scope: Scope) -> None:
-        where = {"session_id": scope.session_id} if scope.session_id else {"owner": scope.owner}
-        self.resources.store.delete_records(
-            self.name, **where, after=scope.after, lease=scope.lease
-        )
+        super().update(scope, entries)
 
 
 def said(share: Share, session_id: str) -> list[str]:

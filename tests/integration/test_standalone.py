@@ -27,7 +27,7 @@ from agent_memory import (
     VectorIndex,
     VectorMemory,
 )
-from agent_memory.core.records import Entry, Recall, Record, Scope
+from agent_memory.core.records import Entry, Scope
 from agent_memory.errors import (
     ConfigError,
     DimensionMismatch,
@@ -41,39 +41,20 @@ from agent_memory.stores import MemoryStore, SQLStore
 from agent_memory.testing.contract import together
 from agent_memory.testing.watching import watched
 from tests.contract.chat_history_contract import said, texts
+from tests.kit import Echo
 
 
-class Notes(Block):
-    """Store each message as a fact, and count updates. `within` is called before each."""
+class Notes(Echo):
+    """Counts its updates. `within` is called before each."""
 
     kind: str = "notes"
     fed: list[str] = []
     within: Any = lambda: None
 
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        kept = self.resources.store.records(self.name, scope.owner)
-        return [Recall(self.name, one.id, one.text) for one in kept]
-
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         self.within()
         self.fed.extend(entry.message.text() for entry in entries)
-        records = [
-            Record(
-                f"{one.session_id} {one.seq}", scope.owner, one.session_id, one.seq, one.seq,
-                one.message.text(), (one.seq,), one.created_at,
-            )
-            for one in entries
-        ]  # fmt: skip
-        self.resources.store.put_records(self.name, records, lease=scope.lease)
-
-    def delete(self, scope: Scope) -> None:
-        store = self.resources.store
-        if scope.session_id is None:
-            store.delete_records(self.name, owner=scope.owner)
-        else:
-            store.delete_records(
-                self.name, session_id=scope.session_id, after=scope.after, lease=scope.lease
-            )
+        super().update(scope, entries)
 
 
 def memory(store: Any, *blocks: Block, **fields: Any) -> AgentMemory:

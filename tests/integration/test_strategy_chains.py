@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,21 +11,17 @@ from pydantic import SecretStr
 
 from agent_memory import (
     AgentMemory,
-    Block,
     Chain,
     ClearTools,
     Entry,
     FlushToLTM,
     MemoryContext,
-    Message,
-    Recall,
     Strategy,
     Summarize,
     Trim,
 )
-from agent_memory.core.records import Scope
 from agent_memory.testing import FakeLLM, check_context
-from tests.kit import at_length
+from tests.kit import Silent, at_length
 
 Json = dict[str, Any]
 
@@ -33,21 +29,6 @@ FORMATS = ("openai.chat", "openai.responses", "anthropic.messages", "google.cont
 SAID = re.compile(r"\b(left out|shortened)\b")
 REFUSAL = "I'm sorry, but I can't help with that request."
 SUMMARY = "Open:\n- Ana waits for the report.\nEarlier:\n- They looked at parts."
-
-
-class Absorbing(Block):
-    """A block that accepts everything and recalls nothing."""
-
-    kind: Literal["absorbing"] = "absorbing"
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        """Take the entries."""
-
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return []
-
-    def delete(self, scope: Scope) -> None:
-        """Do nothing, since nothing is stored."""
 
 
 def strategies() -> st.SearchStrategy[Strategy]:
@@ -60,7 +41,7 @@ def strategies() -> st.SearchStrategy[Strategy]:
         max_messages=some([None, 6]),
     )
     trim = st.builds(Trim, max_turns=some([None, 3]), by=some(["age", "importance"]))
-    flush = st.builds(FlushToLTM, blocks=st.just([Absorbing()]), max_stm_ratio=some([0.5, 1.0]))
+    flush = st.builds(FlushToLTM, blocks=st.just([Silent()]), max_stm_ratio=some([0.5, 1.0]))
     return st.permutations([clear, summarize, st.one_of(trim, flush)]).flatmap(
         lambda parts: st.integers(1, 3).flatmap(
             lambda count: st.tuples(*parts[:count]).map(lambda members: Chain(members))

@@ -11,10 +11,7 @@ import pytest
 from agent_memory import (
     AgentMemory,
     Block,
-    Entry,
-    Message,
     NoteMemory,
-    Recall,
     StaticMemory,
     Tool,
     VectorMemory,
@@ -36,7 +33,7 @@ from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
 from tests.integration.fact_model import Model, absorbed, remembering, said, texts
-from tests.kit import SECONDS
+from tests.kit import SECONDS, Silent
 
 OWN = ["memory_read", "memory_read_message", "memory_write", "memory_forget"]
 DOWN = "The memory cannot be reached right now. Go on without it, and try again later."
@@ -77,7 +74,7 @@ class Echo(Arguments):
     text: str
 
 
-class Speaker(Block):
+class Speaker(Silent):
     """Offer a tool with a given name, which can fail in several ways."""
 
     kind: Literal["speaker"] = "speaker"
@@ -86,15 +83,6 @@ class Speaker(Block):
     @property
     def absorbs(self) -> bool:
         return False
-
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return []
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        pass
-
-    def delete(self, scope: Scope) -> None:
-        pass
 
     def tools(self) -> Sequence[Tool]:
         return (Tool(self.offers, "Says it again.", Echo, self._echo),)

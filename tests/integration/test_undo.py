@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_memory import AgentMemory, Block, ExtractiveMemory, FlushToLTM, Summarize, VectorMemory
+from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, Summarize, VectorMemory
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Record, Scope
+from agent_memory.core.records import Entry, Record, Scope
 from agent_memory.errors import StoreUnavailable
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import Store
@@ -27,7 +27,7 @@ from tests.integration.undo_twin import (
     view,
     with_tool,
 )
-from tests.kit import at_length
+from tests.kit import Echo, at_length
 from tests.servers.qdrant import StandIn
 
 SYSTEM = {"role": "system", "content": "Be kind.", "created_at": "2024-01-05T00:00:00Z"}
@@ -136,34 +136,19 @@ def test_a_block_that_is_not_configured(
         assert_alike(memory, twin)
 
 
-class Digests(Block):
-    """Store one record for each batch."""
+class Digests(Echo):
+    """Stores one record for each batch."""
 
     kind: str = "digests"
-
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        kept = self.resources.store.records(self.name, scope.owner)
-        return [Recall(self.name, one.id, one.text) for one in kept]
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         first, last, session_id = entries[0].seq, entries[-1].seq, entries[0].session_id
         record = Record(
-            id=record_id(self.name, session_id, first, last),
-            owner=scope.owner,
-            session_id=session_id,
-            first=first,
-            last=last,
-            text=" / ".join(entry.message.text() for entry in entries),
-            sources=(first, last),
-            created_at=entries[0].created_at,
-        )
+            record_id(self.name, session_id, first, last), scope.owner, session_id, first, last,
+            " / ".join(entry.message.text() for entry in entries), (first, last),
+            entries[0].created_at,
+        )  # fmt: skip
         self.resources.store.put_records(self.name, [record], lease=scope.lease)
-
-    def delete(self, scope: Scope) -> None:
-        where: dict[str, Any] = {"session_id": scope.session_id, "after": scope.after}
-        if scope.session_id is None:
-            where = {"owner": scope.owner}
-        self.resources.store.delete_records(self.name, **where, lease=scope.lease)
 
 
 def test_a_record_of_many_messages_is_made_anew() -> None:

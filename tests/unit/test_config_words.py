@@ -1,32 +1,22 @@
 """Descriptions of a configuration's effects."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemoryConfig, Block, Entry, Message, Recall, Strategy, Trim
+from agent_memory import AgentMemoryConfig, Strategy, Trim
 from agent_memory.cli.common import without_password
 from agent_memory.cli.config import describe, described
 from agent_memory.core.plugins import BUILT_IN, find_kind
-from agent_memory.core.records import Scope
+from tests.kit import Silent
 
 
 class Own(Strategy):
     kind: str = "own"
 
 
-class Foreign(Block):
+class Foreign(Silent):
     kind: str = "foreign"
-
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return []
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        pass
-
-    def delete(self, scope: Scope) -> None:
-        pass
 
 
 def told(**fields: Any) -> dict[str, str]:

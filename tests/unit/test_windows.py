@@ -17,7 +17,7 @@ from agent_memory.engine import windows
 from agent_memory.engine.windows import Windows
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing.contract import draft, stored, together
-from tests.integration.echoing import Echo
+from tests.kit import Echo
 
 
 class Reader(MemoryStore):
