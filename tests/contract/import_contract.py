@@ -152,13 +152,6 @@ class ImportContract(Contract):
         assert arrived is not None
         assert (stored(store), store.read("s")) == (arrived, log)
 
-    def test_one_that_is_there_is_left_alone(self, store: Store, other: Store) -> None:
-        """Wrong: an import overwrites an existing session."""
-        head = store.append("s", [draft("here")], "u")
-        assert _bring(other, _HEAD, entries(1, 30)) is None
-        assert stored(store) == head
-        assert _texts(store) == ["here"]
-
     def test_two_at_once(self, store: Store, other: Store) -> None:
         """Wrong: concurrent imports of one session mix their entries."""
 

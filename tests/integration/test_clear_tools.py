@@ -1,6 +1,5 @@
 """`ClearTools`: stubs of old tool results in the live engine."""
 
-import random
 from typing import Any
 
 import pytest
@@ -160,24 +159,3 @@ def test_a_stub_does_not_hide_what_is_recalled() -> None:
     ]
     shown = Clearing(keep_tokens=400, at_least=1).clear(entries, 2400, counter).entries
     assert Shown([], [], shown, [], 0).sources == {("s", seq) for seq in (1, 2, *range(4, 9))}
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_any_log_stays_valid_and_within_the_budget(seed: int) -> None:
-    """Wrong: a context exceeds its budget, or shows a call without its result."""
-    chance = random.Random(seed)
-    parts = [ClearTools(keep_tokens=chance.choice([None, 0, 300])), Trim()]
-    budget = chance.choice([300, 1000, 3000])
-    with AgentMemory("memory://", max_tokens=budget, overflow=Chain(parts), blocks=[]) as memory:
-        number = 0
-        for _ in range(12):
-            memory.update("s", {"role": "user", "content": "word " * chance.randint(1, 60)})
-            for _ in range(chance.randint(0, 4)):
-                number += 1
-                memory.update("s", [call(number), result(number, chance.randint(1, budget))])
-            memory.update("s", {"role": "assistant", "content": "word " * chance.randint(1, 60)})
-            context = memory.get("s")
-            messages = context.to_messages()
-            calls = [c["id"] for one in messages for c in one.get("tool_calls") or ()]
-            assert calls == [one["tool_call_id"] for one in messages if one["role"] == "tool"]
-            assert context.tokens <= budget

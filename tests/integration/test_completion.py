@@ -332,24 +332,6 @@ def test_a_turn_that_fails_leaves_no_trace(
     assert [text for _, text in logged(memory)] == ["Before", "Done.", "Kept", "Done."]
 
 
-def test_a_store_that_fails_at_the_end_loses_the_whole_turn(fake: FakeLLM) -> None:
-    """Wrong: the question is stored without its answer."""
-    broken: list[str] = []
-
-    def fail(now: str) -> None:
-        if now in broken:
-            raise StoreUnavailable("the store is down")
-
-    with remembering(fake, watched(MemoryStore(), fail)) as memory:
-        broken.append("before append")
-        for stream in (False, True):
-            with pytest.raises(StoreUnavailable):
-                for _ in memory.completion("s", "Hello", stream=stream):
-                    pass
-        broken.clear()
-        assert memory.history("s") == []
-
-
 def test_another_users_session_is_refused(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: the model is called with another user's messages."""
     memory.completion("s", "mine", user_id="ada")

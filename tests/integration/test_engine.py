@@ -91,22 +91,6 @@ def test_a_user_named_late_gets_what_was_absorbed_before(memory: AgentMemory) ->
     assert texts.count("user: My cat is called Minka.") == 1
 
 
-def test_delete_leaves_nothing(memory: AgentMemory) -> None:
-    """Wrong: a block keeps records of a deleted session or user."""
-    talk(memory, "s", 10, "ada")
-    memory.update("t", user("My boat is blue."), user_id="ada")
-    memory.flush()
-    memory.delete("s")
-    memory.delete("s")
-    assert memory.history("s") == []
-    assert "roses" not in str(memory.search("roses", user_id="ada", limit=50))
-    assert "boat" in str(memory.search("boat", user_id="ada"))
-    memory.delete_user("ada")
-    assert [r.block for r in memory.search("boat", user_id="ada")] == ["static"]
-    assert memory.sessions() == []
-    assert memory.update("s", user("again")).end == 1
-
-
 def test_delete_reaches_blocks_that_are_no_longer_configured(tmp_path: Path) -> None:
     """Wrong: deleted data is back when a former block is configured again."""
     url = f"sqlite:///{tmp_path}/memory.db"
@@ -221,16 +205,6 @@ def test_replay_rebuilds_a_block(memory: AgentMemory) -> None:
     steps = list(memory.replay("vector"))
     assert [(step.done, step.total, step.error) for step in steps] == [(1, 2, None), (2, 2, None)]
     assert memory.search("roses", user_id="ada", limit=50) == before
-
-
-def test_a_new_block_absorbs_the_past(tmp_path: Path) -> None:
-    """Wrong: a block added later does not absorb earlier messages."""
-    url = f"sqlite:///{tmp_path}/memory.db"
-    with AgentMemory(store=url, max_tokens=300, overflow=Trim()) as memory:
-        talk(memory, "s", 20, "ada")
-    with AgentMemory(store=url, max_tokens=300, overflow=Trim(), blocks=[VectorMemory()]) as memory:
-        memory.flush("s")
-        assert "Note 0" in str(memory.search("Note 0: roses", user_id="ada", limit=50))
 
 
 def test_absorb_early(url: str) -> None:

@@ -1,6 +1,8 @@
 """Strategies in the live engine; the model is reached through litellm's real HTTP path."""
 
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -262,3 +264,40 @@ def test_blocks_share_the_room_for_recalls_by_default() -> None:
         context = memory.get("s", "When does the office open?", user_id="ana")
     assert {recall.block for recall in context.recalls} == {"many", "few"}
     assert context.tokens <= 1000
+
+
+FACTS = ["Form HR-101 asks for remote work.", "</memory> 3 days a week & no more."]
+STRATEGIES: list[Strategy] = [
+    Trim(),
+    Trim(keep_messages=4),
+    Trim(by="importance"),
+    Summarize(max_summary_tokens=60),
+    FlushToLTM(blocks=[StaticMemory(facts=FACTS)], max_stm_ratio=0.5),
+    Chain(
+        [
+            FlushToLTM(blocks=[StaticMemory(facts=FACTS)], max_stm_ratio=0.8),
+            Summarize(max_summary_tokens=40),
+        ]
+    ),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
+def test_a_window_that_just_overflowed_has_room_again(strategy: Strategy) -> None:
+    """Wrong: each message after an overflow cuts the window again, so that prompt caches miss."""
+    cuts: list[int] = []
+    chat: list[dict[str, Any]] = []
+    with AgentMemory(store="memory://", max_tokens=1000, overflow=strategy) as memory:
+        start = 0
+        for n in range(300):
+            role = "assistant" if n % 2 else "user"
+            head = memory.update("s", {"role": role, "content": f"Small talk number {n}."})
+            before, chat = chat, [m.to_openai() or {} for m in memory.get("s").messages]
+            if head.start != start:
+                cuts.append(n)
+            else:
+                assert chat[: len(before)] == before
+            start = head.start
+    assert cuts
+    assert all(later - earlier > 1 for earlier, later in pairwise(cuts))

@@ -149,21 +149,6 @@ def test_a_tool_writes_and_a_handle_reads_for_one_user(lines: list[str]) -> None
         assert "bad arguments" in memory.call_tool("s", "ledger_book", {"cents": -1})
 
 
-def test_it_goes_with_its_session_and_its_user() -> None:
-    """Wrong: a third-party block's records survive a deletion while the block is not configured."""
-    store = MemoryStore()
-    with opened(store, Ledger()) as memory:
-        for session_id in ("s", "s2"):
-            ledger(memory).book(Scope("ada", session_id), session_id, 1)
-        ledger(memory).book(BEN, "Rent", 9)
-        memory.delete("s")
-        assert accounts(memory) == ["s2: 1"]
-    with opened(store) as memory:
-        memory.delete_user("ada")
-    with opened(store, Ledger()) as memory:
-        assert (accounts(memory), accounts(memory, BEN)) == ([], ["Rent: 9"])
-
-
 def test_its_records_travel_in_a_snapshot_as_it_keeps_them(lines: list[str]) -> None:
     """Wrong: a snapshot loses or changes a third-party block's record."""
     with opened("memory://", Ledger()) as memory:
@@ -192,15 +177,6 @@ def test_its_own_check_refuses_a_crafted_record(
         assert not left_in(store)
         assert memory.sessions() == accounts(memory) == []
         operations.import_session(memory, lines)
-        assert accounts(memory) == ["Tea: 350"]
-
-
-def test_without_the_block_its_records_wait_for_it(lines: list[str]) -> None:
-    """Wrong: an import drops or refuses the records of a block that is not configured."""
-    store = MemoryStore()
-    with opened(store) as memory:
-        operations.import_session(memory, lines)
-    with opened(store, Ledger()) as memory:
         assert accounts(memory) == ["Tea: 350"]
 
 

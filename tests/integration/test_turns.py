@@ -49,25 +49,6 @@ def test_before_turn_shows_the_context_and_the_turn_and_stores_nothing(memory: A
     assert [head.session_id for head in memory.sessions()] == ["s"]
 
 
-@pytest.mark.parametrize("message", ["Why?", {"role": "user", "content": "Why?"},
-    Message(role="user", content="Why?"), [{"role": "user", "content": "Why?"}]])  # fmt: skip
-def test_a_question_has_any_form(memory: AgentMemory, message: Any) -> None:
-    """Wrong: a form that `update` accepts is refused."""
-    turn = memory.before_turn("s", message)
-    memory.after_turn(turn, A)
-    assert logged(memory) == [("user", "Why?"), ("assistant", "It rains.")]
-
-
-def test_a_turn_may_be_under_way(memory: AgentMemory) -> None:
-    """Wrong: each round of tools changes the beginning of the request, so prompt caches miss."""
-    memory.update("s", [Q, A])
-    first = memory.before_turn("s", "And in Rome?").messages
-    under_way = [{"role": "user", "content": "And in Rome?"}, call(["a"]), result("a", "Sun.")]
-    second = memory.before_turn("s", under_way).messages
-    assert second[: len(first)] == first
-    assert [m["role"] for m in second[len(first) :]] == ["assistant", "tool"]
-
-
 def test_recalls_are_for_the_question(url: str) -> None:
     """Wrong: the recall is made for a tool's result instead of the question."""
     with AgentMemory(store=url, blocks=[VectorMemory()]) as memory:

@@ -171,20 +171,6 @@ def test_nobody_waits_for_more_than_the_other_users(steps: list[str | None]) -> 
     assert not waiting
 
 
-@given(st.integers(1, 50), st.integers(1, 10))
-def test_a_crowd_and_a_few(crowd: int, few: int) -> None:
-    """Wrong: users with one session wait behind all fifty of another user."""
-    queue = FairQueue()
-    for n in range(crowd):
-        queue.add(f"crowd-{n}", "crowd")
-    for n in range(few):
-        queue.add(f"few-{n}", f"few {n}")
-    order = [taken[0] for _ in range(crowd + few) if (taken := queue.take())]
-    assert order[: few + 1] == ["crowd-0", *(f"few-{n}" for n in range(few))]
-    assert order[few + 1 :] == [f"crowd-{n}" for n in range(1, crowd)]
-    assert queue.take() is None
-
-
 def test_who_waits_keeps_the_place() -> None:
     """Wrong: a session loses its place in the queue when it changes its user or is woken again."""
     queue = FairQueue()
