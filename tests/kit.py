@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -21,6 +22,7 @@ from agent_memory import AgentMemory, Block, Entry, Message, NoteMemory, Recall
 from agent_memory.cli.app import app
 from agent_memory.core.records import Record, Scope
 from agent_memory.ltm_blocks import record_id
+from agent_memory.stores.base import Store
 from tests.layers import EXAMPLES
 
 T = TypeVar("T")
@@ -114,6 +116,30 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, folder: Path, *more: str)
             monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.chdir(folder)
+
+
+class Handles:
+    """Fixtures of a store's contract: two handles on one namespace, and one on another."""
+
+    @pytest.fixture
+    def opens(self) -> Callable[[str], Store]:
+        """Open a store in the test's namespace, with this text behind its name."""
+        pytest.fail("Define an `opens` fixture in the subclass.")
+
+    @pytest.fixture
+    def store(self, opens: Callable[[str], Store]) -> Iterator[Store]:
+        with closing(opens("")) as store:
+            yield store
+
+    @pytest.fixture
+    def other(self, store: Store, opens: Callable[[str], Store]) -> Iterator[Store]:
+        with closing(opens("")) as other:
+            yield other
+
+    @pytest.fixture
+    def elsewhere(self, store: Store, opens: Callable[[str], Store]) -> Iterator[Store]:
+        with closing(opens("-elsewhere")) as elsewhere:
+            yield elsewhere
 
 
 class Silent(Block):

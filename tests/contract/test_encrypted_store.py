@@ -4,7 +4,7 @@ import base64
 import re
 import sqlite3
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -47,6 +47,7 @@ from agent_memory.testing.contract import (
 from tests.contract.import_contract import ImportContract
 from tests.contract.segments_contract import ManyHandlesContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract
+from tests.kit import Handles
 from tests.servers.sql import told_nothing
 
 SECRET, LATER = bytes(range(32)), bytes(range(1, 33))
@@ -90,28 +91,17 @@ class TestOverMemory(
         return encrypted(MemoryStore("elsewhere"), namespace="elsewhere")
 
 
-class TestOverSQLite(VectorStoreContract, ManyHandlesContract):
+class TestOverSQLite(Handles, VectorStoreContract, ManyHandlesContract):
     """Encrypted vectors, which several handles on one file write and search."""
 
     @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[Store]:
-        store = encrypted(open_store(f"sqlite:///{tmp_path}/memory.db"))
-        yield store
-        store.close()
+    def opens(self, tmp_path: Path) -> Callable[[str], Store]:
+        def opens(more: str) -> Store:
+            namespace = f"default{more}"
+            inner = open_store(f"sqlite:///{tmp_path}/memory.db", namespace)
+            return encrypted(inner, namespace=namespace)
 
-    @pytest.fixture
-    def other(self, store: Store, tmp_path: Path) -> Iterator[Store]:
-        other = encrypted(open_store(f"sqlite:///{tmp_path}/memory.db"))
-        yield other
-        other.close()
-
-    @pytest.fixture
-    def elsewhere(self, store: Store, tmp_path: Path) -> Iterator[Store]:
-        elsewhere = encrypted(
-            open_store(f"sqlite:///{tmp_path}/memory.db", "elsewhere"), namespace="elsewhere"
-        )
-        yield elsewhere
-        elsewhere.close()
+        return opens
 
 
 def filled(store: Store, *sessions: str) -> None:

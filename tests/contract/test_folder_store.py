@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -38,9 +38,11 @@ from tests.contract.long_log_contract import LongLogContract
 from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import SegmentsContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract
+from tests.kit import Handles
 
 
 class TestFolderStore(
+    Handles,
     SessionStoreContract,
     RecordStoreContract,
     VectorStoreContract,
@@ -73,22 +75,8 @@ class TestFolderStore(
         path.write_text(re.sub(r'("features": ?"[^"]{80})....', r"\1AAAA", text), "utf-8")
 
     @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[Store]:
-        yield from _opened(tmp_path)
-
-    @pytest.fixture
-    def other(self, tmp_path: Path) -> Iterator[Store]:
-        yield from _opened(tmp_path)
-
-    @pytest.fixture
-    def elsewhere(self, tmp_path: Path) -> Iterator[Store]:
-        yield from _opened(tmp_path, "elsewhere")
-
-
-def _opened(folder: Path, namespace: str = "default") -> Iterator[Store]:
-    store = open_store(f"folder:///{folder}/memories", namespace)
-    yield store
-    store.close()
+    def opens(self, tmp_path: Path) -> Callable[[str], Store]:
+        return lambda more: open_store(f"folder:///{tmp_path}/memories", f"default{more}")
 
 
 SAYING = """

@@ -43,12 +43,14 @@ from tests.contract.mongodb_suite import (
 )
 from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import SegmentsContract
+from tests.kit import Handles
 from tests.servers.mongodb import Link, MongoDBServer
 
 __all__ = ["documents", "namespace", "other", "server", "store", "url"]
 
 
 class TestMongoDB(
+    Handles,
     SessionStoreContract,
     RecordStoreContract,
     VectorStoreContract,
@@ -91,22 +93,8 @@ class TestMongoDB(
         table_of(store).update_all(which, {"$set": change})
 
     @pytest.fixture
-    def store(self, url: str, namespace: str) -> Iterator[Store]:
-        store = MongoDBStore(url, namespace)
-        yield store
-        store.close()
-
-    @pytest.fixture
-    def other(self, url: str, store: Store, namespace: str) -> Iterator[Store]:
-        other = MongoDBStore(url, namespace)
-        yield other
-        other.close()
-
-    @pytest.fixture
-    def elsewhere(self, url: str, store: Store, namespace: str) -> Iterator[Store]:
-        elsewhere = MongoDBStore(url, f"{namespace}-2")
-        yield elsewhere
-        elsewhere.close()
+    def opens(self, url: str, namespace: str) -> Callable[[str], Store]:
+        return lambda more: MongoDBStore(url, namespace + more)
 
 
 def test_entries_in_the_tail_and_on_their_own(store: Store, other: Store) -> None:
@@ -175,21 +163,13 @@ def test_a_list_larger_than_a_document(store: Store, other: Store) -> None:
     assert other.append("s", [draft("last")]).end == 7
 
 
-class TestLongLogs(LongLogContract):
+class TestLongLogs(Handles, LongLogContract):
     """`MongoDBStore` with many entries in a session."""
 
     @pytest.fixture
-    def store(self, server: MongoDBServer, namespace: str) -> Iterator[Store]:
+    def opens(self, server: MongoDBServer, namespace: str) -> Callable[[str], Store]:
         self._server, self._namespace = server, namespace
-        store = MongoDBStore(server.url, namespace)
-        yield store
-        store.close()
-
-    @pytest.fixture
-    def other(self, url: str, store: Store, namespace: str) -> Iterator[Store]:
-        other = MongoDBStore(url, namespace)
-        yield other
-        other.close()
+        return lambda more: MongoDBStore(server.url, namespace + more)
 
     @pytest.fixture
     def steps(self, server: MongoDBServer, store: Store, namespace: str) -> Iterator[Steps]:

@@ -22,15 +22,14 @@ from agent_memory.testing.contract import draft, ranked, record, stored, togethe
 from agent_memory.testing.rewriting import entries
 from tests.contract.memory_outage_contract import MemoryOutageContract, Stoppable
 from tests.servers.redis import RedisServer
-from tests.servers.redis_suite import Start, server, start
+from tests.servers.redis_suite import Start, server, start, store
 from tests.servers.sql import told_nothing
 
-__all__ = ["server", "start"]
+__all__ = ["server", "start", "store"]
 
 
-def test_a_server_that_is_restarted(server: RedisServer) -> None:
+def test_a_server_that_is_restarted(server: RedisServer, store: RedisStore) -> None:
     """Wrong: after a restart the store must be reopened, or a message is lost or duplicated."""
-    store = RedisStore(server.url)
     store.append("s", [draft("a")], "u")
     for again, end in ((server.restart, 2), (lambda: (server.kill(), server.start()), 3)):
         again()
@@ -45,7 +44,6 @@ def test_a_server_that_is_restarted(server: RedisServer) -> None:
         store.release("s", "w")
     assert [e.message.content for e in store.read("s")] == ["a", "more", "more"]
     assert [r.id for r in store.records("facts", "user:a")] == ["r2", "r3"]
-    store.close()
 
 
 class TestMemory(MemoryOutageContract):
@@ -57,9 +55,8 @@ class TestMemory(MemoryOutageContract):
         return server, server.url
 
 
-def test_a_server_that_is_down(server: RedisServer) -> None:
+def test_a_server_that_is_down(server: RedisServer, store: RedisStore) -> None:
     """Wrong: an outage blocks for minutes, raises a driver's error, or breaks the store."""
-    store = RedisStore(server.url)
     store.append("s", [draft("a")])
     server.stop()
     calls: list[Callable[[], object]] = [
@@ -76,13 +73,13 @@ def test_a_server_that_is_down(server: RedisServer) -> None:
             call()
     server.start()
     assert store.append("s", [draft("b")]).end == 2
-    store.close()
 
 
-def test_a_server_that_hangs(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_hangs(
+    server: RedisServer, store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wrong: an update waits forever, or the next call reads the previous reply."""
     monkeypatch.setattr(redis_server, "CALL_SECONDS", 0.2)
-    store = RedisStore(server.url)
     store.append("s", [draft("a")])
     with server.paused():
         with pytest.raises(StoreUnavailable, match="in time"):
@@ -92,12 +89,10 @@ def test_a_server_that_hangs(server: RedisServer, monkeypatch: pytest.MonkeyPatc
     assert stored(store).session_id == "s"
     ends = {store.append("s", [draft("b")]).end, len(store.read("s"))}
     assert ends in ({2}, {3})
-    store.close()
 
 
-def test_a_server_without_memory(server: RedisServer) -> None:
+def test_a_server_without_memory(store: RedisStore) -> None:
     """Wrong: a full server stores part of a write, or refuses deletions."""
-    store = RedisStore(server.url)
     store.open_vectors("v", 2, "m")
     vector = Features.of_vectors(np.array([[1.0, 0.0]], dtype=np.float32))
     query = Query(vector.meaning[0])
@@ -141,7 +136,6 @@ def test_a_server_without_memory(server: RedisServer) -> None:
     assert len(store.search_vectors("v", "user:a", query, 9)) == 2
     for write in writes:
         write()
-    store.close()
 
 
 @pytest.mark.parametrize(
@@ -243,9 +237,8 @@ def test_a_socket_of_the_file_system(start: Start, tmp_path: Path) -> None:
     elsewhere.close()
 
 
-def test_scrub_leaves_nothing_in_files(server: RedisServer) -> None:
+def test_scrub_leaves_nothing_in_files(server: RedisServer, store: RedisStore) -> None:
     """Wrong: deleted text can be read in the server's files."""
-    store = RedisStore(server.url)
     store.append("s", [draft("the canary sings")])
     store.append("t", [draft("others stay")])
 
@@ -268,7 +261,6 @@ def test_scrub_leaves_nothing_in_files(server: RedisServer) -> None:
         time.sleep(0.01)
     assert b"canary" not in told()
     assert [e.message.text() for e in store.read("t")] == ["others stay"]
-    store.close()
 
 
 @pytest.mark.parametrize(
@@ -282,9 +274,10 @@ def test_scrub_leaves_nothing_in_files(server: RedisServer) -> None:
         ({"appendfsync": "always", "maxmemory-policy": "allkeys-lru"}, "throws memory away"),
     ],
 )
-def test_durability_is_told(server: RedisServer, settings: dict[str, str], says: str) -> None:
+def test_durability_is_told(
+    server: RedisServer, store: RedisStore, settings: dict[str, str], says: str
+) -> None:
     """Wrong: `doctor` calls a forgetful server durable, or too weak a setting is accepted."""
-    store = RedisStore(server.url)
     for name, value in settings.items():
         store._server.ask("CONFIG", "SET", name, value)
     assert says in store.durability_note()
@@ -293,7 +286,6 @@ def test_durability_is_told(server: RedisServer, settings: dict[str, str], says:
     elif settings.get("appendfsync") != "always":
         with pytest.raises(ConfigError, match="appendfsync always"):
             RedisStore(server.url, durability="power")
-    store.close()
 
 
 def test_many_erase_at_the_same_time(start: Start, caplog: pytest.LogCaptureFixture) -> None:
@@ -301,10 +293,10 @@ def test_many_erase_at_the_same_time(start: Start, caplog: pytest.LogCaptureFixt
     server = start()
     stores = [RedisStore(server.url) for _ in range(8)]
     for _ in range(5):
-        together([store.secure_erase for store in stores])
+        together([one.secure_erase for one in stores])
     assert caplog.messages == []
-    for store in stores:
-        store.close()
+    for one in stores:
+        one.close()
 
 
 def test_a_server_that_tells_nothing(start: Start, caplog: pytest.LogCaptureFixture) -> None:

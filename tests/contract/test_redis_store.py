@@ -24,6 +24,7 @@ from tests.contract.grouping_contract import GroupingContract, refusing
 from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import SegmentsContract
+from tests.kit import Handles
 from tests.servers.redis import RedisServer, Relay
 from tests.servers.redis_suite import (
     GIVEN,
@@ -33,9 +34,10 @@ from tests.servers.redis_suite import (
     namespace,
     server,
     start,
+    store,
 )
 
-__all__ = ["namespace", "server", "start"]
+__all__ = ["namespace", "server", "start", "store"]
 
 
 @pytest.fixture(scope="module")
@@ -171,9 +173,8 @@ def test_a_lock_whose_answer_is_lost(server: RedisServer) -> None:
     relay.close()
 
 
-def test_an_append_is_one_call(server: RedisServer) -> None:
+def test_an_append_is_one_call(server: RedisServer, store: RedisStore) -> None:
     """Wrong: an update takes several round trips."""
-    store = RedisStore(server.url)
     for name in ("other", "s"):
         head = store.append(name, [draft("a")], "u")
     store.append("other", [draft("b")], "u")  # the server has loaded all scripts
@@ -189,12 +190,10 @@ def test_an_append_is_one_call(server: RedisServer) -> None:
         store.read("s", after=stored(store).end - 2)
     assert calls == ["EVALSHA", "EVALSHA"]
     assert head.end == 1
-    store.close()
 
 
-def test_no_walk_over_the_keys(server: RedisServer) -> None:
+def test_no_walk_over_the_keys(server: RedisServer, store: RedisStore) -> None:
     """Wrong: a call scans all keys of the server."""
-    store = RedisStore(server.url)
     with server.watched(within_scripts=True) as calls:
         for name in ("s", "t"):
             head = store.append(name, [draft("a")], "u")
@@ -211,23 +210,14 @@ def test_no_walk_over_the_keys(server: RedisServer) -> None:
         store.delete("s")
     assert len(calls) > 50
     assert not {"KEYS", "SCAN", "HSCAN", "SSCAN", "ZSCAN", "HGETALL", "SMEMBERS"} & set(calls)
-    store.close()
 
 
-class TestLongLogs(LongLogContract):
+class TestLongLogs(Handles, LongLogContract):
     """`RedisStore` with a long log."""
 
     @pytest.fixture
-    def store(self, server: RedisServer, namespace: str) -> Iterator[Store]:
-        store = RedisStore(server.url, namespace)
-        yield store
-        store.close()
-
-    @pytest.fixture
-    def other(self, server: RedisServer, store: Store, namespace: str) -> Iterator[Store]:
-        other = RedisStore(server.url, namespace)
-        yield other
-        other.close()
+    def opens(self, server: RedisServer, namespace: str) -> Callable[[str], Store]:
+        return lambda more: RedisStore(server.url, namespace + more)
 
     @pytest.fixture
     def steps(self, server: RedisServer, other: Store) -> Steps:
@@ -267,9 +257,8 @@ def test_forked_processes_append(url: str, namespace: str) -> None:
     store.close()
 
 
-def test_a_deleted_session_leaves_no_keys(server: RedisServer) -> None:
+def test_a_deleted_session_leaves_no_keys(store: RedisStore) -> None:
     """Wrong: a deleted session leaves keys or index entries on the server."""
-    store = RedisStore(server.url)
     for name in ("s", "t"):
         store.append(name, [draft("a")], "u")
         store.lease(name, "w", 60)
@@ -279,7 +268,6 @@ def test_a_deleted_session_leaves_no_keys(server: RedisServer) -> None:
         store.delete(name)
         store.unlock(name, "w")
     assert store._server.ask("KEYS", "*") == [b"agent_memory:{default}:layout"]
-    store.close()
 
 
 def test_a_closed_store_says_so(url: str, namespace: str) -> None:
@@ -364,14 +352,12 @@ def test_where_a_record_belongs_is_damaged(server: RedisServer, meta: bytes) -> 
     store.close()
 
 
-def test_what_a_newer_release_wrote(server: RedisServer) -> None:
+def test_what_a_newer_release_wrote(server: RedisServer, store: RedisStore) -> None:
     """Wrong: an old release opens the data of a newer one, and damages it."""
-    store = RedisStore(server.url)
     store._server.ask("SET", "agent_memory:{default}:layout", "3")
     with pytest.raises(SchemaTooNew, match="newer"):
         RedisStore(server.url)
     RedisStore(server.url, "another").close()
-    store.close()
 
 
 def test_leases_go_by_the_servers_clock(

@@ -36,6 +36,7 @@ from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import SegmentsContract, held_in_sql, kept_in_sql
 from tests.contract.whole_deletion_contract import WholeDeletionContract
+from tests.kit import Handles
 
 
 @pytest.fixture
@@ -44,6 +45,7 @@ def path(tmp_path: Path) -> Path:
 
 
 class TestSQLite(
+    Handles,
     SessionStoreContract,
     RecordStoreContract,
     VectorStoreContract,
@@ -69,22 +71,8 @@ class TestSQLite(
         held_in_sql(store, "substr(data, 1, length(data) - 1)")
 
     @pytest.fixture
-    def store(self, path: Path) -> Iterator[Store]:
-        store = open_store(f"sqlite:///{path}")
-        yield store
-        store.close()
-
-    @pytest.fixture
-    def other(self, store: Store, path: Path) -> Iterator[Store]:
-        other = open_store(f"sqlite:///{path}")
-        yield other
-        other.close()
-
-    @pytest.fixture
-    def elsewhere(self, store: Store, path: Path) -> Iterator[Store]:
-        elsewhere = open_store(f"sqlite:///{path}", "elsewhere")
-        yield elsewhere
-        elsewhere.close()
+    def opens(self, path: Path) -> Callable[[str], Store]:
+        return lambda more: open_store(f"sqlite:///{path}", f"default{more}")
 
     @pytest.fixture
     def steps(self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Steps]:

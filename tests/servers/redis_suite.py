@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
@@ -18,6 +19,7 @@ from agent_memory.testing import (
 )
 from tests.contract.import_contract import ImportContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract
+from tests.kit import Handles
 from tests.servers.process import CannotStart, untested
 from tests.servers.redis import RedisNodes, RedisServer, redis_binaries
 
@@ -72,7 +74,15 @@ def server(start: Start) -> RedisServer:
     return start()
 
 
+@pytest.fixture
+def store(server: RedisServer) -> Iterator[RedisStore]:
+    """A store on the test's own server."""
+    with closing(RedisStore(server.url)) as store:
+        yield store
+
+
 class RedisContract(
+    Handles,
     SessionStoreContract,
     RecordStoreContract,
     VectorStoreContract,
@@ -83,19 +93,5 @@ class RedisContract(
     """Contract of a `RedisStore` on the server at `url`."""
 
     @pytest.fixture
-    def store(self, url: str, namespace: str) -> Iterator[Store]:
-        store = RedisStore(url, namespace)
-        yield store
-        store.close()
-
-    @pytest.fixture
-    def other(self, store: Store, url: str, namespace: str) -> Iterator[Store]:
-        other = RedisStore(url, namespace)
-        yield other
-        other.close()
-
-    @pytest.fixture
-    def elsewhere(self, store: Store, url: str, namespace: str) -> Iterator[Store]:
-        elsewhere = RedisStore(url, f"{namespace}:elsewhere")
-        yield elsewhere
-        elsewhere.close()
+    def opens(self, url: str, namespace: str) -> Callable[[str], Store]:
+        return lambda more: RedisStore(url, namespace + more)

@@ -14,6 +14,7 @@ import pytest
 from agent_memory.stores.base import Durability, Store
 from agent_memory.stores.sql.server import ServerDatabase
 from agent_memory.stores.sql.store import SQLStore, open_server
+from tests.kit import Handles
 from tests.servers.line import Line
 from tests.servers.process import CannotStart, untested
 
@@ -71,7 +72,7 @@ def empty_database(server: Served) -> str:
     return url
 
 
-class ServerFixtures:
+class ServerFixtures(Handles):
     """Handles on the test's own namespace."""
 
     @pytest.fixture
@@ -79,22 +80,8 @@ class ServerFixtures:
         return uuid4().hex
 
     @pytest.fixture
-    def store(self, server: Served, namespace: str) -> Iterator[Store]:
-        store = SQLStore(server.url, namespace)
-        yield store
-        store.close()
-
-    @pytest.fixture
-    def other(self, server: Served, store: Store, namespace: str) -> Iterator[Store]:
-        other = SQLStore(server.url, namespace)
-        yield other
-        other.close()
-
-    @pytest.fixture
-    def elsewhere(self, server: Served, store: Store, namespace: str) -> Iterator[Store]:
-        elsewhere = SQLStore(server.url, namespace + "2")
-        yield elsewhere
-        elsewhere.close()
+    def opens(self, server: Served, namespace: str) -> Callable[[str], Store]:
+        return lambda more: SQLStore(server.url, namespace + more)
 
 
 def started(code: str, *args: str) -> subprocess.Popen[str]:
