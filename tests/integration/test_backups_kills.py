@@ -1,4 +1,4 @@
-"""`agent-memory backup`, `restore` and `migrate`, killed at every step and at random."""
+"""`agent-memory backup` and `restore`, killed at every step and at random."""
 
 import os
 import signal
@@ -13,7 +13,6 @@ from random import Random
 
 import pytest
 
-from agent_memory.engine.transfer.migrate import is_unfinished
 from agent_memory.errors import StoreUnavailable
 from agent_memory.stores.sql.backups import back_up
 from agent_memory.stores.sql.store import SQLStore
@@ -28,7 +27,6 @@ COMMAND = f"""
 import os, signal, sys
 from agent_memory.cli import app, transfer
 from agent_memory.engine import leases
-from agent_memory.engine.transfer import migrate as moved
 from agent_memory.stores import sql
 from agent_memory.stores.sql import backups, store
 
@@ -197,30 +195,3 @@ def test_restores_killed_at_random(tmp_path: Path) -> None:
     assert kills
     assert _run(*restore)
     assert _said(path) == _said(backup)
-
-
-@pytest.mark.long
-def test_migrations_killed_at_random(tmp_path: Path) -> None:
-    """Wrong: a killed `migrate` cannot be continued, or the target loses or doubles messages."""
-    random, source = Random(SEED), tmp_path / "a.db"
-    _filled(source, 3000).close()
-    urls = [f"sqlite:///{source}", f"sqlite:///{tmp_path / 'whole.db'}"]
-    seconds, kills = _seconds("migrate", *urls), 0
-    for n in range(KILLS // 2):
-        target = tmp_path / f"{n}.db"
-        urls[1] = f"sqlite:///{target}"
-        for _ in range(3):
-            _killed(random.uniform(0, seconds), "migrate", *urls)
-            if _is_done(target):
-                break
-            kills += 1
-        else:
-            assert _run("migrate", *urls)
-        assert _said(target) == _said(source)
-    assert kills
-
-
-def _is_done(target: Path) -> bool:
-    """Return whether a migration was completed before it was killed."""
-    with closing(SQLStore(f"sqlite:///{target}")) as store:
-        return bool(store.counts().sessions) and not is_unfinished(store)

@@ -23,7 +23,7 @@ from agent_memory import AgentMemory, ExtractiveMemory
 from agent_memory.core.records import Record
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM, watched
-from tests.integration.fact_requests import groups_of, known_of, messages_of
+from tests.integration.fact_model import groups_of, known_of, messages_of
 from tests.kit import SECONDS
 
 SESSIONS = [f"s{n}" for n in range(10)]

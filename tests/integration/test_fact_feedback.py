@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from agent_memory import AgentMemory, ExtractiveMemory
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM
-from tests.integration.fact_requests import Listed, groups_of, known_of, messages_of
+from tests.integration.fact_model import Listed, groups_of, known_of, messages_of
 from tests.kit import at_length
 
 TURNS = at_length(100)

@@ -129,15 +129,6 @@ def test_killed_at_many_steps(tmp_path: Path) -> None:
             assert not is_unfinished(there)
 
 
-def test_killed_over_and_over(source: Path, tmp_path: Path) -> None:
-    """Wrong: data left by a killed run blocks the next run, or is doubled."""
-    random, target, kills = Random(SEED), tmp_path / "target.db", 0
-    while _stopped(source, target, random.randint(10, 20 + 10 * kills)):
-        kills += 1
-    assert kills > 5
-    _same(source, target)
-
-
 def test_killed_at_any_moment(source: Path, tmp_path: Path) -> None:
     """Wrong: a migration that is killed within a step loses data."""
     random = Random(SEED)

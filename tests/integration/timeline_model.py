@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from agent_memory.ltm_blocks.extractive.history.periods import written
-from tests.integration.fact_requests import Listed, groups_of, messages_of
+from tests.integration.fact_model import Listed, groups_of, messages_of
 from tests.integration.statements import BEGINNING, END, Statement
 from tests.integration.timelines import History
 
