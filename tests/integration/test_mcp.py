@@ -24,10 +24,10 @@ from agent_memory.ltm_blocks.working import WorkingMemory
 from agent_memory.mcp.server import build
 from agent_memory.mcp.sessions import read
 from tests.integration.fact_model import Model, absorbed, remembering, said
+from tests.integration.mcp_calls import Mode, call, refusal, resource
 from tests.kit import Silent, at_length
 
 T = TypeVar("T")
-Mode = Literal["legacy", "auto"]
 
 OWN = {
     "search_memories": {"query": "nuts"},
@@ -112,30 +112,6 @@ def speak(
             return await talk(client)
 
     return anyio.run(run)
-
-
-async def call(client: Client, name: str, **arguments: Any) -> Any:
-    """Return the result of a tool: structured data, or text."""
-    done = await client.call_tool(name, arguments)
-    assert not done.is_error, done.content
-    text = done.content[0].text
-    if done.structured_content is not None:
-        assert json.loads(text) == done.structured_content
-    return text if done.structured_content is None else done.structured_content
-
-
-async def refusal(client: Client, name: str, **arguments: Any) -> str:
-    """Return the error text of a tool call, which must fail."""
-    done = await client.call_tool(name, arguments)
-    assert done.is_error, done.content
-    assert done.structured_content is None
-    return done.content[0].text
-
-
-async def resource(client: Client, uri: str) -> Any:
-    [found] = (await client.read_resource(uri)).contents
-    assert (found.uri, found.mime_type) == (uri, "application/json")
-    return json.loads(found.text)
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])

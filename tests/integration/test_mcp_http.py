@@ -7,21 +7,19 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 import httpx2
 import pytest
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
 
 from agent_memory import AgentMemory
 from agent_memory.errors import ConfigError, InvalidId
 from agent_memory.mcp.tokens import Tokens
+from tests.integration.mcp_calls import Mode, call, connected, resource
 
 COMMAND = str(Path(sys.executable).with_name("agent-memory"))
 SARAH, BEN = "sarahs-token-0123456789", "bens-token-0123456789"
@@ -89,34 +87,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     assert BEN not in errors
 
 
-@asynccontextmanager
-async def connected(
-    server: Server, token: str, mode: Literal["legacy", "auto"] = "auto"
-) -> AsyncIterator[Client]:
-    headers = {"Authorization": f"Bearer {token}"}
-    async with (
-        httpx2.AsyncClient(headers=headers, timeout=60) as http,
-        Client(streamable_http_client(server.url, http_client=http), mode=mode) as client,
-    ):
-        yield client
-
-
-async def call(client: Client, name: str, **arguments: Any) -> Any:
-    done = await client.call_tool(name, arguments)
-    assert not done.is_error, done.content
-    return done.structured_content or done.content[0].text
-
-
-async def resource(client: Client, uri: str) -> Any:
-    return json.loads((await client.read_resource(uri)).contents[0].text)
-
-
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_each_token_finds_its_users_memory(server: Server, mode: Literal["legacy", "auto"]) -> None:
+def test_each_token_finds_its_users_memory(server: Server, mode: Mode) -> None:
     """Wrong: one user's token reaches another user's data."""
 
     async def talk() -> None:
-        async with connected(server, SARAH, mode) as sarah, connected(server, BEN, mode) as ben:
+        async with (
+            connected(server.url, SARAH, mode) as sarah,
+            connected(server.url, BEN, mode) as ben,
+        ):
             for user, client in (("sarah", sarah), ("ben", ben)):
                 path = f"/memories/{user}-{mode}.md"
                 await call(client, "files", command="create", path=path, file_text=f"{user}'s")
@@ -156,7 +135,7 @@ def test_users_at_the_same_time(server: Server) -> None:
     """Wrong: of concurrent calls one is run for another user."""
 
     async def talk() -> None:
-        async with connected(server, SARAH) as sarah, connected(server, BEN) as ben:
+        async with connected(server.url, SARAH) as sarah, connected(server.url, BEN) as ben:
             clients = (("sarah", sarah), ("ben", ben))
             async with anyio.create_task_group() as tasks:
                 for number in range(20):

@@ -13,6 +13,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from agent_memory import AgentMemory
+from tests.integration.mcp_calls import call, resource
 from tests.kit import invoke
 
 COMMAND = str(Path(sys.executable).with_name("agent-memory"))
@@ -118,33 +119,26 @@ def test_the_command_serves_a_client() -> None:
             env={**os.environ},
         )
         async with Client(server) as client:
-
-            async def call(name: str, **arguments: Any) -> Any:
-                done = await client.call_tool(name, arguments)
-                assert not done.is_error, done.content
-                return done.structured_content or done.content[0].text
-
-            async def resource(uri: str) -> Any:
-                return json.loads((await client.read_resource(uri)).contents[0].text)
-
             assert len((await client.list_tools()).tools) == 7
-            note = await call("add_memory", text="Sings alto.")
-            assert await call("update_memory", id=note["id"], text="Sings soprano.")
-            await call("files", command="create", path="/memories/a.md", file_text="la")
+            note = await call(client, "add_memory", text="Sings alto.")
+            assert await call(client, "update_memory", id=note["id"], text="Sings soprano.")
+            await call(client, "files", command="create", path="/memories/a.md", file_text="la")
             async with anyio.create_task_group() as tasks:
                 for number in range(20):
-                    tasks.start_soon(lambda n=number: call("add_memory", text=f"{n} " * 1_300))
-            found = await call("search_memories", query="soprano alto sing")
+                    tasks.start_soon(
+                        lambda n=number: call(client, "add_memory", text=f"{n} " * 1_300)
+                    )
+            found = await call(client, "search_memories", query="soprano alto sing")
             assert {"Sings soprano.", "Everybody may sing."} <= {
                 one["text"] for one in found["memories"]
             }
-            assert len((await call("search_memories", limit=50))["memories"]) == 21
-            await call("delete_memory", id=note["id"])
-            context = await call("get_context", session_id="sarahs", query="Do I sing?")
+            assert len((await call(client, "search_memories", limit=50))["memories"]) == 21
+            await call(client, "delete_memory", id=note["id"])
+            context = await call(client, "get_context", session_id="sarahs", query="Do I sing?")
             *_, newest, _, question = (one["content"] for one in context["messages"])
             assert (newest, question) == ("I sing.", "Do I sing?")
-            [listed] = (await resource("memory://sessions"))["sessions"]
-            log = await resource(listed["uri"])
+            [listed] = (await resource(client, "memory://sessions"))["sessions"]
+            log = await resource(client, listed["uri"])
             assert [one["content"] for one in log["messages"]] == ["I sing."]
             refused = await client.call_tool("get_context", {"session_id": "bens"})
             assert refused.is_error

@@ -1,23 +1,21 @@
 """The service at `/mcp` has the credentials, rights and limits of `/v1`. A real client calls it."""
 
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 import httpx2
 import pytest
-from mcp import Client, MCPError
-from mcp.client.streamable_http import streamable_http_client
+from mcp import MCPError
 
 from agent_memory.server.limits import Limits
 from agent_memory.server.rights import RIGHTS
+from tests.integration.mcp_calls import Mode, call, connected, refusal, resource
 from tests.integration.serving import Service, fill, listening, serving
 from tests.integration.tracing import traced
 
-Mode = Literal["legacy", "auto"]
 MODES: tuple[Mode, ...] = ("legacy", "auto")
 JSON = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -47,32 +45,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def url(service: Service) -> Iterator[str]:
     with listening(service) as address:
         yield f"{address}/mcp"
-
-
-@asynccontextmanager
-async def connected(url: str, key: str, mode: Mode = "auto") -> AsyncIterator[Client]:
-    headers = {"Authorization": f"Bearer {key}"}
-    async with (
-        httpx2.AsyncClient(headers=headers, timeout=60) as http,
-        Client(streamable_http_client(url, http_client=http), mode=mode) as client,
-    ):
-        yield client
-
-
-async def told(client: Client, name: str, **arguments: Any) -> str:
-    done = await client.call_tool(name, arguments)
-    assert done.is_error, done
-    return str(done.content[0].text)
-
-
-async def call(client: Client, name: str, **arguments: Any) -> Any:
-    done = await client.call_tool(name, arguments)
-    assert not done.is_error, done.content
-    return done.structured_content or done.content[0].text
-
-
-async def resource(client: Client, uri: str) -> str:
-    return str((await client.read_resource(uri)).contents[0].text)
 
 
 def post(url: str, headers: Any, body: Any = LIST) -> httpx2.Response:
@@ -112,13 +84,13 @@ def test_the_credential_says_whose_memory(service: Service, url: str, mode: Mode
             for name, (field, more) in asked.items():
                 for id in (theirs["note_id"], theirs["fact_id"], theirs["session_id"]):
                     none = "x" * len(id)
-                    absent = await told(ben, name, **{field: none}, **more)
-                    foreign = await told(ben, name, **{field: id}, **more)
+                    absent = await refusal(ben, name, **{field: none}, **more)
+                    foreign = await refusal(ben, name, **{field: id}, **more)
                     assert foreign.replace(id, none) == absent
             for wrong in ("s-ana", "s-nobody", "s-none"):
                 with pytest.raises(MCPError, match="There is no session"):
                     await resource(ben, f"memory://sessions/{wrong}")
-            assert "user_id" in await told(ben, "search_memories", query="x", user_id="ana")
+            assert "user_id" in await refusal(ben, "search_memories", query="x", user_id="ana")
         async with connected(url, ana, mode) as client:
             assert "anacanary note" in str(await call(client, "search_memories"))
 
@@ -153,11 +125,11 @@ def test_tools_are_there_for_who_may_use_them(service: Service, url: str, rights
         async with connected(f"{url}?user_id=ana", key) as client:
             assert {tool.name for tool in (await client.list_tools()).tools} == wanted
             for name in OFFERED["read write delete"] - wanted:
-                words = await told(client, name, text="x", id="x")
+                words = await refusal(client, name, text="x", id="x")
                 assert words.startswith(f"There is no tool {name!r}")
             uri = "memory://sessions"
             if "read" in has:
-                assert "s-ana" in await resource(client, uri)
+                assert "s-ana" in str(await resource(client, uri))
             else:
                 with pytest.raises(MCPError, match='right "read"'):
                     await resource(client, uri)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -395,16 +396,22 @@ def test_who_wrote_it_cannot_be_forged() -> None:
 # --- whole turns ----------------------------------------------------------------------------------
 
 
-def test_a_model_answers_in_a_namespace() -> None:
-    """Wrong: a turn is not stored under its agent, or the model is called without write access."""
+@contextmanager
+def answering() -> Iterator[tuple[FakeLLM, AgentMemory, Share]]:
+    """Open a memory with a model, and a namespace in which Ann may write."""
+    settings: dict[str, Any] = {"store": "memory://", "model": "openai/any", "api_key": "k"}
     with (
         FakeLLM("Sage.") as fake,
-        AgentMemory(
-            store="memory://", model="openai/any", api_base=fake.api_base, api_key="k"
-        ) as memory,
+        AgentMemory(**settings, api_base=fake.api_base) as memory,
     ):
         share = memory.share("team")
         share.grant("ann", "write")
+        yield fake, memory, share
+
+
+def test_a_model_answers_in_a_namespace() -> None:
+    """Wrong: a turn is not stored under its agent, or the model is called without write access."""
+    with answering() as (fake, memory, share):
         share.grant("ben")
         answer = share.agent("ann").completion("s-1", "What shall we plant?", temperature=0)
         assert answer.choices[0].message.content == "Sage."
@@ -422,14 +429,7 @@ def test_a_model_answers_in_a_namespace() -> None:
 
 def test_access_lost_while_the_model_thinks() -> None:
     """Wrong: the turn of an agent whose access was revoked meanwhile is stored."""
-    with (
-        FakeLLM("Sage.") as fake,
-        AgentMemory(
-            store="memory://", model="openai/any", api_base=fake.api_base, api_key="k"
-        ) as memory,
-    ):
-        share = memory.share("team")
-        share.grant("ann", "write")
+    with answering() as (fake, _, share):
 
         def season() -> str:
             """What season it is."""
@@ -444,14 +444,7 @@ def test_access_lost_while_the_model_thinks() -> None:
 
 def test_no_tool_of_the_memory_is_run() -> None:
     """Wrong: a model's tool call reaches a namespace's data without an access check."""
-    with (
-        FakeLLM("Sage.") as fake,
-        AgentMemory(
-            store="memory://", model="openai/any", api_base=fake.api_base, api_key="k"
-        ) as memory,
-    ):
-        share = memory.share("team")
-        share.grant("ann", "write")
+    with answering() as (fake, memory, share):
         schemas = memory.tools("elsewhere")
         fake.call(("memory_write", {"text": "x"}))
         response = share.agent("ann").completion("s-1", "Note it.", tools=schemas)
