@@ -14,7 +14,7 @@ from agent_memory import AgentMemory, NoteMemory
 from agent_memory.errors import SchemaTooNew, StoreUnavailable
 from agent_memory.stores.sql import backups
 from agent_memory.stores.sql.backups import back_up, put_back
-from tests.kit import invoke
+from tests.kit import clean_environment, invoke
 
 STORE = "sqlite:///a.db"
 
@@ -22,8 +22,7 @@ STORE = "sqlite:///a.db"
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work in a new folder, with a database of two namespaces, and wide lines."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "300")
+    clean_environment(monkeypatch, tmp_path)
     for namespace in ("default", "other"):
         with _opened(namespace=namespace) as memory:
             memory.update("s-1", {"role": "user", "content": f"of {namespace}"}, user_id="ada")

@@ -1,7 +1,6 @@
 """The command line, run as a user runs it, with a scripted model server."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from agent_memory import (
 from agent_memory.cli import demo_play
 from agent_memory.cli.app import app
 from agent_memory.testing import FakeLLM
-from tests.kit import invoke
+from tests.kit import clean_environment, invoke
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
@@ -39,11 +38,7 @@ COMMANDS = {
 @pytest.fixture(autouse=True)
 def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Work in a new folder with a wide terminal, without settings from outside."""
-    for name in list(os.environ):
-        if name.startswith("AGENT_MEMORY_") or name == "OPENAI_API_KEY":
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.chdir(tmp_path)
+    clean_environment(monkeypatch, tmp_path, "OPENAI_API_KEY")
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))

@@ -1,13 +1,12 @@
 """The commands about facts, run as in a shell."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from agent_memory import AgentMemory
 from agent_memory.testing import FakeLLM
-from tests.kit import run
+from tests.kit import clean_environment, run
 
 SAID = [
     ("2024-01-05T09:00Z", "I live in Paris.", {"text": "Lives in Paris.", "since": "2020"}),
@@ -18,11 +17,7 @@ SAID = [
 @pytest.fixture(autouse=True)
 def _known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A memory in the folder with two homes of one user."""
-    for name in list(os.environ):
-        if name.startswith("AGENT_MEMORY_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.chdir(tmp_path)
+    clean_environment(monkeypatch, tmp_path)
     with FakeLLM() as fake:
         settings = {"model": "openai/any", "api_base": fake.api_base, "api_key": "k"}
         blocks = [{"kind": "extractive"}]

@@ -8,7 +8,7 @@ import pytest
 
 from agent_memory import AgentMemory
 from tests.integration.import_samples import gpt, gpt_chat, write_json, write_lines
-from tests.kit import invoke
+from tests.kit import clean_environment, invoke
 
 STORE = ["--store", "sqlite:///a.db"]
 
@@ -16,8 +16,7 @@ STORE = ["--store", "sqlite:///a.db"]
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work in a new folder with an export in it, and wide lines."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "300")
+    clean_environment(monkeypatch, tmp_path)
     chats = [gpt_chat("a", gpt("hello")), gpt_chat("b", gpt("q")), {"mapping": 5}]
     write_json(Path("c.json"), chats)
 

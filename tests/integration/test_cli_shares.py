@@ -6,7 +6,7 @@ import pytest
 
 from agent_memory import AgentMemory, FlushToLTM, VectorMemory, operations
 from agent_memory.errors import AccessDenied
-from tests.kit import invoke
+from tests.kit import clean_environment, invoke
 
 CONFIG = """
 store = "sqlite:///m.db"
@@ -24,8 +24,7 @@ USER = {"role": "user", "content": "The login page comes first."}
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "300")
+    clean_environment(monkeypatch, tmp_path)
     Path("m.toml").write_text(CONFIG, encoding="utf-8")
 
 

@@ -5,14 +5,13 @@ from pathlib import Path
 import pytest
 
 from agent_memory import AgentMemory
-from tests.kit import invoke
+from tests.kit import clean_environment, invoke
 
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work in a new folder, with a session in a database, and wide lines."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "300")
+    clean_environment(monkeypatch, tmp_path)
     with AgentMemory(store="sqlite:///a.db") as memory:
         for n in range(3):
             memory.update("s-1", {"role": "user", "content": f"Grüße {n} \u2028"}, user_id="ada")

@@ -10,7 +10,7 @@ import pytest
 from agent_memory import AgentMemory, AgentMemoryConfig, NoteMemory, VectorMemory, operations
 from agent_memory.integrations.importing import Imported, import_chats
 from tests.integration.import_samples import gpt, gpt_chat, write_json
-from tests.kit import invoke, texts
+from tests.kit import clean_environment, invoke, texts
 
 LATER = (datetime.now(UTC) + timedelta(days=1)).timestamp()
 BLOCKS: list[Any] = [NoteMemory(), VectorMemory()]
@@ -102,8 +102,7 @@ def test_whose_the_sessions_are(tmp_path: Path, memory: AgentMemory) -> None:
 
 def test_the_command_says_whose_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: the command does not say to whom sessions imported before belong."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "300")
+    clean_environment(monkeypatch, tmp_path)
     path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q"))])
     command = ["import", str(path), "--from", "chatgpt", "--yes", "--store", "sqlite:///a.db"]
     invoke(command)
