@@ -1,7 +1,5 @@
 """Run a benchmark: `python -m benchmarks QUESTION [PART] [OPTIONS]`."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 

@@ -1,7 +1,5 @@
 """Made-up messages, the same in each run, and the machine that a run is on."""
 
-from __future__ import annotations
-
 import os
 import platform
 from functools import cache

@@ -12,8 +12,6 @@ The tests' files are in memory if the machine has room: SQLite waits for the dis
 database and checkpoint.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

@@ -1,7 +1,5 @@
 """Helpers that tests of several folders share: messages, logs, waiting, the command line."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -11,8 +11,6 @@
   examples.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import os

@@ -10,8 +10,6 @@ interrupted run continues from there, and a finished one repeats without a model
 Reads LoCoMo's and LongMemEval's JSON files, and a folder of BEAM's chats.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The reader's and the judge's prompts, and a model's answers, stored so that a run can repeat."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Mapping, Sequence

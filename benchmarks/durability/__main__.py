@@ -5,8 +5,6 @@ same sessions at the same time. Then everything is compared with what they ackno
 hold other data: the run has its own namespace, and removes it if nothing is wrong.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Call a memory at random until killed, and report each call to the parent process."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Kill processes at named steps and at random moments, on the same sessions."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections import Counter

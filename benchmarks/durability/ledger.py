@@ -1,7 +1,5 @@
 """Compare logs with the calls that were acknowledged. Pure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ writes a backup while messages still arrive. `pg_restore` fills an empty databas
 message that was acknowledged before the backup must be there.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Processes that start quickly, report over a pipe, and may be killed."""
 
-from __future__ import annotations
-
 import multiprocessing
 import threading
 from collections.abc import Callable, Iterator

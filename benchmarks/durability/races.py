@@ -1,7 +1,5 @@
 """Processes and threads that all write at the same time: one session, then a hundred."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping

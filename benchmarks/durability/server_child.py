@@ -1,7 +1,5 @@
 """Write, read and delete while the server of the store comes and goes."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

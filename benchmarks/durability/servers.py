@@ -8,8 +8,6 @@ killed (SIGKILL) and started again. They retry what fails by keys and ids, with 
 opened at the beginning. Then all is compared with what they acknowledged.
 """
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import threading

@@ -1,7 +1,5 @@
 """Shared by all processes of a torture run: the store, its memory, the model."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

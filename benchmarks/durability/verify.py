@@ -1,7 +1,5 @@
 """Check that all that derives from the logs is stored once, and nothing else."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from time import sleep

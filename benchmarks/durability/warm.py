@@ -1,7 +1,5 @@
 """Imported by the server that processes are forked from: what takes seconds is done once, here."""
 
-from __future__ import annotations
-
 from tempfile import TemporaryDirectory
 
 from agent_memory.testing import FakeLLM

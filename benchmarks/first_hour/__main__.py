@@ -6,8 +6,6 @@ local server, the same for all sides. `--server` names an empty database for eac
 place of the name: `agent_memory`, `mem0` and `agents`. Needs a package index.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

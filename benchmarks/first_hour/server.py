@@ -1,7 +1,5 @@
 """An OpenAI-compatible server for all sides: it knows the city only if the request says it."""
 
-from __future__ import annotations
-
 import json
 from hashlib import md5
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

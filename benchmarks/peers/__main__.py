@@ -1,7 +1,5 @@
 """Install the peers, each in a virtualenv of its own: `python -m benchmarks peers`."""
 
-from __future__ import annotations
-
 import subprocess
 import venv
 from pathlib import Path

@@ -1,7 +1,5 @@
 """LangChain's `SQLChatMessageHistory`, and `trim_messages` for each get: `langchain.py FOLDER`."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from importlib.metadata import version

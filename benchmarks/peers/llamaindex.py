@@ -1,7 +1,5 @@
 """LlamaIndex's `Memory`, on a file or in memory: `llamaindex.py KIND FOLDER`."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Sequence

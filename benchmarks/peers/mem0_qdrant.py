@@ -3,8 +3,6 @@
 The embedder gives a constant vector, so that what is measured is mem0's own cost.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from importlib.metadata import version

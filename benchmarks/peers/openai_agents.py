@@ -1,7 +1,5 @@
 """The OpenAI Agents SDK's `SQLiteSession`, on a file: `openai_agents.py FOLDER`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path

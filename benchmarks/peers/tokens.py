@@ -1,7 +1,5 @@
 """The token counter that the peers are given: tiktoken's o200k_base, as agent-memory counts."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

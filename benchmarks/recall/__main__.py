@@ -5,8 +5,6 @@ the public API alone. Every turn goes to a memory with `VectorMemory` at its def
 question goes to `search` and `get`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Measure the share of the evidence that a search brings back. Pure."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

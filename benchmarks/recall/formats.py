@@ -11,8 +11,6 @@
 The data is not part of this project.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

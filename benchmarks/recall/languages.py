@@ -4,8 +4,6 @@ Each language has questions and messages that answer them in other inflected for
 that answer none. Nothing embeds. The rules were made with the first half of the pairs only.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass

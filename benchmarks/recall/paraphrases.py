@@ -12,8 +12,6 @@ requests, both counted alike. It also prints `min_relevance`: the value that a t
 requests pass.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

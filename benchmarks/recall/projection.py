@@ -5,8 +5,6 @@ pieces of everyday talk differ most: the first right singular vectors of the pie
 this project owns, and of a file with a text a line where one is named.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ second one in `situations_chats.json`, which reads like real chats. None was mad
 `situations_held_out.json`. All but the first were written by somebody who had not seen the code.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

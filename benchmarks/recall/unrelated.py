@@ -3,8 +3,6 @@
 A memory has nothing to add to them, and should recall nothing.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

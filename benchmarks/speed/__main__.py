@@ -4,8 +4,6 @@
 prints the tables of an earlier run as Markdown.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -4,8 +4,6 @@ A backend is written once, with plain methods (`SyncBackend`) or with coroutines
 the loops that time them are here, so that all are timed alike.
 """
 
-from __future__ import annotations
-
 import asyncio
 from abc import ABC, abstractmethod
 from collections import defaultdict

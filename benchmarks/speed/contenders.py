@@ -1,7 +1,5 @@
 """The contenders, and the process that each of them runs in."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

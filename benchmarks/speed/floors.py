@@ -3,8 +3,6 @@
 `python -m benchmarks.speed.floors NAME FOLDER` serves one of them, see `benchmarks.speed.serving`.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import sys

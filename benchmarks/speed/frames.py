@@ -4,8 +4,6 @@ It uses `sys.setprofile`, for an `update` and for a `get` with the default block
 prints the deepest statement of each, and how many threads there are.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable

@@ -5,8 +5,6 @@ evenly, in sessions of 100 messages. Searches are timed at 100, 1,000, 10,000 an
 of each user, and at the end.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

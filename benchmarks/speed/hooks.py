@@ -5,8 +5,6 @@ Each prompt is a process of its own, as a coding agent starts it. The tables sho
 store without the words that a stop stores.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

@@ -5,8 +5,6 @@ output. The exit code is 1 if the second import stored anything, or one took mor
 `--most`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -5,8 +5,6 @@
 with the default `VectorMemory`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import sys

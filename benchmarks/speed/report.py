@@ -1,7 +1,5 @@
 """Results as Markdown tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

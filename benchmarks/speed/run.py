@@ -1,7 +1,5 @@
 """Run every contender in every round: a machine that drifts favours none. Store the results."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field

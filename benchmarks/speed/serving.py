@@ -4,8 +4,6 @@ It first describes itself. Each request then names a work, and goes to the metho
 answer holds nanoseconds ("ns") and other results, or "skipped" with a reason, or "error".
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

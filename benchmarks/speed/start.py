@@ -1,7 +1,5 @@
 """Starting: what an import and a first append cost, in fresh processes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

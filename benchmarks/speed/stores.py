@@ -4,8 +4,6 @@ It writes to a namespace of its own, and deletes it. Medians of rounds in which 
 turns. The raw insert into SQLite serves to compare machines.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing

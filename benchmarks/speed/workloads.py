@@ -1,7 +1,5 @@
 """The works, and the requests that each of them is made of."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ The folder holds a checkout of each framework's repository, best of the release 
 Nothing is fetched but packages, into virtualenvs beside the checkouts.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

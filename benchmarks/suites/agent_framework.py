@@ -1,7 +1,5 @@
 """Microsoft's Agent Framework's tests of history providers, and of agents with one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchmarks.suites.suite import Suite, memory

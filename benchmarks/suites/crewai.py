@@ -1,7 +1,5 @@
 """CrewAI's tests of memories and of both of their storages."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchmarks.suites.suite import Suite, memory

@@ -1,7 +1,5 @@
 """ADK's tests of in-memory services, and of runners with them."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import uuid4
 

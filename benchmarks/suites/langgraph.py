@@ -1,7 +1,5 @@
 """LangGraph's tests of stores. Of checkpointers its conformance suite is run too, as a package."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """LlamaIndex's tests of a chat store, of its memory, and of older memories over a chat store."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchmarks.suites.suite import Suite, memory

@@ -1,7 +1,5 @@
 """The Agents SDK's tests of sessions, and of its runner with a session."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Strands' tests of session managers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchmarks.suites.suite import Suite, memory

@@ -1,7 +1,5 @@
 """Contract tests for importing sessions into a store; see `transfer.importer`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`SQLStore` on every server in normal operation, as tests."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace

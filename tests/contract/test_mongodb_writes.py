@@ -1,7 +1,5 @@
 """Writes to MongoDB that are cut off, repeated, or overtaken at any of their commands."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Owners' vectors on a Redis server, and the requests of a search."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

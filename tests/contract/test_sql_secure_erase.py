@@ -1,7 +1,5 @@
 """After a secure erase, deleted data is gone from a SQLite file's bytes."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

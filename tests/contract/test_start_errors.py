@@ -1,7 +1,5 @@
 """`AgentMemory` on a store that is down or has an invalid URL."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -1,7 +1,5 @@
 """Every example runs from an empty folder, prints what it should, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Each promise of docs/guarantees.md names tests that exist."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

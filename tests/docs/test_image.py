@@ -3,8 +3,6 @@
 Parts are run. The rest is compared with the command line and the files.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

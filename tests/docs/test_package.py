@@ -1,7 +1,5 @@
 """The installed package: what an import loads, what it exports, and what its wheel contains."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import subprocess

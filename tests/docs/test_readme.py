@@ -1,7 +1,5 @@
 """README, CONTRIBUTING and docs/ are correct: their code runs, and their links and paths exist."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

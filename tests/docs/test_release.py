@@ -1,7 +1,5 @@
 """The release workflow: it checks what CI checks, and publishes without a stored secret."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

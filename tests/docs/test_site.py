@@ -1,7 +1,5 @@
 """The reference is up to date, and the pages build a site without a dead link."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The number of threads for calls to blocks and leases, and the effect of one that hangs."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

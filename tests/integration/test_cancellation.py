@@ -1,7 +1,5 @@
 """Calls cancelled at any moment: they take full effect or none, and leave no lease behind."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """`completion`: recall, model and tools in one call, stored as a whole turn or not at all."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

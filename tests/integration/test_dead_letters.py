@@ -1,7 +1,5 @@
 """Dead letters: messages that a block cannot absorb are stored, listed, and retried."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field

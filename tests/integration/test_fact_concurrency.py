@@ -1,8 +1,6 @@
 """Concurrent absorbs of one user, in threads, memories and processes, and absorbs that are
 killed."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

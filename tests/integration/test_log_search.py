@@ -1,7 +1,5 @@
 """Search in the log of a session when no block absorbs it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

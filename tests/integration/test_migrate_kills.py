@@ -1,7 +1,5 @@
 """Migrations that are killed, at every step and at random: the next run completes them."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Shared namespaces as applications and agents use them: access and isolation."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Iterator

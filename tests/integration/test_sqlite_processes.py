@@ -1,7 +1,5 @@
 """SQLite under many processes: starting at once, appending at once, and forked."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

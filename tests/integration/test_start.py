@@ -1,7 +1,5 @@
 """Process start: imports of the first update, and litellm, which loads in the background."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Values by namespace and key."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Scheduling of sessions: when they are due, fairness among users, pauses after failures."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

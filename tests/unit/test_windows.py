@@ -1,7 +1,5 @@
 """Cached windows show what the log holds, whoever changed it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
