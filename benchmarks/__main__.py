@@ -1,7 +1,9 @@
 """Run a benchmark: `python -m benchmarks QUESTION [PART] [OPTIONS]`."""
 
-import runpy
 import sys
+from importlib import import_module
+
+import typer
 
 PARTS = {
     "speed": "appends, gets, overflows and starts, against floors and peers",
@@ -31,9 +33,15 @@ def main() -> None:
     for words in (2, 1):
         part = " ".join(sys.argv[1 : 1 + words])
         if part in PARTS:
-            sys.argv[: 1 + words] = [f"python -m benchmarks {part}"]
-            runpy.run_module("benchmarks." + part.replace(" ", "."), None, "__main__", True)
-            return
+            del sys.argv[1 : 1 + words]
+            module = import_module("benchmarks." + part.replace(" ", "."))
+            if hasattr(module, "__path__"):
+                module = import_module(f"{module.__name__}.__main__")
+            app = module.main
+            if not isinstance(app, typer.Typer):
+                app = typer.Typer(add_completion=False)
+                app.command()(module.main)
+            return app(prog_name=f"python -m benchmarks {part}")
     print(__doc__, *(f"  {part:22} {title}" for part, title in PARTS.items()), sep="\n")
     sys.exit(2 if sys.argv[1:2] not in ([], ["--help"]) else 0)
 

@@ -57,7 +57,7 @@ class Outcome:
     cost: float | None
 
 
-def run(
+def main(
     data: Annotated[
         Path, typer.Option(exists=True, help="LoCoMo's or LongMemEval's file, BEAM's folder.")
     ],
@@ -180,7 +180,3 @@ def _each(
             found[place] = one
             progress.advance(bar)
     return [found[place] for place in range(len(requests))]
-
-
-if __name__ == "__main__":
-    typer.run(run)

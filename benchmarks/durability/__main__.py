@@ -176,7 +176,3 @@ def main(
         raise typer.Exit(1)
     if folder is not None:
         rmtree(folder)
-
-
-if __name__ == "__main__":
-    typer.run(main)

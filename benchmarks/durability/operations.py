@@ -132,7 +132,3 @@ def main(
         )
     if lost or not found:
         raise typer.Exit(1)
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -263,7 +263,3 @@ def main(
         )
         raise typer.Exit(1)
     print("good: none lost, none doubled, none torn, in order")
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -48,8 +48,6 @@ _WEIGHTS = {
 _SESSIONS = 10
 _LONGEST = 60
 _MAIN = "from agent_memory.cli.app import main; main()"
-
-
 _SLACK = {"rss": 0.1, "workers": 0.1, "files": 0.1, "threads": 0.1, "wal": 0.3, "p99": 0.3}
 """Values that must stay flat, and the share that each may rise by; `_LEAST` is always allowed."""
 _LEAST = {"rss": 8.0, "workers": 8.0, "files": 3.0, "threads": 3.0, "wal": 8.0, "p99": 5.0}
@@ -410,7 +408,3 @@ def _started(
         stack.callback(server.remove if isinstance(server, PostgresServer) else server.stop)
         server.start()
         yield server.url, server.restart
-
-
-if __name__ == "__main__":
-    typer.run(main)

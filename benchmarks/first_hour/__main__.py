@@ -6,7 +6,6 @@ local server, the same for all sides. `--server` names an empty database for eac
 place of the name: `agent_memory`, `mem0` and `agents`. Needs a package index.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -15,6 +14,9 @@ import time
 import venv
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
 
 from benchmarks.first_hour.server import serve
 
@@ -28,11 +30,10 @@ _SIDES = {
 _CHATS = [("monday", "I moved to Lisbon last week."), ("tuesday", "Where do I live since I moved?")]
 
 
-def main() -> None:
+def main(
+    server: Annotated[str | None, typer.Option(help="postgresql://user:password@host/{}")] = None,
+) -> None:
     """Run all sides and print a line for each."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--server", help="postgresql://user:password@host/{}")
-    place = parser.parse_args().server
     model = serve()
     threading.Thread(target=model.serve_forever, daemon=True).start()
     base = f"http://127.0.0.1:{model.server_address[1]}/v1"
@@ -40,7 +41,7 @@ def main() -> None:
     print(f"{'':14} lines  distributions   MiB  install s  first s  second s  remembered  errors")
     for side in _SIDES:
         with TemporaryDirectory() as folder:
-            _run(side, Path(folder), place, {**environment, "HOME": folder})
+            _run(side, Path(folder), server, {**environment, "HOME": folder})
     model.shutdown()
 
 
@@ -71,7 +72,3 @@ def _run(side: str, folder: Path, server: str | None, environment: dict[str, str
         f"{seconds[1]:9.1f}  {remembered:10} {errors:6}",
         flush=True,
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -25,7 +25,3 @@ def main(
         print(f"{name}: {'installed' if done.returncode == 0 else error[0]}")
         failed |= done.returncode != 0
     raise typer.Exit(failed)
-
-
-if __name__ == "__main__":
-    typer.run(main)

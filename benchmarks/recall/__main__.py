@@ -22,7 +22,7 @@ from rich.table import Table
 from agent_memory import AgentMemory, VectorMemory
 from benchmarks.recall.evidence import DEPTHS, Found, figures, interval
 from benchmarks.recall.formats import ADVERSARIAL, Conversation, Question, read
-from benchmarks.recall.unrelated import FOREIGN, SMALL_TALK
+from benchmarks.recall.paraphrases import FOREIGN, SMALL_TALK
 
 BUDGETS = (1_000, 2_000, 4_000)
 AS_SENT = 0
@@ -35,7 +35,7 @@ TurnOf = dict[tuple[str, int], str]
 _ROOM = 1_000_000  # of contexts: only recalls are to be short of tokens
 
 
-def run(
+def main(
     data: Annotated[
         Path,
         typer.Option(
@@ -199,7 +199,3 @@ def _tables(told: Mapping[str, Any], parts: Mapping[str, Sequence[Found]]) -> tu
         tokens = f"{means[f'tokens at {AS_SENT}']:,.0f}"
         budgets.add_row(name, f"{means['mrr']:.1f}", *shares, tokens)
     return ranks, budgets
-
-
-if __name__ == "__main__":
-    typer.run(run)

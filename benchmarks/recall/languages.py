@@ -54,7 +54,7 @@ def _found(language: Language) -> Iterator[str | None]:
             yield recalls[0].text.removeprefix("user: ") if recalls else None
 
 
-def run(misses: bool = typer.Option(False, help="List the questions that miss.")) -> None:
+def main(misses: bool = typer.Option(False, help="List the questions that miss.")) -> None:
     """Say how often the first recall is the answer."""
     console = Console()
     table = Table("language", "pairs", "hit@1", "first half", "held out", title="by words alone")
@@ -72,7 +72,3 @@ def run(misses: bool = typer.Option(False, help="List the questions that miss.")
 
 def _share(hits: list[bool]) -> float:
     return sum(hits) / len(hits)
-
-
-if __name__ == "__main__":
-    typer.run(run)

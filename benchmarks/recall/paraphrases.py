@@ -28,13 +28,16 @@ from agent_memory import AgentMemory
 from agent_memory.core.records import Recall
 from agent_memory.retrieval.score import fitted
 from benchmarks.recall import formats
-from benchmarks.recall.unrelated import FOREIGN, SMALL_TALK
 
 USER = "ana"
 _SESSION = 6  # notes
 _PAIRS = Path(__file__).with_name("paraphrases.json")
 _HELD_OUT = _PAIRS.with_name("paraphrases_held_out.json")
 _STEPS, _RATE = 20_000, 0.02
+_UNRELATED = json.loads(_PAIRS.with_name("unrelated.json").read_text(encoding="utf-8"))
+FOREIGN: tuple[str, ...] = tuple(_UNRELATED["foreign"])
+SMALL_TALK: tuple[str, ...] = tuple(_UNRELATED["small_talk"])
+"""Requests that no conversation of the data is about: a memory should recall nothing for them."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ def fit(right: list[float], wrong: list[float]) -> tuple[float, float, float]:
     return slope, middle, float(least)
 
 
-def run(
+def main(
     file: Annotated[list[Path] | None, typer.Option("--haystack", help="LoCoMo's format.")] = None,
     pairs: Path = _PAIRS,
     fits: Annotated[bool, typer.Option("--fit")] = False,
@@ -141,7 +144,3 @@ def run(
         console.print(
             "slope {:.1f}, middle {:.2f}; a tenth passes {:.2f}".format(*fit(right, wrong))
         )
-
-
-if __name__ == "__main__":
-    typer.run(run)

@@ -16,7 +16,7 @@ import typer
 
 from agent_memory.models.embedders import local
 from agent_memory.retrieval.vectors import TOKEN
-from benchmarks.recall.unrelated import FOREIGN
+from benchmarks.recall.paraphrases import FOREIGN
 
 _ROOT = Path(__file__).parents[2]
 _OUT = Path(local.__file__).with_name("minilm_projection.npy")
@@ -34,7 +34,7 @@ def texts() -> Iterator[str]:
                     yield from filter(_SENTENCE.fullmatch, node.value.splitlines())
 
 
-def run(file: Annotated[Path | None, typer.Argument()] = None) -> None:
+def main(file: Annotated[Path | None, typer.Argument()] = None) -> None:
     """Write the projection into the package."""
     more = [] if file is None else file.read_text(encoding="utf-8").splitlines()
     every = [text for text in dict.fromkeys([*more, *texts()]) if 20 < len(text) < 1_000][:_MOST]
@@ -50,7 +50,3 @@ def run(file: Annotated[Path | None, typer.Argument()] = None) -> None:
     low /= np.linalg.norm(low, axis=-1, keepdims=True)
     same = np.corrcoef((rows[0] * rows[1]).sum(1), (low[0] * low[1]).sum(1))[0, 1]
     print(f"{len(every)} texts, {len(pieces)} pieces; cosines of 384 and {TOKEN}: r = {same:.3f}")
-
-
-if __name__ == "__main__":
-    typer.run(run)

@@ -13,7 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -77,7 +76,7 @@ def _judged(situation: dict[str, Any], texts: list[str]) -> Outcome:
     )
 
 
-def run(of: str = "", show: bool = False) -> None:
+def main(of: str = "", show: bool = False) -> None:
     """Measure what contexts recall for the situations of "held_out", "chats", or the first file."""
     name = f"situations_{of}.json" if of else "situations.json"
     console = Console()
@@ -91,7 +90,3 @@ def run(of: str = "", show: bool = False) -> None:
             if not one.holds:
                 console.print(kind, one.asked, one.texts, markup=False)
     console.print(table)
-
-
-if __name__ == "__main__":
-    typer.run(run)

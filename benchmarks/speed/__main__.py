@@ -19,10 +19,10 @@ from benchmarks.speed.workloads import FULL, SMALL, works
 
 START = "start"
 
-app = typer.Typer(help=__doc__, add_completion=False, pretty_exceptions_enable=False)
+main = typer.Typer(help=__doc__, add_completion=False, pretty_exceptions_enable=False)
 
 
-@app.callback(invoke_without_command=True)
+@main.callback(invoke_without_command=True)
 def run(
     context: typer.Context,
     small: Annotated[
@@ -69,7 +69,7 @@ def run(
     print(out / "results.json")
 
 
-@app.command()
+@main.command()
 def table(path: Path) -> None:
     """Print the tables of an earlier run as Markdown."""
     print(report.markdown(load(path)))
@@ -78,7 +78,3 @@ def table(path: Path) -> None:
 def _show(step: str) -> None:
     """Show the step that begins, in place of the one before."""
     print(f"\r{step[:100]:100}", end="", file=sys.stderr, flush=True)
-
-
-if __name__ == "__main__":
-    app()

@@ -74,7 +74,3 @@ def main() -> None:
             threads = len({one.thread for one in found} | {threading.current_thread().name})
             print(f"{name}: {len(deepest.functions)} frames, {threads} threads")
             print("  " + " > ".join(deepest.functions))
-
-
-if __name__ == "__main__":
-    main()

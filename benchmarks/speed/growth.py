@@ -46,7 +46,7 @@ Stage = dict[str, Any]
 """Figures at a size: numbers, and pairs of the median and 95th percentile of milliseconds."""
 
 
-def run(
+def main(
     messages: Annotated[int, typer.Option(min=1, help="Of all users together.")] = 100_000,
     users: Annotated[int, typer.Option(min=1)] = 1,
     questions: Annotated[int, typer.Option(min=1, help="At each stage.")] = 200,
@@ -206,7 +206,3 @@ def _cell(value: float | tuple[float, float] | None) -> str:
     if value is None:
         return ""
     return f"{value[0]:,.1f} ({value[1]:,.1f})" if isinstance(value, tuple) else f"{value:,.0f}"
-
-
-if __name__ == "__main__":
-    typer.run(run)

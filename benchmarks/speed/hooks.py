@@ -72,7 +72,7 @@ def without_words(path: Path) -> None:
         database.execute(words, [f"fact:{WORDS.name}"])
 
 
-def run(
+def main(
     counts: Annotated[str, typer.Option(help="Numbers of messages.")] = "1000,5000,10000,20000",
     parts: Annotated[int, typer.Option(min=1, help="Of 33 words, so many in a message.")] = 3,
     rounds: Annotated[int, typer.Option(min=1, help="Processes of each kind.")] = 25,
@@ -102,7 +102,3 @@ def run(
                 row("", "not noted", processor_ms(hook, given, rounds))
             progress.advance(task)
     console.print(table)
-
-
-if __name__ == "__main__":
-    typer.run(run)

@@ -5,7 +5,6 @@ output. The exit code is 1 if the second import stored anything, or one took mor
 `--most`.
 """
 
-import argparse
 import json
 import os
 import random
@@ -14,26 +13,26 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 _WORDS = [f"word{n}" for n in range(5_000)]
-_MOST = 150  # MiB
 
 
-def main() -> None:
+def main(
+    megabytes: int = 200,
+    most: Annotated[int, typer.Option(help="MiB that an import may take.")] = 150,
+) -> None:
     """Write the export, look at it, import it, and once more."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=200)
-    parser.add_argument("--most", type=int, default=_MOST, help="MiB that an import may take")
-    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "conversations.json")
-        count = write(path, given.megabytes * 1_000_000)
+        count = write(path, megabytes * 1_000_000)
         print(f"{count:,} messages in {path.stat().st_size:,} bytes")
         command = ["import", path.name, "--from", "chatgpt", "--user", "ana"]
         runs = [run(folder, *command, how) for how in ("--dry-run", "--yes", "--yes")]
     stored = "Everything was imported before." not in runs[-1][0]
-    if stored or max(most for _, most in runs) > given.most:
+    if stored or max(peak for _, peak in runs) > most:
         sys.exit(1)
 
 
@@ -93,7 +92,3 @@ def conversation(own: str, draw: random.Random) -> dict[str, Any]:
         parent = key
     more = {"title": own, "create_time": at, "current_node": parent, "id": own}
     return {**more, "mapping": mapping}
-
-
-if __name__ == "__main__":
-    main()

@@ -26,7 +26,7 @@ _HELD = 1_000
 _APPENDS = 200
 
 
-def run(
+def main(
     urls: Annotated[list[str], typer.Argument(metavar="URL...")],
     rounds: Annotated[int, typer.Option(min=1)] = 5,
 ) -> None:
@@ -103,7 +103,3 @@ def _timed(work: Callable[[int], object], count: int = _APPENDS) -> list[float]:
         work(number)
         taken.append((perf_counter() - begun) * 1e6)
     return taken
-
-
-if __name__ == "__main__":
-    typer.run(run)

@@ -127,7 +127,3 @@ def _deselected(told: str) -> int:
 
 def _name(suite: Suite) -> str:
     return suite.package.split("[")[0].split("=")[0].split(">")[0]
-
-
-if __name__ == "__main__":
-    typer.run(main)

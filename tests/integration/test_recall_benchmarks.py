@@ -9,9 +9,9 @@ from typer import Typer
 from typer.testing import CliRunner
 
 from agent_memory.testing import FakeLLM
-from benchmarks.answers.__main__ import run as run_answers
+from benchmarks.answers.__main__ import main as run_answers
 from benchmarks.answers.systems import SYSTEMS
-from benchmarks.recall.__main__ import run
+from benchmarks.recall.__main__ import main as run
 
 app, answers_app = Typer(), Typer()
 app.command()(run)
