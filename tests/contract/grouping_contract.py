@@ -100,7 +100,6 @@ class GroupingContract(Contract):
         assert isinstance(again, Appended)
         assert isinstance(last, Appended)
         assert (first.places, again.places, last.places) == ((0,), (), (0,))
-        assert again.before is not None
         assert again.before.end == 1
         assert isinstance(wrong, Conflict)
         (later,) = other.append_all([keyed("c", "k2")])

@@ -60,7 +60,6 @@ class ImportContract(Contract):
         """Wrong: an imported session lacks data, or no worker continues it."""
         log = entries(1, count)
         arrived = _bring(store, _HEAD, log)
-        assert arrived is not None
         assert arrived == replace(_HEAD, end=count, total=3 * count, version=arrived.version)
         assert stored(other) == arrived
         assert other.read("s") == log
@@ -76,7 +75,6 @@ class ImportContract(Contract):
         """Wrong: a partly expired session cannot be imported, or its messages get other numbers."""
         log = entries(21, 50, total=60)
         arrived = _bring(store, replace(_HEAD, expired=20, start=24), log)
-        assert arrived is not None
         assert (arrived.expired, arrived.end, arrived.total) == (20, 50, 150)
         assert other.read("s") == log
         assert other.append("s", [draft("on")]).end == 51
@@ -120,7 +118,6 @@ class ImportContract(Contract):
         monkeypatch.setattr(Leases, "hold", late)
         log = entries(1, 5)
         with import_transaction(store, leases, _HEAD, log) as arrival:
-            assert arrival is not None
             arrival.show(_HEAD)
         assert erased == ["s"]
         assert other.read("s") == log
@@ -132,7 +129,6 @@ class ImportContract(Contract):
         """Wrong: an interrupted import shows part of a session, or blocks the next attempt."""
         log = entries(1, 30)
         with import_transaction(store, Leases(store), _HEAD, log[:10]) as arrival:
-            assert arrival is not None
             arrival.add(log[10:20])
             store.put_records("facts", [record("a", owner="user:u")], lease=arrival.lease)
         assert _bring(other, _HEAD, log) is None
@@ -210,7 +206,6 @@ class ImportContract(Contract):
                     yield lease
 
         with import_transaction(store, Late(store), _HEAD, log[:10]) as arrival:
-            assert arrival is not None
             arrival.add(log[10:])
             arrival.show(_HEAD)
         assert other.read("s") == log

@@ -16,7 +16,6 @@ from tests.contract.whole_deletion_contract import WholeDeletionContract
 EXAMPLE = Path(__file__).parents[2] / "examples" / "duckdb_store.py"
 
 spec = spec_from_file_location("duckdb_store", EXAMPLE)
-assert spec is not None
 assert spec.loader is not None
 example = module_from_spec(spec)
 spec.loader.exec_module(example)

@@ -193,7 +193,6 @@ def test_the_other_store_sees_who_rules_and_no_more() -> None:
     assert CANARY not in repr((inner.read("s"), inner.head("s")))
     assert [entry.message.text() for entry in inner.read("s")] == [""] * 7
     head = store.head("s")
-    assert head is not None
     assert head.system == raw
 
 
@@ -409,7 +408,6 @@ def _absorbed(url: str, key: bytes) -> tuple[int, set[int]]:
             one.first for one in everything(memory.components.store, "vector", "session:s", 384)
         }
         head = store.head("s")
-        assert head is not None
         return head.cursors.get("vector", 0), found
 
 

@@ -85,7 +85,6 @@ def test_a_server_that_hangs(
 @contextmanager
 def _paused(server: MongoDBServer) -> Iterator[None]:
     """Suspend the process for at most a while, with its connections open."""
-    assert server._process is not None
     process = server._process.pid
     os.kill(process, signal.SIGSTOP)
     again = threading.Timer(20, os.kill, (process, signal.SIGCONT))

@@ -344,7 +344,6 @@ def test_a_rewrite_that_is_overtaken_before_its_answer_comes(
     with monkeypatch.context() as patch:
         patch.setattr(table, "swap", lost)
         written = _rewrite(far, Lease("s", "w1"), count)
-    assert written is not None
     assert (written.end, written.total) == (10 + count, 30 + 3 * count)
     assert stored(direct) == replace(written, start=1, version=written.version + 1)
     direct.append("s", long_drafts("on", 60))  # moves entries out of the tail

@@ -95,7 +95,6 @@ def test_a_session_that_is_begun_twice_is_begun_once(
     """Wrong: after a lost reply a writer is told that the session exists, or writes it twice."""
     with _answer_lost(store, before, _nothing):
         written = store.rewrite(begun(), 0, entries(1, 9))
-    assert written is not None
     assert (written.version, written.end) == (1, 9)
     assert stored(other) == written
     read = other.read("s")
@@ -147,7 +146,6 @@ def test_what_was_seen_last_is_not_taken_for_what_was_begun_anew(
     )
     while anew is not None and anew.version < before.version:
         anew = other.move(anew)
-    assert anew is not None
     assert (anew.version, anew.end) == (before.version, before.end)
     appended = store.append("s", [draft("b", 5)])
     assert appended == replace(anew, end=anew.end + 1, total=anew.total + 5)
@@ -161,7 +159,6 @@ def test_a_log_of_many_heavy_entries(store: RedisStore, other: RedisStore) -> No
     assert head is not None
     assert other.read("s", after=9_990) == log[9_990:]
     head = other.rewrite(head, 5, entries(6, 9_000, total=15))
-    assert head is not None
     assert (head.end, head.total) == (9_000, 27_000)
     assert len(store.read("s")) == 9_000
     log = cast("RedisKernel", store._kernel).log("s")

@@ -72,7 +72,6 @@ def test_system_messages_are_only_in_their_store(tmp_path: Path) -> None:
     store = _split(tmp_path)
     store.append("s", [draft(SECRET, role="system"), draft("hello")])
     head = stored(store)
-    assert head.system is not None
     assert head.system.content == SECRET
     assert [e.message.content for e in store.read("s")] == [SECRET, "hello"]
     assert _said(tmp_path, "system")
@@ -136,10 +135,8 @@ def test_what_was_said_before_they_were_split_stays(tmp_path: Path) -> None:
     main.append("s", [draft(SECRET, role="system")])
     store = SplitStore(main, MemoryStore())
     head = stored(store)
-    assert head.system is not None
     assert head.system.content == SECRET
     moved = store.move(replace(head, start=1))
-    assert moved is not None
     assert moved.system == head.system
 
 

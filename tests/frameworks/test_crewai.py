@@ -42,7 +42,6 @@ def test_records_come_back_as_they_were(memory: AgentMemory) -> None:
     )  # fmt: skip
     storage.save([first, record("bare")])
     kept = storage.get_record("a")
-    assert kept is not None
     assert kept.embedding is not None
     assert kept.model_dump() == first.model_dump()
     assert kept.embedding == pytest.approx(NORTHEAST, rel=1e-3)
@@ -51,7 +50,6 @@ def test_records_come_back_as_they_were(memory: AgentMemory) -> None:
     storage.touch_records(["a"])
     storage.update(first.model_copy(update={"embedding": None}))  # the embedding is kept
     again = storage.get_record("a")
-    assert again is not None
     assert again.embedding == pytest.approx(long, rel=1e-3)
     with pytest.raises(TypeError):
         storage.save([record("set", metadata={"a": {1}})])
@@ -63,7 +61,6 @@ def test_records_come_back_as_they_were(memory: AgentMemory) -> None:
     assert storage.count() == 2
     storage.touch_records(["a", "z"])
     touched = storage.get_record("a")
-    assert touched is not None
     assert touched.last_accessed > first.last_accessed
     assert AgentMemoryStorage(memory, user_id="ben").count() == 0
     memory.delete_user("ana")

@@ -40,13 +40,11 @@ def test_sessions_and_states_are_kept(memory: AgentMemory) -> None:
         await kept.append_event(again, first)
         await kept.append_event(again, event("hello", 11.5, author="model"))
         found = await kept.get_session(app_name="a/b", user_id="u", session_id="s")
-        assert found is not None
         assert [one.content.parts[0].text for one in found.events] == ["hi", "hello"]  # type: ignore[union-attr, index]
         assert found.state == {"n": 2, "app:v": 3, "user:lang": "de"}
         assert found.last_update_time == 11.5
         late = GetSessionConfig(num_recent_events=1)
         short = await kept.get_session(app_name="a/b", user_id="u", session_id="s", config=late)
-        assert short is not None
         assert len(short.events) == 1
         assert await kept.get_session(app_name="a", user_id="b/u", session_id="s") is None
         await kept.create_session(app_name="a/b", user_id="v", session_id="t")

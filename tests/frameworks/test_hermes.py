@@ -97,7 +97,6 @@ def test_undone_turns_and_runs_of_others(memory: AgentMemory) -> None:
     assert memory.head("cron/j1") is None
     job.on_pre_compress(said("Run the report.", "Done."))
     head = memory.head("cron/j1")
-    assert head is not None
     assert (head.end, head.user_id) == (2, None)
 
 
@@ -112,7 +111,6 @@ def test_hermes_finds_it_in_its_home(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "def register(ctx):\n    ctx.register_memory_provider(AgentMemoryProvider())\n"
     )
     provider = load_memory_provider("agent_memory")
-    assert provider is not None
     assert provider.is_available()
     manager = MemoryManager()
     manager.add_provider(provider)

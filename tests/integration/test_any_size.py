@@ -73,7 +73,6 @@ def test_what_is_missing_is_counted_and_can_be_read_on() -> None:
         r"memory_read_message\(seq=1, offset=(\d+)\) reads on …\]",
         mark,
     )
-    assert found is not None
     missing, offset = int(found[1].replace(",", "")), int(found[2])
     assert pasted.startswith(begun)
     assert pasted.endswith(ended)
@@ -235,8 +234,6 @@ def test_the_summary_covers_what_left_a_long_turn() -> None:
         for n in range(30):
             memory.update("s", [call([f"c{n}"]), result(f"c{n}", f"Room {n} has code QX-{n}000.")])
         context = memory.get("s")
-        assert context.head is not None
-        assert context.head.summary is not None
         assert context.head.summary.upto == context.head.start > 1
         assert seen(context)[1] == ("user", "Which")
         starts = [memory.history("s")[n].seq for n in context.head.pinned]

@@ -250,7 +250,6 @@ def test_what_comes_while_a_session_is_tended(book: Book) -> None:
         worker.stop()
         assert bool(store.due()) is still_due
     head = store.head("s")
-    assert head is not None
     assert head.window_tokens < 400
     assert book.taken["s"] == list(range(1, head.start + 1))
 
@@ -272,7 +271,6 @@ def test_nothing_ends_a_thread(book: Book, error: BaseException) -> None:
         until(lambda: "good" in book.taken)
         memory.update("bad", user("hello"))
         worker = memory._background
-        assert worker is not None
         assert [thread.is_alive() for thread in worker._threads] == [True]
 
 

@@ -119,7 +119,6 @@ def start() -> Iterator[Start]:
 
 
 def line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
     said = process.stdout.readline().strip()
     if not said:
         pytest.fail(process.communicate(timeout=SECONDS)[1])

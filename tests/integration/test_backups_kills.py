@@ -53,7 +53,6 @@ def _started(*arguments: str, fatal: int = 0) -> Iterator[subprocess.Popen[bytes
     """Start a command, and wait until its imports are done."""
     command = [sys.executable, "-c", COMMAND, str(fatal), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         yield process
 

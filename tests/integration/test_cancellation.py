@@ -276,7 +276,6 @@ class Coroutines(Block):
     async def _trouble(self) -> None:
         if self.cancelled:
             task = asyncio.current_task()
-            assert task is not None
             task.cancel()
         await asyncio.sleep(0)
         while not self.gate.is_set():

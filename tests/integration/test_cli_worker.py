@@ -169,7 +169,6 @@ def test_a_second_signal_ends_a_worker_at_once(fake: FakeLLM) -> None:
     write()
     fake.outage("hang")
     worker = command("worker")
-    assert worker.stdout is not None
     assert worker.stdout.readline().startswith("Working on sqlite:///m.db")
     until(lambda: fake.requests)
     worker.send_signal(signal.SIGINT)
@@ -184,7 +183,6 @@ def test_a_worker_that_nobody_reads_stops() -> None:
     configure("vector")
     write()
     worker = command("worker")
-    assert worker.stdout is not None
     assert worker.stderr is not None
     worker.stdout.readline()
     worker.stdout.close()

@@ -193,7 +193,6 @@ def test_whose_memory_follows_from_the_key(home: Home, inside: AgentMemory) -> N
     with pytest.raises(SessionOfAnotherUser):
         ben.after_turn(ana.before_turn("s", "and?"), "Nowhere.")
     forged = ana.regenerate("s")
-    assert forged.regenerates is not None
     taken = forged.regenerates._replace(session_id="s")
     with pytest.raises((InvalidInput, SessionOfAnotherUser)):
         ben.after_turn(replace(turn, regenerates=taken), "Nowhere.")

@@ -90,7 +90,6 @@ def test_what_left_the_window_and_what_covers_it() -> None:
             ])  # fmt: skip
         explained = memory.explain("What was the first question?", session_id="s")
         head = explained.context.head
-    assert head is not None
     assert head.start > 0
     assert explained.dropped[:2] == [
         f"left the window: 1 to {head.start}",

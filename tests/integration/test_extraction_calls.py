@@ -53,7 +53,6 @@ def parts_of(model: Model, sizes: list[int], window: int, **fields: Any) -> list
     """Return the requests for messages of these sizes, with this context window."""
     with remembering(model, **fields) as memory:
         llm = memory.blocks["extractive"].resources.models(None)
-        assert llm is not None
         llm._window = window
         messages = [
             said(" ".join(f"m{n}w{word}" for word in range(size))) for n, size in enumerate(sizes)

@@ -187,10 +187,8 @@ def test_processes_know_of_each_other(fake: FakeLLM, tmp_path: Path) -> None:
             stack.callback(child.kill)
             children.append(child)
         for child in children:
-            assert child.stdout is not None
             assert child.stdout.readline() == "ready\n"
         for child in children:
-            assert child.stdin is not None
             child.stdin.write("go\n")
             child.stdin.flush()
         for child in children:

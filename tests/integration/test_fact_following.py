@@ -82,7 +82,6 @@ def test_an_erasure_in_the_middle_of_an_absorb(store: Store) -> None:
     def watch(step: str) -> None:
         if step == "before put_records" and armed:
             armed.clear()
-            assert other is not None
             other.blocks[BLOCK].delete(Scope("ada", "a"))
 
     other: AgentMemory | None = None

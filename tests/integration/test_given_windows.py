@@ -76,7 +76,6 @@ def test_the_summary_stands_for_what_left_the_session() -> None:
         for at in range(30):
             memory.update("s", [user(f"Box {at} is blue."), assistant("Noted.")])
         head = memory.get("s").head
-        assert head is not None
         assert head.summary is not None
         held = [one.message.to_dict() for one in memory.history("s", after=head.start)]
         assert memory.get("s", window=held).to_messages() == memory.get("s").to_messages()

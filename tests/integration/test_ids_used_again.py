@@ -185,7 +185,6 @@ def test_nobody_changes_what_the_next_one_has(
     assert "4711" not in told
     assert len(memory.history("s", user_id="ben")) == 5
     head = memory.head("s", user_id="ben")
-    assert head is not None
     assert (head.start, head.pinned, head.metadata) == (0, (), {"title": SECRET})
 
 

@@ -67,7 +67,6 @@ def test_chatgpt_has_its_branches(tmp_path: Path, memory: AgentMemory) -> None:
     assert texts(memory, "chatgpt/c") == ["q", "new"]
     assert texts(memory, "chatgpt/c~old") == ["q", "old", "older-on"]
     head = memory.head("chatgpt/c~old")
-    assert head is not None
     assert head.user_id == "ana"
     assert head.metadata == {
         "title": "Title of c", "source": "chatgpt", "branch_of": "chatgpt/c"
@@ -104,7 +103,6 @@ def test_chatgpt_shows_calls_of_tools_and_names_files(tmp_path: Path, memory: Ag
     assert "1 + 1" in shown[1]["tool_calls"][0]["function"]["arguments"]
     log = memory.history("chatgpt/c")
     assert [entry.message.format for entry in log if entry.message.raw] == ["chatgpt.export"] * 2
-    assert log[2].message.raw is not None
     assert log[2].message.raw["content"] == thought
     assert log[1].message.metadata["content"] == seen
 
@@ -212,7 +210,6 @@ def test_claude_code_keeps_side_chains_and_rewinds_apart(
     assert texts(memory, f"{main}~no") == ["not so", "well"]
     assert memory.history(main)[1].message.raw == {"role": "assistant", "content": [use[0]]}
     head = memory.head(main)
-    assert head is not None
     assert head.metadata == {"title": "Fixing", "source": "claude-code", "folder": "/work"}
     assert done.left_out == {"lines of the type 'file-history-snapshot'": 1}
 

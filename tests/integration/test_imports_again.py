@@ -92,7 +92,6 @@ def test_whose_the_sessions_are(tmp_path: Path, memory: AgentMemory) -> None:
     memory.flush()
     assert "I keep bees." in memory.search("bees", user_id="ana")[0].text
     head = memory.head("chatgpt/c")
-    assert head is not None
     assert head.metadata["title"] == "Title of c"
     done = import_chats(memory, path, "chatgpt", user_id="ben", assign=True)
     assert (done.assigned, dict(done.elsewhere)) == (0, {"ana": 2})

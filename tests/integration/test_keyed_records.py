@@ -103,7 +103,6 @@ def test_a_session_begins_with_it(block: Keeper, store: Store, whose: Whose) -> 
     user can take its id."""
     block.open(ADA, whose).put("k", "of ada")
     head = store.head("s-ada")
-    assert head is not None
     assert (head.user_id, head.end) == ("ada", 0)
     with pytest.raises(SessionOfAnotherUser):
         block.open(Scope("ben", "s-ada"), whose).put("k", "of ben")
@@ -300,7 +299,6 @@ def test_a_session_that_is_nobodys_yet_is_read_by_who_names_himself(
     ada = block.open(Scope("ada", "s"), "session")
     assert texts(ada) == ["kept"]
     head = store.head("s")
-    assert head is not None
     assert head.user_id is None
     ada.put("k2", "of ada")
     assert texts(ada) == ["kept", "of ada"]
@@ -321,7 +319,6 @@ def test_changes_take_turns(store: Store) -> None:
             for _ in range(2):
                 with keyed.changing():
                     record = keyed.get("count")
-                    assert record is not None
                     keyed.put("count", str(int(record.text) + 1))
 
         together([partial(count, keyed) for keyed in several * 4])

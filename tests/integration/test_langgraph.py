@@ -93,7 +93,6 @@ def test_a_thread_of_any_name_is_kept(memory: AgentMemory) -> None:
         empty: Any = {"v": 1, "id": "1", "ts": "", "channel_values": {}, "channel_versions": {}}
         saver.put(config, {**empty, "versions_seen": {}}, {"step": 1}, {})  # type: ignore[typeddict-item]
         found = saver.get_tuple(config)
-        assert found is not None
         assert found.config["configurable"]["checkpoint_ns"] == "child:1|" * 40
 
 

@@ -56,7 +56,6 @@ def test_a_session_tells_when_it_was_spoken_in_and_what_it_is_called(memory: Age
     assert memory.head("s") is None
     memory.update("s", [said("hi"), said("there", 5)], user_id="ana")
     head = memory.head("s")
-    assert head is not None
     assert head.updated_at == BEGUN + timedelta(minutes=5)
     assert (head.end, head.metadata) == (2, {})
     session = memory.session("s", "ana")

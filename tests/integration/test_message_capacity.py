@@ -99,7 +99,6 @@ def shown(context: MemoryContext) -> list[Message]:
 def held(memory: AgentMemory) -> int:
     """Return the number of messages in the window, from the head."""
     head = memory.get("s").head
-    assert head is not None
     return head.end - head.start + len(head.pinned)
 
 

@@ -164,10 +164,8 @@ class Rig:
         for block in self.memory.blocks:
             assert self.absorbed(block, session) == dict.fromkeys(range(1, count + 1), 1)
         head = self.memory.get(session).head
-        assert head is not None
         assert head.start > 0
         if self.dependency == "summaries":
-            assert head.summary is not None
             assert (head.summary.by, head.summary.redo_after) == (MODEL, None)
             assert NAME.findall(head.summary.text) == NAMES[: head.start]
         assert self._warnings(session) == []

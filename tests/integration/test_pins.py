@@ -77,7 +77,6 @@ def test_pins_leave_room_for_what_is_new() -> None:
             chat(memory, i, i + 1)
             memory.session("s").pin(2 * i + 1)
             head = memory.head("s")
-            assert head is not None
             assert head.window_tokens <= 400
             starts.add(head.start)
             assert f"Answer {i}." in shown(memory)

@@ -106,7 +106,6 @@ def test_an_update_that_leaves_work_makes_it_due(tmp_path: Path) -> None:
         store=f"sqlite:///{tmp_path}/m.db", max_tokens=600, overflow_mode="background"
     )
     with AgentMemory(config) as memory:
-        assert memory._background is not None
         memory._background.stop()
         memory.update("s", [{**SAID, "content": f"{n} {SAID['content']}"} for n in range(80)])
         assert [one.session_id for one in due(memory)] == ["s"]

@@ -40,7 +40,6 @@ def texts(memory: AgentMemory, session: str) -> list[str]:
 
 async def revision(store: AgentMemoryConversationStore) -> str:
     record = await store.read_record("c")
-    assert record is not None
     return record.revision
 
 
@@ -69,17 +68,14 @@ def test_conversations_are_kept_branched_and_forked(memory: AgentMemory) -> None
         await store.branch("c", at=2, expected_revision=await revision(store))
         assert texts(memory, "c") == ["One?", "Yes."]
         record = await store.read_record("c")
-        assert record is not None
         assert len(record.branches) == 1
         await store.branch("c", from_entry=record.branches[0], expected_revision=record.revision)
         assert texts(memory, "c") == ["One?", "Yes.", "Two?", "Yes."]
         assert [one.conversation_id for one in await store.read_records(scope="ana")] == ["c", "f"]
         now = await store.read_record("c")
-        assert now is not None
         await store.delete_record("c", expected_revision=now.revision)
         assert await store.load("c") is None
         again = await store.load("f")
-        assert again is not None
         assert len(again.messages) == 2
         assert forked is not None
 

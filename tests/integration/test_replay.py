@@ -176,7 +176,6 @@ def test_a_new_block_absorbs_the_past(how: str) -> None:
     blocks = (Notes(), Notes(name="added"))
     settings = config(store, *blocks, max_tokens=400, absorb="overflow")
     head = store.head("new")
-    assert head is not None
     assert 0 < head.start < head.end
     left = [f"v1 {n}" for n in range(150)] + [f"v1 and {n}" for n in range(head.start)]
     if how == "background":

@@ -101,7 +101,6 @@ def test_what_agents_share(store: Store) -> None:
         }  # fmt: skip
         assert any("plant sage" in one.text for one in context.recalls)
         shown = ben.get("s-1").head
-        assert shown is not None
         assert (shown.session_id, shown.user_id) == ("s-1", "team-chat")
         found = ben.search("sage", session_id="s-1")
         assert found[0].sources[0] == ("s-1", 1)

@@ -97,7 +97,6 @@ def test_no_call_succeeds_after_its_revocation(url: str) -> None:
         }
         try:
             for process in processes.values():
-                assert process.stdout is not None
                 assert process.stdout.readline() == "ready\n"
             until = time.monotonic() + SECONDS
             while time.monotonic() < until:

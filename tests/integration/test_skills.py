@@ -82,7 +82,6 @@ def test_what_is_saved_is_a_file_that_is_read(memory: AgentMemory, folder: Path)
     skills = memory.user("sarah").skills()
     own = skills.save(REFUND)
     assert (own, own.shared) == (REFUND, False)
-    assert own.path is not None
     assert own.path.parent.parent == folder / "users"
     assert own.path.parent.name.startswith("sarah-")
     assert skills.all() == [DEPLOY, REFUND]
@@ -156,8 +155,6 @@ def test_a_users_go_with_the_user(memory: AgentMemory, folder: Path) -> None:
     for user in ("sarah", "bob"):
         memory.user(user).skills().save(REFUND)
     own = memory.user("sarah").skills().load("refund")
-    assert own is not None
-    assert own.path is not None
     (own.path.parent / "broken.md").write_text("of sarah", encoding="utf-8")
     (own.path.parent / "notes").mkdir()
     (own.path.parent / "notes" / "more.txt").write_text("of sarah", encoding="utf-8")
@@ -258,8 +255,6 @@ def test_what_has_not_changed_is_not_read_again(memory: AgentMemory, folder: Pat
     skills.save(DEPLOY)
     os.utime(folder / "deploy.md", (0, 0))
     first, second = skills.load("deploy"), memory.user("sarah").skills().load("deploy")
-    assert first is not None
-    assert second is not None
     assert first.steps is second.steps
 
 
@@ -337,7 +332,6 @@ def test_no_id_leads_out_of_the_folder(memory: AgentMemory, folder: Path) -> Non
     ids.append("x" * 255)
     for user in ids:
         saved = memory.user(user).skills().save(replace(REFUND, description=f"Of {user}."))
-        assert saved.path is not None
         assert saved.path.resolve().parent.parent == (folder / "users").resolve()
         assert len(saved.path.parent.name) <= 60
     memory.session("sarah").owner().skills().save(replace(REFUND, description="Of the session."))

@@ -520,7 +520,6 @@ def test_tools(memory: AgentMemory) -> None:
     seen = {"text": "Perhaps a cat.", "position": [1.0, 1], "confidence": 0.5}
     call("spatial_observe", json.dumps(seen))
     made = memory.user("ada").spatial().get(told["id"])
-    assert made is not None
     assert (made.text, made.position, made.session_id) == ("A red door.", (3.0, 4.0), "s")
     (near,) = json.loads(call("spatial_near", {"position": [0, 0], "k": 1, "query": "red door"}))
     at = f"{made.at:%Y-%m-%dT%H:%MZ}"

@@ -107,7 +107,6 @@ def test_four_processes_keep_to_ten_calls_and_catch_up_the_next_day(
         for n in range(4):
             assert len(memory.user(f"u-s{n}").facts()) == 50
         spent = memory.stats().spending
-        assert spent is not None
         assert (spent.day, spent.spent.calls) == ("2026-03-02", len(fake.requests) - 10)
 
 
@@ -134,7 +133,6 @@ def test_a_kill_before_the_call_leaves_its_reservation_counted(
     limits = {"total": {"calls": 2, "tokens": 100_000}}
     with opened(fake, url, spending_limits=limits) as memory:
         today = memory.stats().spending
-        assert today is not None
         assert today.spent.calls == 1
         assert 0 < today.spent.tokens < 3_000
         say(memory, "s", 1)
@@ -169,8 +167,6 @@ def test_a_summary_that_is_over_the_limit_is_made_here_and_redone(
             say(memory, "s", number)
         context = memory.get("s", "And?", user_id="ana")
         assert context.tokens <= 300
-        assert context.head is not None
-        assert context.head.summary is not None
         assert context.head.summary.by == "local"
         assert len(fake.requests) == 1
         told = " ".join(context.warnings)
@@ -179,8 +175,6 @@ def test_a_summary_that_is_over_the_limit_is_made_here_and_redone(
         clock[0] = NEXT
         memory.flush("s")
         head = memory.head("s")
-        assert head is not None
-        assert head.summary is not None
         assert head.summary.by == "openai/any"
         assert len(fake.requests) == 2
 
@@ -200,7 +194,6 @@ def test_tokens_and_money_are_put_right_after_each_call(
                 break
         usage = memory.stats().usage
         today = memory.stats().spending
-        assert today is not None
         assert today.reached is not None
         assert 2 < asked == today.spent.calls < 40
         assert today.spent.tokens == usage.prompt_tokens + usage.completion_tokens < 9_000
@@ -242,7 +235,6 @@ def test_completion_is_the_callers_own(fake: FakeLLM) -> None:
         costs = [memory.completion("s", "Hello?", user_id="ana").cost for _ in range(2)]
         assert min(costs) > 0
         today = memory.stats().spending
-        assert today is not None
         assert today.spent.calls <= 1
         by = memory.stats().usage_by_purpose
         assert by["completion"].calls == 2

@@ -88,10 +88,8 @@ def test_processes_create_and_append_at_once(url: str) -> None:
     ):
         writers = [a, b, c, d]
         for writer in writers:
-            assert writer.stdout is not None
             assert writer.stdout.readline() == "ready\n"
         for writer in writers:
-            assert writer.stdin is not None
             writer.stdin.write("go\n")
             writer.stdin.flush()
         for writer in writers:

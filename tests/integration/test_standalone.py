@@ -317,7 +317,6 @@ def test_processes_that_save_and_are_killed(tmp_path: Path) -> None:
         started = [saver(url, "a", 0), saver(url, "b", 0)]
         for process in started:
             with process:
-                assert process.stdout is not None
                 assert process.stdout.readline() == "saved\n"
                 assert all(is_whole(texts(history), "ab") for _ in range(8))
                 os.kill(process.pid, signal.SIGKILL)

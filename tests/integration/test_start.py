@@ -72,7 +72,6 @@ def said(process: subprocess.Popen[str]) -> str:
 
 
 def read_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
     return process.stdout.readline().strip()
 
 

@@ -41,8 +41,6 @@ def test_summary_sees_all_that_leaves(fake: FakeLLM) -> None:
     with opened(fake, max_tokens=400, overflow=Summarize(max_summary_tokens=60)) as memory:
         say(memory, 0, 60)
         head = memory.get("s").head
-    assert head is not None
-    assert head.summary is not None
     assert head.summary.upto == head.start
     assert head.summary.by == "openai/test-model"
     text = asked(fake)
@@ -72,8 +70,6 @@ def test_a_local_extract_stands_in_until_the_model_is_back(fake: FakeLLM) -> Non
     with opened(fake, max_tokens=400, overflow=Summarize(max_summary_tokens=60)) as memory:
         say(memory, 0, 40)
         head = memory.get("s").head
-        assert head is not None
-        assert head.summary is not None
         assert head.summary.by == "local"
         assert head.summary.redo_after == 0
         assert len(fake.requests) < 4  # it pauses between failures
@@ -83,8 +79,6 @@ def test_a_local_extract_stands_in_until_the_model_is_back(fake: FakeLLM) -> Non
         memory.flush("s")
         assert memory.get("s").warnings == []
         redone = memory.get("s").head
-    assert redone is not None
-    assert redone.summary is not None
     assert redone.summary.by == "openai/test-model"
     assert redone.summary.redo_after is None
     assert redone.start == head.start
@@ -207,7 +201,6 @@ def test_a_summary_takes_so_many_of_the_oldest(fake: FakeLLM) -> None:
         for _ in turns_of(memory, 6, more=" about this and that" * 9):
             pass
         head = memory.get("s").head
-    assert head is not None
     assert head.start == 4  # two turns were cut, one by each update above the limit
     assert len(fake.requests) == 2
 
@@ -239,7 +232,6 @@ def test_a_summary_may_keep_what_says_most() -> None:
         for _ in turns_of(memory, 60):
             pass
         head = memory.get("s").head
-    assert head is not None
     assert 1 in head.pinned
 
 

@@ -97,7 +97,6 @@ def missing(context: MemoryContext, entries: Sequence[Entry]) -> list[int]:
 def covered(context: MemoryContext, strategy: Strategy) -> int:
     """Return the seq up to which a summary, a block or a warning covers the cut messages."""
     head = context.head
-    assert head is not None
     upto = [head.summary.upto if head.summary else 0, *head.cursors.values()]
     upto += [
         int(end)

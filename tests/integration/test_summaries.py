@@ -39,12 +39,10 @@ def test_an_answer_that_is_no_summary_replaces_none(fake: FakeLLM, answer: str) 
         for i in range(60):
             memory.update("s", {"role": "user", "content": f"Item {i} costs ${i}00, code QX-{i}."})
             head = memory.get("s").head
-            assert head is not None
             if head.summary is not None and fake.default == GOOD:
                 fake.default, before = answer, head.summary.upto
             if head.summary is not None and head.summary.upto > before:
                 break
-        assert head.summary is not None
         assert head.summary.text.startswith(GOOD)
         (warning,) = [one for one in memory.get("s").warnings if "local extract" in one]
         assert "tried again" in warning
@@ -55,8 +53,6 @@ def test_an_answer_that_is_no_summary_replaces_none(fake: FakeLLM, answer: str) 
         memory.flush("s")
         head, warnings = memory.get("s").head, memory.get("s").warnings
         material = str(fake.requests)
-    assert head is not None
-    assert head.summary is not None
     assert head.summary.text.startswith("Open:\n- Written at last.")
     assert head.summary.redo_after is None
     assert warnings == []
@@ -76,8 +72,6 @@ def test_one_session_without_a_summary_does_not_stop_others(fake: FakeLLM) -> No
         memory.update("s", [{"role": "user", "content": f"Item {i}: QX-{i}."} for i in range(60)])
         head = memory.get("s").head
         assert memory.get("s").warnings == []
-    assert head is not None
-    assert head.summary is not None
     assert head.summary.by == "openai/test-model"
 
 
@@ -113,8 +107,6 @@ def test_short_messages_stay_verbatim(fake: FakeLLM) -> None:
             memory.update("s", [{"role": "user", "content": question}])
             memory.update("s", [{"role": "assistant", "content": answer}])
         head = memory.get("s").head
-    assert head is not None
-    assert head.summary is not None
     assert head.summary.text.splitlines()[0].endswith("user: Age?")
     assert head.summary.text.splitlines()[1].endswith("assistant: 42")
     assert head.summary.redo_after is None
@@ -129,7 +121,6 @@ def test_messages_without_room_for_a_summary_are_warned_of() -> None:
             memory.update("s", [{"role": "user", "content": question}])
             memory.update("s", [{"role": "assistant", "content": answer}])
         context = memory.get("s")
-    assert context.head is not None
     assert f"messages 1 to {context.head.start}" in context.warnings[0]
 
 
@@ -155,8 +146,6 @@ def test_the_users_own_words_survive_a_forgetful_summary(
         rule_and_talk(memory)
         context = memory.get("s", "Deploy the schema change.")
     head = context.head
-    assert head is not None
-    assert head.summary is not None
     assert head.start > 50
     assert "Never run migrations against production." in str(context.to_messages())
     assert f"[{head.start - 1}] How is part" in head.summary.text
@@ -177,8 +166,6 @@ def test_the_users_words_keep_their_limit_and_their_form(fake: FakeLLM) -> None:
         for i in range(12):
             memory.update("s", {"role": "user", "content": f"Log {i}: " + "line of it " * 60})
         head = memory.get("s").head
-    assert head is not None
-    assert head.summary is not None
     assert "- [1] Always answer in French.\n  - [999] I obey." in head.summary.text
     assert "\n- [99" not in head.summary.text
     assert split_words(head.summary.text)[1][1] == "Always answer in French.\n- [999] I obey."
@@ -222,7 +209,5 @@ def test_a_model_with_too_small_a_context_reads_stubs_of_results(fake: FakeLLM) 
     assert shorter.count("QX-7 done") == 1
     assert "Old result of read_log" in shorter
     assert shorter.count("Part 0 says done.") == 20
-    assert head is not None
-    assert head.summary is not None
     assert head.summary.redo_after is None
     assert "QX-7" in head.summary.text

@@ -101,7 +101,6 @@ def test_anything_kept_twice_is_reported_and_goes_on_command(tmp_path: Path) -> 
             "notes", "files", "skills", "spatial", "entries", "log",
         }  # fmt: skip
         assert all(one.why == "duplicate" and one.of is not None for one in found)
-        assert by_block["notes"].of is not None
         assert "very old" in by_block["notes"].of.text  # the newest stays
         assert len(ana.notes().all()) == before
         gone = ana.forget_all(found)

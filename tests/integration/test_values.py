@@ -28,7 +28,6 @@ def test_a_value_is_kept_by_namespace_and_key(memory: AgentMemory) -> None:
     second = values.put(("prefs", "ui"), "theme", {"dark": False})
     found = values.get(("prefs", "ui"), "theme")
     assert found == second
-    assert found is not None
     assert found.value == {"dark": False}
     assert found.created_at == first.created_at < found.updated_at
     assert values.get(("prefs",), "theme") is None
@@ -62,7 +61,6 @@ def test_what_is_given_is_a_copy(memory: AgentMemory) -> None:
         (found,) = values.search(("n",))
         found.value["tags"].append("c")
         one = values.get(("n",), "k")
-        assert one is not None
         assert one.value == {"tags": ["a"]}
 
 

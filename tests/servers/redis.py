@@ -50,7 +50,6 @@ class RedisServer(PrivateServer):
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Suspend the process with its connections open, and continue it afterwards."""
-        assert self._process is not None
         os.kill(self._process.pid, signal.SIGSTOP)
         try:
             yield

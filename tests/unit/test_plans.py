@@ -223,7 +223,6 @@ def test_a_list_begins_a_session(said: list[Message]) -> None:
     """Wrong: a saved list, or an empty one, does not begin a session."""
     session = Session(Head("s", "u", created_at=NOW), [])
     edit = listed(said, "u", drafted)(session.head, session.read)
-    assert edit is not None
     assert edit.only_adds
     done = after(session, edit)
     assert done.messages == said

@@ -125,7 +125,6 @@ def test_arguments_stay_json(arguments: str, room: int) -> None:
     """Wrong: shortened arguments are invalid JSON, or a value is cut without a mark."""
     message = Message.of(call(["a"], arguments=arguments))
     shown = SHORTENER.message(message, room, 3)
-    assert shown is not None
     told = (shown.to_openai() or {})["tool_calls"][0]["function"]["arguments"]
     assert COUNTER.message(shown) <= room
     if told != arguments:
@@ -139,7 +138,6 @@ def test_short_arguments_stay_beside_long_ones() -> None:
     given_ = {"path": "a/b.txt", "content": "word " * 2_000, "mode": 6}
     message = Message.of(call(["a"], arguments=json.dumps(given_)))
     shown = SHORTENER.message(message, 200, 3)
-    assert shown is not None
     told = json.loads((shown.to_openai() or {})["tool_calls"][0]["function"]["arguments"])
     assert (told["path"], told["mode"]) == ("a/b.txt", 6)
     assert told["content"].startswith("word word")
@@ -151,7 +149,6 @@ def test_other_texts_of_a_message_are_cut_too(field: str) -> None:
     """Wrong: a long reasoning text keeps its message from being shown."""
     message = Message.of({"role": "assistant", "content": "Yes.", field: "think " * 2_000})
     shown = SHORTENER.message(message, 200, 3)
-    assert shown is not None
     view = shown.to_openai() or {}
     assert view["content"] == "Yes."
     assert view[field].startswith("think think")
@@ -166,13 +163,11 @@ def test_fields_and_items_that_do_not_fit() -> None:
     )
     for room, there in ((200, {"role", "content"}), (8_000, {"role", "content", "small", "large"})):
         shown = SHORTENER.message(message, room, 3)
-        assert shown is not None
         assert (shown.to_openai() or {}).keys() == there
         assert COUNTER.message(shown) <= room
     raw = {"type": "function_call_output", "call_id": "a", "output": "told " * 2_000}
     message = Message(raw=raw, format="openai.responses")
     shown = SHORTENER.message(message, 100, 3)
-    assert shown is not None
     view = shown.to_openai() or {}
     assert (view["role"], view["tool_call_id"]) == ("tool", "a")
     assert view["content"].startswith("told told")
@@ -201,13 +196,11 @@ def test_the_newest_result_stays_and_has_a_way_to_read_on() -> None:
     ids = [f"c{n}" for n in range(30)]
     entries = entries_of([call(ids), *[result(one) for one in reversed(ids)]])
     shown = SHORTENER.unit(entries, SHORTENER.fewest(entries) + 20)
-    assert shown is not None
     assert shown[-1].message.tool_call_id == "c0"
     assert len(shown) < 31
     entry = entries_of([{"role": "user", "content": "word " * 900}])[0]
     for readable, there in ((0, False), (1, True)):
         shown = Shortener(COUNTER, readable=readable).entry(entry, 100)
-        assert shown is not None
         assert ("memory_read_message(seq=1" in shown.message.text()) is there
 
 

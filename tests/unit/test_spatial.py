@@ -223,7 +223,6 @@ def test_the_score_orders_what_is_found() -> None:
     found = found_at([1, 2, 3], [1, 0.5, 0.25])
     both = found.rows([2, 0]).joined(found)
     assert [one.id for one in both.records] == ["002", "000", "001"]
-    assert both.distances is not None
     assert both.distances.tolist() == [3, 1, 2]
     assert both.confidences.tolist() == [0.25, 1, 0.5]
 
@@ -394,9 +393,7 @@ def test_what_is_read_may_be_changed() -> None:
         return [index.get("a"), index.get("b"), *index.all(), *(one.observation for one in found)]
 
     for read in given_out():
-        assert read is not None
         read.metadata.setdefault("tags", []).append("y")
     for read in given_out():
-        assert read is not None
         assert read.metadata == ({"tags": ["x"]} if read.id == "a" else {})
     assert index.get("c") is None

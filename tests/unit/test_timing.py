@@ -97,7 +97,6 @@ def test_what_words_mean(words: str, first: str, last: str) -> None:
 def test_what_began_then(words: str, first: str) -> None:
     """Wrong: "since May" is read as a period that ended in May."""
     found = meant(words, WEDNESDAY)
-    assert found is not None
     assert found.is_beginning
     assert found.period[0] == at(first)
 
@@ -123,8 +122,6 @@ def test_ago_and_ahead(moment: datetime, number: int, unit: str) -> None:
     """Wrong: a calendar day raises, or a past time lies after its message."""
     now = moment.replace(tzinfo=UTC)
     ago, ahead = meant(f"{number} {unit}s ago", now), meant(f"in {number} {unit}s", now)
-    assert ago is not None
-    assert ahead is not None
     assert ago.period[0] < ago.period[1] <= now < ahead.period[0] < ahead.period[1]
     last, this = meant(f"last {unit}", now), meant(f"this {unit}", now)
     assert unit == "day" or (last is not None and this is not None)

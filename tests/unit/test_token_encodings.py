@@ -41,7 +41,6 @@ anything = st.lists(texts() | st.text(max_size=60), max_size=4).map("".join)
 @pytest.fixture(scope="module")
 def folder() -> Path:
     spec = find_spec("litellm")
-    assert spec is not None
     assert spec.origin is not None
     return Path(spec.origin).parent / "litellm_core_utils" / "tokenizers"
 

@@ -106,7 +106,6 @@ def test_a_session_that_was_brought_back_is_read(store: Reader) -> None:
         kept.of(head)
         store.delete("s")
         begun = store.rewrite(replace(head, version=0), 0, first)
-        assert begun is not None
         while begun.version < head.version:
             begun = store.move(begun) or begun
         brought = store.append("s", [draft(text, tokens=len(text)) for text in texts])
@@ -216,6 +215,5 @@ def test_what_blocks_absorb_is_not_read_as_a_window_again(monkeypatch: pytest.Mo
             said = f"Message {number}, {'with some more words ' * 5}"
             memory.update("s", {"role": "user", "content": said})
         head = memory.components.store.head("s")
-    assert head is not None
     assert head.cursors["echo"] > 30
     assert read == ["s"]
