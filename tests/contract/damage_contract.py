@@ -8,7 +8,6 @@ import pytest
 from agent_memory.errors import Damaged
 from agent_memory.stores.base import Store
 from agent_memory.stores.damage import noted, read_around
-from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import Contract, draft, for_words, record, units, worded
 
 What = Literal["head", "message", "fact", "vector", "features", "catalog"]
@@ -28,7 +27,6 @@ _SPOILT = {
 
 def spoil_sql(store: Store, what: What) -> None:
     """Damage the rows of session "s", its second message, or the records "a"."""
-    assert isinstance(store, SQLStore)
     text = f"UPDATE agent_memory_{_SPOILT[what]} AND namespace = '{store.kernel._namespace}'"
     store._database.write(lambda it: it.define(text))
 

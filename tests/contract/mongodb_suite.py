@@ -100,8 +100,6 @@ def texts_of(store: Store) -> list[str]:
 
 
 def kernel_of(store: Store) -> MongoDBKernel:
-    assert isinstance(store, MongoDBStore)
-    assert isinstance(store._kernel, MongoDBKernel)
     return store._kernel
 
 

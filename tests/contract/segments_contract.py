@@ -13,7 +13,6 @@ from agent_memory.retrieval.vectors import LEAST_LENGTH
 from agent_memory.stores import feature_bytes
 from agent_memory.stores.base import Store
 from agent_memory.stores.kernel.indexes import Indexes
-from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import for_words, record, together, units, worded
 from tests.contract.vector_changes_contract import VectorChangesContract
 
@@ -79,7 +78,6 @@ _KINDS = (
 
 def kept_in_sql(store: Store) -> int:
     """Return the number of rows that an SQL store has of vectors."""
-    assert isinstance(store, SQLStore)
     where = f"WHERE namespace = '{store.kernel._namespace}' AND {_KINDS}"
     count = f"SELECT count(*) FROM agent_memory_documents {where}"
     return int(store._database.read(lambda it: it.value(count)))
@@ -87,7 +85,6 @@ def kept_in_sql(store: Store) -> int:
 
 def held_in_sql(store: Store, change: str = "") -> bytes:
     """Return the segments of an SQL store, altered on request."""
-    assert isinstance(store, SQLStore)
     table = "agent_memory_documents"
     where = f"WHERE namespace = '{store.kernel._namespace}' AND collection LIKE 'segment:%'"
     if change:

@@ -23,7 +23,6 @@ from agent_memory.retrieval.query import Query
 from agent_memory.stores import SplitStore, open_store
 from agent_memory.stores.base import Store
 from agent_memory.stores.damage import noted
-from agent_memory.stores.encrypted.kernel import EncryptedKernel
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore, EncryptedVectors
 from agent_memory.stores.kernel.vectors import KernelStore
@@ -63,7 +62,6 @@ def encrypted(inner: Store, **options: Any) -> EncryptedStore:
 
 def raw(store: Store) -> Store:
     kernel = cast("EncryptedStore", store).kernel
-    assert isinstance(kernel, EncryptedKernel)
     return KernelStore(kernel.inner)
 
 

@@ -23,7 +23,6 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.damage import noted
 from agent_memory.stores.folder.files import Files
 from agent_memory.stores.folder.lines import file_name, lines_in
-from agent_memory.stores.folder.store import FolderStore
 from agent_memory.stores.kernel.contract import Scan
 from agent_memory.testing import (
     RecordStoreContract,
@@ -57,19 +56,16 @@ class TestFolderStore(
     """`FolderStore` keeps the contract, and another handle sees all of it."""
 
     def kept(self, store: Store) -> int:
-        assert isinstance(store, FolderStore)
         kinds = ("vector:", "catalog:", "segment:")
         names = [name for kind in kinds for name in store._kernel.collections(kind)]
         return sum(len(store._kernel.scan(Scan(name))) for name in names)
 
     def held(self, store: Store) -> bytes:
-        assert isinstance(store, FolderStore)
         data = store._folder.files.read(f"vectors/{file_name('v')}")
         features = [line["features"] for _, line in lines_in(data) if "features" in line]
         return b"".join(map(base64.b64decode, features))
 
     def alter(self, store: Store) -> None:
-        assert isinstance(store, FolderStore)
         path = store._folder.files._folder / "vectors" / file_name("v")
         text = path.read_text("utf-8")
         path.write_text(re.sub(r'("features": ?"[^"]{80})....', r"\1AAAA", text), "utf-8")
@@ -117,7 +113,6 @@ def holding(folder: Path, text: str) -> list[str]:
 def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     """Wrong: a process killed during a write loses a message, or leaves half a file."""
     with saying(tmp_path, "said", 10_000) as child:
-        assert child.stdout is not None
         acknowledged = [next(child.stdout) for _ in range(25)]
         child.send_signal(signal.SIGKILL)
     store = open_store(url_of(tmp_path))
@@ -179,7 +174,6 @@ def test_a_commit_to_several_files_is_whole(
 ) -> None:
     """Wrong: after a crash between two files only one has its message."""
     store = open_store(url_of(tmp_path))
-    assert isinstance(store, FolderStore)
     for name in ("s", "t"):
         store.append(name, [draft("first")])
     written, steps = Files.write, iter(range(100))

@@ -39,7 +39,6 @@ class TestMemoryStore(
     """`MemoryStore` keeps the contract."""
 
     def kept(self, store: Store) -> int:
-        assert isinstance(store, MemoryStore)
         kinds = ("vector:v", "catalog:v", "segment:v")
         return sum(store._kernel.counts(kind)[0] for kind in kinds)
 

@@ -53,12 +53,10 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def server_of(store: Store) -> Any:
-    assert isinstance(store, RedisStore)
     return store._server
 
 
 def kernel_of(store: Store) -> RedisKernel:
-    assert isinstance(store, RedisStore)
     return cast("RedisKernel", store._kernel)
 
 

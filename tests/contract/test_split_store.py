@@ -11,7 +11,6 @@ from agent_memory.stores import MemoryStore, SplitStore, SQLStore
 from agent_memory.stores.base import Store
 from agent_memory.stores.kernel.contract import Document, Scan
 from agent_memory.stores.kernel.vectors import KernelStore
-from agent_memory.stores.split import SplitKernel
 from agent_memory.testing import SessionStoreContract, WorkStoreContract
 from agent_memory.testing.contract import draft, stored
 from tests.contract.import_contract import ImportContract
@@ -21,12 +20,10 @@ PROMPT = {"role": "system", "content": SECRET}
 
 
 def _main(store: SplitStore) -> Store:
-    assert isinstance(store.kernel, SplitKernel)
     return KernelStore(store.kernel.inner)
 
 
 def _same(store: SplitStore) -> SplitStore:
-    assert isinstance(store.kernel, SplitKernel)
     return SplitStore(_main(store), KernelStore(store.kernel._system))
 
 

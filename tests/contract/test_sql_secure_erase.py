@@ -23,7 +23,6 @@ from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.segments import Segment
 from agent_memory.stores.sql import sqlite
 from agent_memory.stores.sql.migrations import table_name
-from agent_memory.stores.sql.sqlite import Database
 from agent_memory.stores.sql.sqlite_file import Connection
 from agent_memory.stores.sql.sqlite_pages import RawFile, gap, of_trees, page_size
 from agent_memory.stores.sql.store import SQLStore
@@ -401,7 +400,6 @@ def test_what_the_store_itself_remembers_does_not_come_back(full_of_traces: Path
     """Wrong: the erasing connection continues with cached pages."""
     store = SQLStore(f"sqlite:///{full_of_traces}")
     database = store._database
-    assert isinstance(database, Database)
     index = f"{_FACTS} INDEXED BY sqlite_autoindex_{_FACTS}_1"
     read = f"SELECT count(id) FROM {index} WHERE namespace > ''"
     assert database.alone(lambda connection: connection.value(read)) == 401

@@ -13,8 +13,7 @@ CHECKS = ("twine check --strict", "check-wheel-contents")
 @pytest.fixture(scope="module")
 def workflow() -> dict[str, Any]:
     path = ROOT / ".github" / "workflows" / "release.yml"
-    found: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
-    return found
+    return yaml.safe_load(path.read_text("utf-8"))
 
 
 def commands(job: dict[str, Any]) -> str:

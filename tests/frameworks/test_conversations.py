@@ -31,8 +31,7 @@ def hold(name: str, provider: Provider, folder: Path, first: int, end: int) -> l
     )
     assert not provider.refused, provider.refused
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
-    answers: list[str] = json.loads(result.read_text(encoding="utf-8"))
-    return answers
+    return json.loads(result.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", INSTALLED)

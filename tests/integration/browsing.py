@@ -195,8 +195,7 @@ class Browser:
                 assert part, "the browser is gone"
                 self._coming += part
         line, _, self._coming = self._coming.partition(b"\0")
-        told: Event = json.loads(line)
-        return told
+        return json.loads(line)
 
 
 class Page:

@@ -31,8 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cells(folder: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((folder / "results.json").read_text())["cells"]
-    return found
+    return json.loads((folder / "results.json").read_text())["cells"]
 
 
 def test_nothing_is_lost(cells: list[dict[str, Any]]) -> None:

@@ -214,13 +214,11 @@ def in_files(folder: Path) -> set[bytes]:
 
 def pin(both: CompositeMemory, scope: Scope, text: str) -> None:
     block = both.blocks["pinned"]
-    assert isinstance(block, NoteMemory)
     block.open(scope).add(text)
 
 
 def pinned(both: CompositeMemory, user_id: str) -> list[str]:
     block = both.blocks["pinned"]
-    assert isinstance(block, NoteMemory)
     return [note.text for note in block.open(Scope(user_id)).all()]
 
 

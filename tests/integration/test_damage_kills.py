@@ -18,7 +18,6 @@ from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
 from agent_memory.stores.redis.kernel import RedisKernel
 from agent_memory.stores.redis.scripts import KINDS
-from agent_memory.stores.redis.store import RedisStore
 from agent_memory.testing import watched
 from tests.kit import spread
 from tests.servers.redis import RedisServer
@@ -69,7 +68,6 @@ def spoil_sql(path: Path) -> None:
 
 
 def spoil_redis(store: Store) -> None:
-    assert isinstance(store, RedisStore)
     kernel = cast("RedisKernel", store._kernel)
     meta, body = (KINDS.index(name) for name in ("meta", "body"))
     segments, heads = kernel.keys("segment:vector")[body], kernel.keys("head")[meta]

@@ -350,8 +350,7 @@ def test_another_process_knows_it(
     def asked() -> list[list[str]]:
         call = [sys.executable, "-c", _ASK, json.dumps(given), ASKED]
         done = subprocess.run(call, check=True, capture_output=True, text=True)
-        answer: list[list[str]] = json.loads(done.stdout)
-        return answer
+        return json.loads(done.stdout)
 
     with AgentMemory(**given, blocks=[VectorMemory()]) as memory:
         memory.update("a", said(SAID), user_id="u")

@@ -50,9 +50,7 @@ def context(told: str) -> str:
     if not told:
         return ""
     fields = json.loads(told)
-    text = fields.get("additional_context") or fields["hookSpecificOutput"]["additionalContext"]
-    assert isinstance(text, str)
-    return text
+    return fields.get("additional_context") or fields["hookSpecificOutput"]["additionalContext"]
 
 
 def claude(*texts: str, first: int = 0) -> Lines:

@@ -36,9 +36,7 @@ class Keeper(CollectionBlock):
 
 
 def keeper(memory: AgentMemory) -> Keeper:
-    block = memory.blocks["keeper"]
-    assert isinstance(block, Keeper)
-    return block
+    return memory.blocks["keeper"]
 
 
 @pytest.fixture

@@ -50,7 +50,6 @@ def serving(folder: Path, files: int | None = None, *, quick: bool = False) -> I
             cwd=folder,
             preexec_fn=limit,
         )
-    assert process.stdout
     try:
         yield process.stdout.readline().split()[2].rstrip(".")
     finally:

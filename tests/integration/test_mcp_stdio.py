@@ -85,8 +85,6 @@ def called(name: str, **arguments: Any) -> dict[str, Any]:
 
 
 def asked(process: subprocess.Popen[str], request: dict[str, Any]) -> Any:
-    assert process.stdin
-    assert process.stdout
     process.stdin.write(json.dumps(request) + "\n")
     process.stdin.flush()
     answer = json.loads(process.stdout.readline())
@@ -153,9 +151,6 @@ def test_the_command_serves_a_client() -> None:
 def test_it_ends(how: signal.Signals | str) -> None:
     """Wrong: the server does not end, ends with an error, or leaves its database open."""
     process = started(COMMAND, "mcp", "--user", "sarah", "--store", STORE)
-    assert process.stdin
-    assert process.stdout
-    assert process.stderr
     assert asked(process, HELLO)["serverInfo"]["name"] == "agent-memory"
     assert Path("m.db-wal").exists()
     if isinstance(how, signal.Signals):

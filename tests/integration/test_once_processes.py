@@ -121,8 +121,6 @@ class _Writer(threading.Thread):
             [sys.executable, "-c", WRITER, *self._given, *numbers],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         ) as process:  # fmt: skip
-            assert process.stdout is not None
-            assert process.stderr is not None
             for count, line in enumerate(process.stdout):
                 if line != "ready\n":
                     self._next = int(line)  # the next process repeats this write

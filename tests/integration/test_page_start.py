@@ -27,7 +27,6 @@ def test_three_commands(tmp_path: Path) -> None:
             [*COMMAND, "serve", "--port", "0"],
             stdout=subprocess.PIPE, stderr=log, text=True, cwd=folder,
         )  # fmt: skip
-    assert service.stdout is not None
     try:
         line = service.stdout.readline()
         assert "its page at http" in line, (tmp_path / "log").read_text()

@@ -311,7 +311,6 @@ def test_a_file_names_the_profile(tmp_path: Path) -> None:
     )
     settings = AgentMemoryConfig.from_file(file)
     (block,) = settings.blocks
-    assert isinstance(block, ExtractiveMemory)
     assert block.profile is Small
     shown = invoke(["config", "show", "--config", str(file)])
     assert shown.exit_code == 0, shown.output

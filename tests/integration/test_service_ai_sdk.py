@@ -76,8 +76,7 @@ def run(service: Service, url: str, folder: Path) -> dict[str, Any]:
         env={**os.environ, "AGENT_MEMORY_KEY": service.key("ana")},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    sent: dict[str, Any] = json.loads(done.stdout)
-    return sent
+    return json.loads(done.stdout)
 
 
 def test_the_code_of_the_page_runs(tmp_path: Path) -> None:

@@ -82,7 +82,6 @@ def serving(
             cwd=folder,
             preexec_fn=limit,
         )
-    assert process.stdout
     try:
         line = process.stdout.readline()
         assert "/v1, and its page" in line, (line, log.read_text())

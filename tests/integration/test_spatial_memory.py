@@ -245,7 +245,6 @@ def test_it_may_never_decay_and_a_clock_may_be_ahead(store: Store) -> None:
     ) as memory:
         for name in ("spatial", "short"):
             block = memory.blocks[name]
-            assert isinstance(block, SpatialMemory)
             places = block.open(Scope("ada"))
             places.observe("old", (1, 0), at=MARCH - 5000 * DAY, confidence=0.7)
             places.observe("ahead", (2, 0), at=datetime.now(UTC) + DAY, confidence=0.6)
@@ -301,7 +300,6 @@ def test_a_session_that_is_deleted_meanwhile(store: Store) -> None:
             places.observe("before", (1, 0))
             memory.user("ada").spatial().observe("of no session", (2, 0))
             block = memory.blocks["spatial"]
-            assert isinstance(block, SpatialMemory)
             # the deletion would wait for the write's lock, so this write has none
             block = block.bind(replace(block.resources, locked=_open))
             armed.append(1)
@@ -408,7 +406,6 @@ def test_a_write_that_failed(pair: tuple[AgentMemory, AgentMemory], step: str) -
             raise StoreUnavailable("gone")
 
     block = block.bind(replace(block.resources, store=watched(block.resources.store, fail)))
-    assert isinstance(block, SpatialMemory)
     places, other = block.open(Scope("ada")), pair[1].user("ada").spatial()
     first = places.observe("first", (1, 0))
     armed.append(step)
@@ -501,7 +498,6 @@ def test_it_is_recalled_by_where_one_is(memory: AgentMemory) -> None:
     def found(content: str, position: object) -> list[str]:
         message = Message(role="user", content=content, metadata={"position": position})
         recalls = block.get(Scope("ada"), message, 5)
-        assert isinstance(recalls, list)
         return [recall.text.split(" (at")[0] for recall in recalls]
 
     assert found("", [19.5, 14.5])[0] == "A puddle of water."

@@ -58,7 +58,6 @@ def test_summary_is_one_marked_message_within_its_limit(fake: FakeLLM) -> None:
     summaries = [m for m in context.messages if m.metadata.get("kind") == "summary"]
     assert len(summaries) == 1
     content = summaries[0].content
-    assert isinstance(content, str)
     assert content.count("</summary>") == 1
     assert counter.text(content) <= 60 + 12
     assert context.tokens <= 400

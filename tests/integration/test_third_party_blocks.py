@@ -113,9 +113,7 @@ class Jotter(CollectionBlock, NoteBlock):
 
 
 def ledger(memory: AgentMemory) -> Ledger:
-    found = memory.blocks["ledger"]
-    assert isinstance(found, Ledger)
-    return found
+    return memory.blocks["ledger"]
 
 
 def accounts(memory: AgentMemory, scope: Scope = ADA) -> list[str]:

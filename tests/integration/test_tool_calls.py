@@ -58,8 +58,7 @@ def read(memory: AgentMemory, session_id: str, query: str, **more: Any) -> list[
     user_id = more.pop("user_id", None)
     found = memory.call_tool(session_id, "memory_read", {"query": query, **more}, user_id=user_id)
     found = found.split("\n")[0]  # a line with the number of further ones may follow
-    given: list[dict[str, Any]] = [] if found.startswith("Nothing") else json.loads(found)
-    return given
+    return [] if found.startswith("Nothing") else json.loads(found)
 
 
 def noted(answer: str) -> str:

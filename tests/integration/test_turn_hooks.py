@@ -57,7 +57,6 @@ class Plain:
 
 def told(memory: AgentMemory) -> list[tuple[Any, ...]]:
     block = memory.blocks["diary"]
-    assert isinstance(block, Diary)
     return block._told
 
 

@@ -139,7 +139,6 @@ def test_it_is_in_each_context_of_its_session_only(memory: AgentMemory) -> None:
     block = memory.blocks["working"]
     assert block.get(Scope("ada"), None, 5) == []
     recalls = block.get(Scope(None, "s4"), None, 5)
-    assert isinstance(recalls, list)
     assert [(one.text, one.score) for one in recalls] == [('plan: "ask about dates"', 1.0)]
     with pytest.raises(SessionOfAnotherUser):
         memory.get("s1", user_id="ben")
@@ -157,7 +156,6 @@ def test_what_was_changed_last_is_shown_first(memory: AgentMemory) -> None:
     assert 4 < len(seen) < 60
     (block,) = memory.blocks.values()
     recalls = block.get(Scope(None, "s"), None, 2)
-    assert isinstance(recalls, list)
     assert [one.text[:7] for one in recalls] == ["step 0:", "step 59"]
 
 

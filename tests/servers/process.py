@@ -92,8 +92,7 @@ def free_port() -> int:
     """Return a port of 127.0.0.1 that is free."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+        return listener.getsockname()[1]
 
 
 def accepts(port: int) -> bool:

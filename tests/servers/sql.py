@@ -68,8 +68,7 @@ def empty_database(server: Served) -> str:
     own, name = server.private(), f"empty_{uuid4().hex}"
     with opened(own.url) as database:
         database.read(lambda connection: connection.value(f"CREATE DATABASE {name}"))
-    url: str = own.url_of(name)
-    return url
+    return own.url_of(name)
 
 
 class ServerFixtures(Handles):
