@@ -3,13 +3,14 @@
 `other` is a second handle on the same data, where several may share it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
+from agent_memory import ChatHistory
 from agent_memory.core.messages import Message
 from agent_memory.errors import InvalidId, InvalidMessage
 from agent_memory.testing.contract import together
@@ -29,21 +30,11 @@ _AFTER = [
 _ROUNDS = 10
 
 
-class History(Protocol):
-    """The interface under test."""
-
-    def save(self, session_id: str, messages: Sequence[Any], /) -> None: ...
-
-    def load(self, session_id: str, /) -> list[Message]: ...
-
-    def clear(self, session_id: str, /) -> None: ...
-
-
 def said(*texts: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": text} for text in texts]
 
 
-def texts(history: History, session_id: str = "s") -> list[str]:
+def texts(history: ChatHistory, session_id: str = "s") -> list[str]:
     return [message.text() for message in history.load(session_id)]
 
 
@@ -51,14 +42,14 @@ class ChatHistoryContract:
     """Contract of a store for whole lists of messages."""
 
     @pytest.fixture
-    def history(self) -> Iterator[History]:
+    def history(self) -> Iterator[ChatHistory]:
         pytest.fail("Give the contract a `history` fixture.")
 
     @pytest.fixture
-    def other(self, history: History) -> History:
+    def other(self, history: ChatHistory) -> ChatHistory:
         return history
 
-    def test_what_was_saved_is_loaded(self, history: History, other: History) -> None:
+    def test_what_was_saved_is_loaded(self, history: ChatHistory, other: ChatHistory) -> None:
         """Wrong: a field, a picture or a tool call of a conversation is lost."""
         history.save("s", _RICH)
         assert [one.to_dict() for one in other.load("s")] == [
@@ -68,11 +59,13 @@ class ChatHistoryContract:
         other.save("s", [*again, *said("more")])
         assert history.load("s")[:-1] == again
 
-    def test_nothing_is_there_before(self, history: History) -> None:
+    def test_nothing_is_there_before(self, history: ChatHistory) -> None:
         """Wrong: loading a new session fails, or returns another list."""
         assert history.load("s") == []
 
-    def test_a_list_takes_the_place_of_another(self, history: History, other: History) -> None:
+    def test_a_list_takes_the_place_of_another(
+        self, history: ChatHistory, other: ChatHistory
+    ) -> None:
         """Wrong: a save keeps replaced messages, or loses others."""
         for after in _AFTER:
             history.save("s", said("a", "b", "c"))
@@ -80,7 +73,7 @@ class ChatHistoryContract:
             other.save("s", said(*after))
             assert texts(history) == after
 
-    def test_the_same_words_of_another(self, history: History) -> None:
+    def test_the_same_words_of_another(self, history: ChatHistory) -> None:
         """Wrong: a message with the same text but another role or name is not replaced."""
         history.save("s", said("a", "b"))
         later = [{"role": "assistant", "content": "a"}, {**said("b")[0], "name": "kim"}]
@@ -89,14 +82,14 @@ class ChatHistoryContract:
             ("assistant", None), ("user", "kim"),
         ]  # fmt: skip
 
-    def test_sessions_are_apart(self, history: History) -> None:
+    def test_sessions_are_apart(self, history: ChatHistory) -> None:
         """Wrong: one conversation overwrites another."""
         history.save("s", said("a"))
         history.save("t", said("b"))
         history.save("s", said("c"))
         assert (texts(history, "s"), texts(history, "t")) == (["c"], ["b"])
 
-    def test_clearing(self, history: History, other: History) -> None:
+    def test_clearing(self, history: ChatHistory, other: ChatHistory) -> None:
         """Wrong: clearing twice fails, clears another session, or cleared messages come back."""
         history.save("s", said("a", "b"))
         history.save("t", said("c"))
@@ -107,7 +100,7 @@ class ChatHistoryContract:
         history.save("s", said("anew"))
         assert texts(other) == ["anew"]
 
-    def test_an_empty_history(self, history: History, other: History) -> None:
+    def test_an_empty_history(self, history: ChatHistory, other: ChatHistory) -> None:
         """Wrong: an emptied conversation keeps its last list, or cannot continue."""
         history.save("s", [])
         assert other.load("s") == []
@@ -117,7 +110,7 @@ class ChatHistoryContract:
         other.save("s", said("b"))
         assert texts(history) == ["b"]
 
-    def test_what_is_no_message(self, history: History) -> None:
+    def test_what_is_no_message(self, history: ChatHistory) -> None:
         """Wrong: a list with an invalid message is saved in part, or raises a bare error."""
         history.save("s", said("a", "b"))
         bad: list[Any] = [{"content": "?"}, 7, {"role": "king"}]
@@ -129,7 +122,7 @@ class ChatHistoryContract:
                 history.save("s", one)
         assert texts(history) == ["a", "b"]
 
-    def test_ids_that_cannot_be_kept(self, history: History) -> None:
+    def test_ids_that_cannot_be_kept(self, history: ChatHistory) -> None:
         """Wrong: an id that a database truncates is accepted."""
         bad: list[Any] = ["", " ", "x" * 256, "a\x00b", 7]
         for name in bad:
@@ -137,7 +130,7 @@ class ChatHistoryContract:
                 with pytest.raises(InvalidId):
                     call(name)
 
-    def test_a_list_is_the_callers_own(self, history: History) -> None:
+    def test_a_list_is_the_callers_own(self, history: ChatHistory) -> None:
         """Wrong: a caller who changes its list later changes the stored one."""
         given: list[dict[str, Any]] = [{"role": "user", "content": [{"type": "text", "text": "a"}]}]
         history.save("s", given)
@@ -147,7 +140,9 @@ class ChatHistoryContract:
         loaded.content.append({"type": "text", "text": "b"})
         assert texts(history) == ["a"]
 
-    def test_readers_see_one_list_or_another(self, history: History, other: History) -> None:
+    def test_readers_see_one_list_or_another(
+        self, history: ChatHistory, other: ChatHistory
+    ) -> None:
         """Wrong: a reader gets a mixture of two lists, or none."""
         lists = [[f"{name}{n}" for n in range(size)] for name, size in (("a", 40), ("b", 3))]
         history.save("s", said(*lists[0]))
@@ -170,7 +165,7 @@ class ChatHistoryContract:
         assert [one for seen in read_by for one in seen if one not in lists] == []
         assert texts(other) == lists[(_ROUNDS - 1) % 2]
 
-    def test_savers_do_not_mix(self, history: History, other: History) -> None:
+    def test_savers_do_not_mix(self, history: ChatHistory, other: ChatHistory) -> None:
         """Wrong: concurrent saves leave a mixture of their lists."""
         lists = {
             name: [f"{name}{n}" for n in range(size)]
@@ -178,7 +173,7 @@ class ChatHistoryContract:
         }
         handles = (history, other) * 2
 
-        def save(handle: History, mine: list[str]) -> None:
+        def save(handle: ChatHistory, mine: list[str]) -> None:
             for turn in range(_ROUNDS // 2):
                 handle.save("s", said(*mine[turn % 2 :]))
 
@@ -187,7 +182,7 @@ class ChatHistoryContract:
         assert found == texts(other)
         assert found in [some for one in lists.values() for some in (one, one[1:])]
 
-    def test_a_clearing_is_whole(self, history: History, other: History) -> None:
+    def test_a_clearing_is_whole(self, history: ChatHistory, other: ChatHistory) -> None:
         """Wrong: a reader sees part of a list while it is cleared."""
         whole = [str(n) for n in range(40)]
         done: list[None] = []

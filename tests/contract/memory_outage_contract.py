@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 from uuid import uuid4
 
 import pytest
@@ -22,25 +22,18 @@ def _said(first: int, last: int) -> list[dict[str, str]]:
     ]
 
 
-class Stoppable(Protocol):
-    """A private server, or several."""
-
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-
-
 class MemoryOutageContract:
     """When the session store is down, calls fail whole. Afterwards work continues."""
 
     @pytest.fixture
-    def away(self) -> tuple[Stoppable, str]:
+    def away(self) -> tuple[Any, str]:
         """The server to stop, and the URL of a store on it."""
         pytest.fail("Give the contract an `away` fixture.")
 
     @pytest.mark.parametrize("mode", ["inline", "background"])
     def test_a_memory_outlives_an_outage(
         self,
-        away: tuple[Stoppable, str],
+        away: tuple[Any, str],
         mode: Literal["inline", "background"],
         caplog: pytest.LogCaptureFixture,
         monkeypatch: pytest.MonkeyPatch,
@@ -104,7 +97,7 @@ def _memory(url: str, mode: Literal["inline", "background"]) -> Iterator[AgentMe
 
 
 @contextmanager
-def _stopped(server: Stoppable) -> Iterator[None]:
+def _stopped(server: Any) -> Iterator[None]:
     server.stop()
     try:
         yield

@@ -4,6 +4,7 @@ import logging
 import re
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from agent_memory.errors import ConfigError, StoreUnavailable
 from agent_memory.stores.base import Store
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, stored, together
-from tests.contract.memory_outage_contract import MemoryOutageContract, Stoppable
+from tests.contract.memory_outage_contract import MemoryOutageContract
 from tests.servers.process import free_port
 from tests.servers.sql import Served, ServerFixtures, line_to, scheme_of, told_nothing
 
@@ -20,7 +21,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
     """Outages are reported within seconds, end by themselves, and keep writes exact."""
 
     @pytest.fixture
-    def away(self, server: Served) -> tuple[Stoppable, str]:
+    def away(self, server: Served) -> tuple[Any, str]:
         return server.private(), server.url
 
     def test_a_restarted_server(self, server: Served, store: Store, other: Store) -> None:

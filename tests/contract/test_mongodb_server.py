@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb import connection
 from agent_memory.stores.mongodb.store import MongoDBStore
 from agent_memory.testing.contract import draft, record, stored
-from tests.contract.memory_outage_contract import MemoryOutageContract, Stoppable
+from tests.contract.memory_outage_contract import MemoryOutageContract
 from tests.contract.mongodb_suite import brisk, namespace, other, server, store, url
 from tests.servers.mongodb import MongoDBServer, RefusingServer
 from tests.servers.process import free_port
@@ -29,7 +30,7 @@ class TestMemory(MemoryOutageContract):
     """Over MongoDB's protocol."""
 
     @pytest.fixture
-    def away(self, server: MongoDBServer) -> tuple[Stoppable, str]:
+    def away(self, server: MongoDBServer) -> tuple[Any, str]:
         return server, server.url_at(server.port, seconds=0.2)
 
 

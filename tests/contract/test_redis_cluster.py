@@ -1,6 +1,7 @@
 """The contract suite on a private Redis Cluster, and what only a cluster does."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from redis.crc import key_slot
@@ -11,7 +12,7 @@ from agent_memory.stores.redis.store import RedisStore
 from agent_memory.testing.contract import draft, record
 from tests.contract.clock_contract import ClockContract
 from tests.contract.long_log_contract import LongLogContract
-from tests.contract.memory_outage_contract import MemoryOutageContract, Stoppable
+from tests.contract.memory_outage_contract import MemoryOutageContract
 from tests.servers.redis import RedisNodes, RedisServer
 from tests.servers.redis_suite import RedisContract, begun, namespace
 
@@ -39,7 +40,7 @@ class TestMemory(MemoryOutageContract):
     """On a cluster."""
 
     @pytest.fixture
-    def away(self, cluster: RedisNodes) -> tuple[Stoppable, str]:
+    def away(self, cluster: RedisNodes) -> tuple[Any, str]:
         return cluster, cluster.url
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from agent_memory.stores.redis.store import RedisStore
 from agent_memory.stores.redis.url import redis_options, redis_place
 from agent_memory.testing.contract import draft, ranked, record, stored, together
 from agent_memory.testing.rewriting import entries
-from tests.contract.memory_outage_contract import MemoryOutageContract, Stoppable
+from tests.contract.memory_outage_contract import MemoryOutageContract
 from tests.servers.redis import RedisServer
 from tests.servers.redis_suite import Start, server, start, store
 from tests.servers.sql import told_nothing
@@ -50,7 +51,7 @@ class TestMemory(MemoryOutageContract):
     """On Redis."""
 
     @pytest.fixture
-    def away(self, start: Start) -> tuple[Stoppable, str]:
+    def away(self, start: Start) -> tuple[Any, str]:
         server = start("--requirepass", "hunter2", user=":hunter2@")
         return server, server.url
 

@@ -3,55 +3,19 @@
 `opened` takes a dimension and returns an open index.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf, nan, sqrt
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
+from agent_memory import VectorIndex
 from agent_memory.errors import DimensionMismatch, InvalidInput
+from agent_memory.standalone.item_index import Match
 from agent_memory.testing.contract import together
 
-
-class Found(Protocol):
-    """One item that a search found."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def score(self) -> float: ...
-    @property
-    def text(self) -> str | None: ...
-    @property
-    def metadata(self) -> Mapping[str, Any]: ...
-
-
-class Index(Protocol):
-    """The interface under test."""
-
-    def store(self, items: Any, /, *, user_id: str | None = None) -> None: ...
-
-    def search(
-        self,
-        query: Any,
-        /,
-        *,
-        top_k: int = 10,
-        threshold: float | None = None,
-        user_id: str | None = None,
-    ) -> Sequence[Found]: ...
-
-    def delete(self, ids: Iterable[str], /, *, user_id: str | None = None) -> None: ...
-
-    def get(self, ids: Iterable[str], /, *, user_id: str | None = None) -> Sequence[Any]: ...
-
-    def items(self, *, prefix: str = "", user_id: str | None = None) -> Iterable[Any]: ...
-
-    def delete_prefix(self, prefix: str, /, *, user_id: str | None = None) -> None: ...
-
-
-Opened = Callable[[int], Index]
+Opened = Callable[[int], VectorIndex]
 """Opens the same index once more, for vectors of so many numbers."""
 
 COMPASS = {"e": [1.0, 0.0, 0.0], "ne": [3.0, 4.0, 0.0], "n": [0.0, 2.0, 0.0], "w": [-5.0, 0.0, 0.0]}
@@ -74,7 +38,7 @@ def items(vectors: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
     return [{"id": name, "vector": vector} for name, vector in vectors.items()]
 
 
-def ids(found: Sequence[Found]) -> list[str]:
+def ids(found: Sequence[Match]) -> list[str]:
     return [one.id for one in found]
 
 
@@ -87,14 +51,14 @@ class VectorIndexContract:
         pytest.fail("Give the contract an `opened` fixture.")
 
     @pytest.fixture
-    def index(self, opened: Opened) -> Index:
+    def index(self, opened: Opened) -> VectorIndex:
         return opened(3)
 
     @pytest.fixture
-    def other(self, opened: Opened, index: Index) -> Index:
+    def other(self, opened: Opened, index: VectorIndex) -> VectorIndex:
         return opened(3)
 
-    def test_scores_are_cosines_descending(self, index: Index, other: Index) -> None:
+    def test_scores_are_cosines_descending(self, index: VectorIndex, other: VectorIndex) -> None:
         """Wrong: the most similar item does not come first, or vector lengths change scores."""
         index.store(items(COMPASS))
         found = other.search(EAST)
@@ -107,7 +71,9 @@ class VectorIndexContract:
         assert first.id == "ne"
         assert first.score == pytest.approx(7 / (5 * sqrt(3)), abs=1e-12)
 
-    def test_items_are_read_by_id_and_by_prefix(self, index: Index, other: Index) -> None:
+    def test_items_are_read_by_id_and_by_prefix(
+        self, index: VectorIndex, other: VectorIndex
+    ) -> None:
         """Wrong: items cannot be read by id or prefix, or another user's are returned."""
         index.store([{**one, "metadata": {"of": one["id"]}} for one in items(COMPASS)])
         index.store({"id": "n", "vector": EAST, "text": "hers"}, user_id="ana")
@@ -123,7 +89,7 @@ class VectorIndexContract:
         assert sorted(one.id for one in index.items()) == ["e", "w"]
         assert [one.id for one in index.items(user_id="ana")] == ["n"]
 
-    def test_the_threshold_is_exclusive(self, index: Index) -> None:
+    def test_the_threshold_is_exclusive(self, index: VectorIndex) -> None:
         """Wrong: an item that scores exactly the threshold is found."""
         index.store(items(COMPASS))
         assert ids(index.search(EAST, threshold=0.6)) == ["e"]
@@ -135,7 +101,7 @@ class VectorIndexContract:
         for one in index.search([0.3, -0.2, 0.7]):
             assert one.id not in ids(index.search([0.3, -0.2, 0.7], threshold=one.score))
 
-    def test_there_is_no_padding(self, index: Index) -> None:
+    def test_there_is_no_padding(self, index: VectorIndex) -> None:
         """Wrong: a search returns more than `top_k` items, or ones that do not exist."""
         assert index.search(EAST) == []
         index.store(items(COMPASS))
@@ -150,7 +116,7 @@ class VectorIndexContract:
         assert ids(index.search(EAST, top_k=2)) == ["e", "ne"]
         assert len(index.search(EAST, top_k=3, threshold=0.9)) == 1
 
-    def test_numbers_that_are_none(self, index: Index) -> None:
+    def test_numbers_that_are_none(self, index: VectorIndex) -> None:
         """Wrong: an invalid `top_k` or `threshold` is accepted."""
         index.store(items(COMPASS))
         bad: list[Any] = [-1, 1.5, "3", True, None]
@@ -162,14 +128,14 @@ class VectorIndexContract:
             with pytest.raises(InvalidInput):
                 index.search(EAST, threshold=one)
 
-    def test_equals_come_in_the_order_of_ids(self, index: Index) -> None:
+    def test_equals_come_in_the_order_of_ids(self, index: VectorIndex) -> None:
         """Wrong: items with equal scores have a random order."""
         names = [f"{n:03}" for n in range(200)]
         index.store(items({name: [1.0, 2.0, 3.0] for name in names[::-1]}))
         index.store(items({"a": [1.0, 2.0, 3.0001], "b": EAST}))
         assert ids(index.search([1.0, 2.0, 3.0], top_k=7)) == names[:7]
 
-    def test_an_id_has_one_item(self, index: Index, other: Index) -> None:
+    def test_an_id_has_one_item(self, index: VectorIndex, other: VectorIndex) -> None:
         """Wrong: a changed item is also found by its old vector."""
         index.store([{"id": "a", "vector": EAST, "text": "was", "metadata": {"n": 1}}])
         other.store([{"id": "a", "vector": [0, 0, 1], "text": "is"}])
@@ -179,7 +145,7 @@ class VectorIndexContract:
         index.store([*items({"b": EAST}), *items({"b": [0, 0, 1]})])
         assert [one.score for one in other.search([0, 0, 1])] == [1.0, 1.0]
 
-    def test_what_goes_in_comes_out(self, index: Index, other: Index) -> None:
+    def test_what_goes_in_comes_out(self, index: VectorIndex, other: VectorIndex) -> None:
         """Wrong: an item's text or metadata comes back changed."""
         metadata = {"é\x00": [1, 2.5, None, True, {"deep": ["x"]}], "id": "mine"}
         index.store({"id": "é/😀 1", "vector": EAST, "text": "a\x00\n😀", "metadata": metadata})
@@ -189,7 +155,7 @@ class VectorIndexContract:
         assert (first.id, first.text, first.metadata) == ("é/😀 1", "a\x00\n😀", metadata)
         assert (bare.text, dict(bare.metadata), blank.text) == (None, {}, "")
 
-    def test_what_is_kept_is_not_the_callers(self, index: Index) -> None:
+    def test_what_is_kept_is_not_the_callers(self, index: VectorIndex) -> None:
         """Wrong: a caller who changes its metadata or vector later changes the stored item."""
         metadata: dict[str, Any] = {"tags": ["a"]}
         vector = [1.0, 0.0, 0.0]
@@ -201,7 +167,7 @@ class VectorIndexContract:
             assert (found.score, found.metadata) == (1.0, {"tags": ["a"]})
             found.metadata["tags"].append("c")
 
-    def test_deleting(self, index: Index, other: Index) -> None:
+    def test_deleting(self, index: VectorIndex, other: VectorIndex) -> None:
         """Wrong: a deleted item is found, another is deleted too, or deleting twice fails."""
         index.store(items(COMPASS))
         assert len(other.search(EAST)) == 4
@@ -215,7 +181,7 @@ class VectorIndexContract:
             ("e", 1.0), ("ne", 0.0), ("w", -1.0),
         ]  # fmt: skip
 
-    def test_users_are_apart(self, index: Index) -> None:
+    def test_users_are_apart(self, index: VectorIndex) -> None:
         """Wrong: a user finds, overwrites or deletes another user's items, or shared ones."""
         for user in ("ana", "ben", None):
             index.store([{"id": "a", "vector": EAST, "text": f"of {user}"}], user_id=user)
@@ -226,7 +192,7 @@ class VectorIndexContract:
         assert [one.text for one in index.search(EAST)] == ["of None"]
         assert index.search(EAST, user_id="everybody") == []
 
-    def test_what_is_no_vector(self, index: Index) -> None:
+    def test_what_is_no_vector(self, index: VectorIndex) -> None:
         """Wrong: an invalid vector is stored, or other items of a refused list are."""
         for bad in _NO_VECTORS:
             with pytest.raises(InvalidInput):
@@ -235,14 +201,14 @@ class VectorIndexContract:
                 index.search(bad)
         assert index.search(EAST) == []
 
-    def test_what_is_no_item(self, index: Index) -> None:
+    def test_what_is_no_item(self, index: VectorIndex) -> None:
         """Wrong: part of a refused list is stored, or an item that cannot be read back."""
         for bad in _NO_ITEMS:
             with pytest.raises(InvalidInput):
                 index.store([*items({"good": EAST}), bad])
         assert index.search(EAST) == []
 
-    def test_lengths_of_every_kind(self, index: Index) -> None:
+    def test_lengths_of_every_kind(self, index: VectorIndex) -> None:
         """Wrong: a very long or short vector matches nothing, or raises an arithmetic error."""
         for scale in (5e-324, 1e-300, 1.0, 1e300):
             index.store(items({"a": [3 * scale, 0, 0], "b": [0, scale, 0]}))
@@ -265,10 +231,10 @@ class VectorIndexContract:
                 index.search([1.0] * length, top_k=0)
         assert len(opened(3).search(EAST)) == 4
 
-    def test_many_threads(self, index: Index, other: Index) -> None:
+    def test_many_threads(self, index: VectorIndex, other: VectorIndex) -> None:
         """Wrong: concurrent stores and deletions lose items or break each other."""
 
-        def work(handle: Index, name: str) -> None:
+        def work(handle: VectorIndex, name: str) -> None:
             for turn in range(4):
                 handle.store(items({f"{name}{turn}": [turn, 1, 0], f"{name} gone": EAST}))
                 assert f"{name}{turn}" in ids(handle.search([turn, 1, 0], top_k=100))

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -17,19 +17,6 @@ from agent_memory.stores.sql.store import SQLStore, open_server
 from tests.kit import Handles
 from tests.servers.line import Line
 from tests.servers.process import CannotStart, untested
-
-
-class OwnServer(Protocol):
-    """A private server of the suite."""
-
-    @property
-    def url(self) -> str: ...
-    def url_of(self, database: str, user: str = ..., password: str = ...) -> str: ...
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-    def kill(self) -> None: ...
-    def restart(self) -> None: ...
-    def remove(self) -> None: ...
 
 
 @dataclass
@@ -48,7 +35,7 @@ class Served:
         return self.own
 
 
-def serve(kind: Callable[[], OwnServer], variable: str) -> Iterator[Served]:
+def serve(kind: Callable[[], Any], variable: str) -> Iterator[Served]:
     """Yield the server that an environment variable names, or a private one."""
     given = os.environ.get(variable)
     if given:
