@@ -41,7 +41,7 @@ def main() -> None:
             if not isinstance(app, typer.Typer):
                 app = typer.Typer(add_completion=False)
                 app.command()(module.main)
-            return app(prog_name=f"python -m benchmarks {part}")
+            app(prog_name=f"python -m benchmarks {part}")
     print(__doc__, *(f"  {part:22} {title}" for part, title in PARTS.items()), sep="\n")
     sys.exit(2 if sys.argv[1:2] not in ([], ["--help"]) else 0)
 

@@ -1,13 +1,14 @@
 """The async interface, on asyncio and trio."""
 
 import asyncio
-import threading
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
 from agent_memory import AgentMemory, AsyncAgentMemory, StaticMemory, VectorMemory, operations
+from agent_memory.testing.contract import together
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -71,11 +72,7 @@ def test_many_loops_at_once(where: str, tmp_path: Path) -> None:
     def serve(n: int) -> None:
         done.append(asyncio.run(request(n)))
 
-    threads = [threading.Thread(target=serve, args=(n,)) for n in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together([partial(serve, n) for n in range(20)])
     assert done == [10] * 20
     asyncio.run(memory.close())
 

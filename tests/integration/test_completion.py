@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -357,14 +358,7 @@ def test_turns_at_the_same_time_are_each_stored_whole(memory: AgentMemory, fake:
         ]}  # fmt: skip
 
     fake.default = answer
-    threads = [
-        threading.Thread(target=memory.completion, args=("s", str(n)), kwargs={"tools": [add]})
-        for n in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together([partial(memory.completion, "s", str(n), tools=[add]) for n in range(4)])
     said = logged(memory)
     turns = [said[start : start + 4] for start in range(0, len(said), 4)]
     assert sorted(turns) == [

@@ -17,6 +17,7 @@ from agent_memory.errors import (
 )
 from agent_memory.models.llm import LLM, Charges, Ledger, Usage
 from agent_memory.testing import FakeLLM
+from agent_memory.testing.contract import together
 from tests.kit import note_waits
 
 KEY = "sk-test-canary"
@@ -210,11 +211,7 @@ def test_a_ledger_keeps_count_across_threads() -> None:
         for _ in range(500):
             ledger.add(Usage(calls=1, cost=0.5))
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together([work] * 4)
     assert ledger.snapshot() == Usage(calls=2000, cost=1000.0)
 
 

@@ -3,8 +3,8 @@
 import json
 import logging
 import re
-import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from agent_memory.server.keys import KeyRing
 from agent_memory.server.metrics import Metrics
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
+from agent_memory.testing.contract import together
 from tests.integration.serving import Service, serving
 from tests.kit import note_waits
 
@@ -89,11 +90,7 @@ def test_many_processes_lose_no_count() -> None:
                 pass
             counted[own] = number
 
-    threads = [threading.Thread(target=count, args=[own]) for own in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together([partial(count, own) for own in range(4)])
     assert counted == [25] * 4
     found = SharedMetrics(store).read()
     assert found.usage == {"extraction": Usage(calls=100, cost=50.0)}

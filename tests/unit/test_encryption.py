@@ -2,13 +2,13 @@
 
 import base64
 import sys
-import threading
 from collections.abc import Callable
 
 import pytest
 
 from agent_memory.errors import ConfigError, MissingExtra, StoreUnavailable, Undecryptable
 from agent_memory.stores.encrypted.keys import Key, Keys
+from agent_memory.testing.contract import together
 
 SECRET, OTHER = bytes(range(32)), bytes(range(1, 33))
 PLACE = ("message", "default", "s", 1, 0)
@@ -157,13 +157,7 @@ def test_a_callable_is_asked_once_for_each_id() -> None:
     keys = Keys(ask, current="new")
     sealed = Key("old", OTHER).seal(PLACE, b"said")
     found: list[bytes] = []
-    threads = [
-        threading.Thread(target=lambda: found.append(keys.open(PLACE, sealed))) for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together([lambda: found.append(keys.open(PLACE, sealed))] * 8)
     assert found == [b"said"] * 8
     assert asked == ["new", "old"]
     with pytest.raises(Undecryptable, match="'third'"):

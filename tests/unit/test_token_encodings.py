@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
@@ -27,6 +28,7 @@ from agent_memory.core.tokens.encodings import (
     joined,
 )
 from agent_memory.errors import ConfigError
+from agent_memory.testing.contract import together
 from tests.histories import texts
 from tests.kit import at_length
 
@@ -136,11 +138,7 @@ def test_threads_share_an_encoding() -> None:
             if fresh.count(text) != built(text):
                 wrong.append(text)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together([partial(work, number) for number in range(6)])
     assert wrong == []
 
 
