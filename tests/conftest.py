@@ -65,7 +65,6 @@ sys.addaudithook(_no_processes)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--layer`."""
     parser.addoption(
         "--layer",
         action="append",
@@ -81,7 +80,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Decide on the layers."""
     if config.option.layer is None:
         named = config.args_source is pytest.Config.ArgsSource.ARGS
         config.option.layer = ["all"] if named else ["core"]

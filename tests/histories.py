@@ -97,7 +97,6 @@ def call(ids: Sequence[str], name: str = "search", arguments: str = "{}") -> Jso
 
 
 def result(call_id: str, content: Any = "ok") -> Json:
-    """Return the tool message that answers a call."""
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 

@@ -60,22 +60,18 @@ def steps_of(way: T, ways: Sequence[T]) -> range:
 
 
 def user(text: Any, **fields: Any) -> dict[str, Any]:
-    """Return a message with the role "user"."""
     return {"role": "user", "content": text, **fields}
 
 
 def assistant(text: Any, **fields: Any) -> dict[str, Any]:
-    """Return a message with the role "assistant"."""
     return {"role": "assistant", "content": text, **fields}
 
 
 def texts(memory: AgentMemory, session: str = "s") -> list[str]:
-    """Return the texts of a session's log."""
     return [entry.message.text() for entry in memory.history(session)]
 
 
 def until(true: Callable[[], object]) -> None:
-    """Wait until a condition holds."""
     deadline = time.monotonic() + SECONDS
     while not true():
         assert time.monotonic() < deadline
@@ -190,7 +186,6 @@ class StepwiseNotes(NoteMemory):
     """Notes with a `delete` of their own, so that sessions and users are deleted in steps."""
 
     def delete(self, scope: Scope) -> None:
-        """Delete the data of a scope."""
         super().delete(scope)
 
 

@@ -129,7 +129,6 @@ def _named(function: FunctionType, cls: type | None) -> Iterator[Any]:
 
 
 def _words(code: CodeType) -> Iterator[str]:
-    """Yield the strings in the code."""
     for one in code.co_consts:
         yield from (
             word for word in (one if isinstance(one, tuple) else (one,)) if isinstance(word, str)

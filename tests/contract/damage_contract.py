@@ -36,7 +36,6 @@ class DamageContract(Contract):
     segment."""
 
     def spoil(self, store: Store, what: What) -> None:
-        """Damage a value in the database."""
         spoil_sql(store, what)
 
     @pytest.fixture

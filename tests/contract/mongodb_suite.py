@@ -34,7 +34,6 @@ VECTORS = np.eye(2, dtype=np.float32)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MongoDBServer]:
-    """The suite's own server."""
     if THEIRS:
         pytest.skip("needs a server of its own, and AGENT_MEMORY_TEST_MONGODB names somebody's")
     try:

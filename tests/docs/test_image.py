@@ -30,7 +30,6 @@ PINNED = re.compile(r"[a-z]+:\d+\.\d+(\.\d+)?-\S+")
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Return the instructions of the Dockerfile."""
     text = (SERVICE / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return [(name, rest.strip()) for name, _, rest in (line.partition(" ") for line in lines)]

@@ -135,7 +135,6 @@ class Browser:
         return str(self.run("document.body.innerText"))
 
     def press(self, key: str, shift: bool = False) -> None:
-        """Press a key."""
         codes = {"Tab": 9, "Enter": 13, "Escape": 27}
         more = {"text": "\r"} if key == "Enter" else {}
         told = {"key": key, "code": key, "windowsVirtualKeyCode": codes[key]}
@@ -177,7 +176,6 @@ class Browser:
         self.send("Emulation.setEmulatedMedia", features=[scheme])
 
     def picture(self, file: Path) -> None:
-        """Save a picture of the whole page."""
         given = self.send("Page.captureScreenshot", captureBeyondViewport=True)
         file.write_bytes(base64.b64decode(given["data"]))
 

@@ -6,7 +6,6 @@ from tests.kit import until
 
 
 def running(name: str) -> int:
-    """Return how many calls to a block run now."""
     return sum(thread.name == f"block-{name}" for thread in threading.enumerate())
 
 

@@ -38,8 +38,6 @@ def _private(kind: str, variable: str, start: Callable[[], PrivateServer]) -> It
 
 @pytest.fixture(scope="module")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a Redis server."""
-
     def start() -> PrivateServer:
         return RedisServer(tmp_path_factory.mktemp("redis"), next(iter(redis_binaries().values())))
 
@@ -59,21 +57,18 @@ def mongodb_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def postgres_url() -> Iterator[str]:
-    """The address of a PostgreSQL server."""
     pytest.importorskip("psycopg")
     yield from (one.url for one in serve(PostgresServer, "AGENT_MEMORY_TEST_POSTGRES"))
 
 
 @pytest.fixture(scope="module")
 def mysql_url() -> Iterator[str]:
-    """The address of a MariaDB server."""
     pytest.importorskip("pymysql")
     yield from (one.url for one in serve(MariaDBServer, "AGENT_MEMORY_TEST_MYSQL"))
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """The address of a new SQLite file."""
     return f"sqlite:///{tmp_path}/m.db"
 
 
@@ -98,7 +93,6 @@ def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    """An empty store of each kind."""
     kind, namespace = request.param, f"facts{uuid4().hex}"
     on_disk = f"sqlite:///{tmp_path}/facts.db"
     url = on_disk if kind == "sqlite" else request.getfixturevalue(f"{kind}_url")

@@ -32,7 +32,6 @@ def messages_of(asked: str) -> str | None:
 
 
 def known_of(asked: str) -> list[Listed]:
-    """Return the known facts in a first request."""
     return [fact for _, fact in _lines(asked.partition("<messages>")[0])]
 
 
@@ -75,7 +74,6 @@ class Model:
         return quote
 
     def __call__(self, body: dict[str, Any]) -> str:
-        """Return the answer to a request."""
         self.asked.append(body["messages"][-1]["content"])
         told = body["messages"][1]["content"]  # the last message may be a correction
         messages = messages_of(told)

@@ -51,7 +51,6 @@ def write_lines(path: Path, lines: Sequence[Any]) -> Path:
 
 
 def write_table(path: Path, table: str, columns: str, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """Write a table into a SQLite database."""
     with closing(sqlite3.connect(path)) as database:
         database.execute(f"CREATE TABLE {table} ({columns})")
         for row in rows:

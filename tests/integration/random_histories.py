@@ -99,7 +99,6 @@ def group(rng: random.Random, budget: int, number: int) -> Iterator[Json]:
 
 
 def history(rng: random.Random, budget: int) -> list[Json]:
-    """Return a random conversation."""
     said: list[Json] = []
     for number in range(rng.randint(1, 12)):
         kind = rng.random()

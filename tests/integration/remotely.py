@@ -71,7 +71,6 @@ class Served(RemoteMemory):
         super().__init__(url, api_key=key)
 
     def close(self) -> None:
-        """Close the client, then its memory."""
         super().close()
         self.inside.close()
 

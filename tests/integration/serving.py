@@ -125,7 +125,6 @@ class Service:
     def ask(
         self, method: str, path: str, token: str | None, given: Any = None, **headers: str
     ) -> Answer:
-        """Return the response to a request with this key."""
         shown = [] if token is None else [("Authorization", f"Bearer {token}")]
         shown += [(name.replace("_", "-"), value) for name, value in headers.items()]
         body = b"" if given is None else json.dumps(given).encode()

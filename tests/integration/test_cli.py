@@ -56,7 +56,6 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLLM]:
 
 
 def run(*arguments: str, ok: bool = True, typed: str | None = None) -> str:
-    """Return the stdout of a command, which must succeed."""
     result = invoke(list(arguments), input=typed)
     if ok:
         assert result.exit_code == 0, result.output
@@ -78,7 +77,6 @@ FACTS_TOO = '[{"kind": "extractive"}, {"kind": "vector"}]'
 
 
 def store(**fields: Any) -> AgentMemory:
-    """Open the memory that the commands use by default."""
     blocks = [ExtractiveMemory(), VectorMemory()]
     return AgentMemory(store="sqlite:///agent_memory.db", **{"blocks": blocks, **fields})
 

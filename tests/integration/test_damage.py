@@ -57,7 +57,6 @@ IN_COLUMNS = {"version": "last", "created_at": "first"}
 
 
 def spoil_head(session_id: str, part: str = "summary", value: object = "{broken") -> None:
-    """Damage a part of a head."""
     column = IN_COLUMNS.get(part, "body" if part in IN_BODY else "about")
     given = "?"
     if part not in IN_COLUMNS and not isinstance(value, bytes):

@@ -405,7 +405,6 @@ def test_whoever_does_not_let_go(gate: threading.Event, monkeypatch: pytest.Monk
 
 
 def begin_to_delete(store: Store, session_id: str) -> Head | None:
-    """Mark a session for deletion, and stop there."""
     head = store.head(session_id)
     return store.move(replace(head, deleting=True)) if head else None
 

@@ -25,7 +25,6 @@ from tests.kit import texts
 
 @pytest.fixture
 def memory() -> Iterator[AgentMemory]:
-    """An empty memory without blocks."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         yield memory
 
@@ -35,7 +34,6 @@ def ids(memory: AgentMemory) -> list[str]:
 
 
 def twice(memory: AgentMemory, path: Path, source: str, user: str | None = "ana") -> Any:
-    """Import a file twice, and return the first result."""
     done = import_chats(memory, path, source, user_id=user)
     again = import_chats(memory, path, source, user_id=user)
     assert (again.new_sessions, again.new_messages, again.new_notes) == (0, 0, 0)

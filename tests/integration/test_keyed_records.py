@@ -55,7 +55,6 @@ def texts(keyed: KeyedRecords) -> list[str]:
 
 
 def raw(store: Store, keyed: KeyedRecords) -> list[Record]:
-    """Return the records in the store, hidden ones included."""
     return store.records("keeper", keyed.owner)
 
 

@@ -40,7 +40,6 @@ class Server:
     url: str
 
     def post(self, token: str | None, body: Any = LIST, **headers: str) -> httpx2.Response:
-        """Return the response to a plain request."""
         given = {} if token is None else {"Authorization": f"Bearer {token}"}
         return httpx2.post(self.url, json=body, headers={**JSON, **given, **headers})
 

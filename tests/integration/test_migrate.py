@@ -61,7 +61,6 @@ def target(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def small() -> Store:
-    """A small source, in memory."""
     store = MemoryStore()
     for name in ("a", "b", "c"):
         store.append(name, [draft(f"{name} says {n}") for n in range(3)], f"of {name}")
@@ -549,7 +548,6 @@ def _same(source: Store, target: Store) -> None:
 
 
 def _failure(source: Store, target: Store) -> str | None:
-    """Return the error of a migration, if any."""
     try:
         moved(source, target)
     except StoreError as error:

@@ -190,6 +190,5 @@ def test_the_source_is_used_between_kills(source: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def no_children_left() -> Iterator[None]:
-    """Assert that each process has ended."""
     yield
     assert not multiprocessing.active_children()

@@ -53,7 +53,6 @@ class Op:
 
 
 def after(state: State, op: Op) -> State:
-    """Return the state after a call."""
     state = dict(state)
     owner, log = state.get(op.session, (None, ()))
     if op.name == "update" and (op.user is None or owner in (None, op.user)):
@@ -151,7 +150,6 @@ class Facts(Block):
 
 
 def fact(block: str, scope: Scope, entry: Entry) -> Record:
-    """Return an entry as a record."""
     return Record(
         id=record_id(block, scope.owner, entry.session_id, entry.seq),
         owner=scope.owner,

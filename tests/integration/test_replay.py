@@ -47,7 +47,6 @@ class Notes(Echo):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make workers poll the store often."""
     monkeypatch.setattr("agent_memory.engine.processing.worker.POLL_SECONDS", 0.02)
 
 

@@ -57,7 +57,6 @@ const model = (sent) => {
 
 
 def code() -> str:
-    """Return the TypeScript of the page."""
     page = (ROOT / "docs" / "frameworks.md").read_text(encoding="utf-8")
     (found,) = re.findall(r"^```ts\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     return str(found)

@@ -41,7 +41,6 @@ def texts(messages: Any) -> list[str]:
 
 
 def facts(of: Any, **fields: Any) -> Any:
-    """Return the facts, if a block stores any."""
     try:
         return of.facts(**fields)
     except ConfigError:

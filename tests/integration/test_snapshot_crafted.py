@@ -69,7 +69,6 @@ def changed(bodies: list[dict[str, Any]], rng: Random) -> list[dict[str, Any]]:
 
 
 def works(memory: AgentMemory, session_id: str, user_id: str | None) -> None:
-    """Use a session in every way."""
     mine = memory.session(session_id, user_id)
     assert mine.get("tree").tokens <= 700
     mine.update({"role": "user", "content": "I live in Porto, and what about the tree?"})

@@ -44,7 +44,6 @@ class TimelineModel:
         return json.dumps(self.answer(body["messages"]))
 
     def answer(self, messages: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return the answer to either request."""
         self.calls += 1
         asked = messages[-1]["content"]
         if messages_of(asked) is not None:

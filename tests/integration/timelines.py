@@ -72,7 +72,6 @@ class _Teller:
         self._full: list[Stretch] = []
 
     def told(self) -> History:
-        """Return the whole history."""
         for thing in self._chance.sample(sorted(ATTRIBUTES), self._chance.randint(1, 3)):
             self._attribute(thing)
         for number in range(self._chance.choice([0, 1, 1, 2])):

@@ -34,7 +34,6 @@ class Spans:
         return dict(self.one(name).attributes or {})
 
     def parents(self, name: str) -> list[str]:
-        """Return the names of a span's ancestors, nearest first."""
         by_id = {one.context.span_id: one for one in self.all()}
         names, at = [], self.one(name)
         while at.parent is not None:

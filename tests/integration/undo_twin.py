@@ -99,7 +99,6 @@ def turn(question: str, answer: str, day: str = "2024-01-05") -> list[dict[str, 
 
 
 def with_tool(question: str, result: str, answer: str, number: int) -> list[dict[str, Any]]:
-    """Return a turn with a tool call."""
     function = {"name": "look_up", "arguments": json.dumps({"what": result})}
     call = {"id": f"call-{number}", "type": "function", "function": function}
     return [

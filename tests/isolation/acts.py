@@ -45,7 +45,6 @@ class Act:
 
     @property
     def user_id(self) -> str | None:
-        """The user of the session."""
         return None if self.lone else self.user
 
     @property
@@ -61,17 +60,14 @@ class Act:
         return self.memory.user(self.user)
 
     def text(self, most: int = 9, word: str | None = None) -> str:
-        """Return a text."""
         words = self.chance.choices(WORDS, k=self.chance.randint(1, most))
         words.insert(self.chance.randint(0, len(words)), word or self.word)
         return " ".join(words)
 
     def says(self, role: str = "user", **more: Any) -> dict[str, Any]:
-        """Return a message."""
         return {"role": role, "content": self.text(), **more}
 
     def update(self, *messages: Any) -> Any:
-        """Append messages."""
         given = messages[0] if len(messages) == 1 else list(messages)
         return self.memory.update(self.session_id, given, user_id=self.user_id)
 
@@ -93,8 +89,6 @@ OPERATIONS: dict[str, Operation] = {}
 def operation(
     weight: float, *calls: str, kind: Kind = "own"
 ) -> Callable[[Callable[[Act], Any]], Callable[[Act], Any]]:
-    """Add a function to the table."""
-
     def enter(run: Callable[[Act], Any]) -> Callable[[Act], Any]:
         OPERATIONS[run.__name__] = Operation(run.__name__, weight, calls, kind, run)
         return run

@@ -28,7 +28,6 @@ class Aviary:
         self._known: dict[str, Canary] = {}
 
     def word(self, user: str, life: int) -> str:
-        """Return the word of a user's life."""
         digest = blake2b(f"{user}/{life}".encode(), key=self._key, digest_size=6).hexdigest()
         word = f"zq{digest}qz"
         self._known[word] = Canary(user, life)

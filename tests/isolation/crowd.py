@@ -133,7 +133,6 @@ class Crowd(logging.Handler):
             self._settle(memory, user)
 
     def operate(self, number: int, memories: Sequence[AgentMemory]) -> None:
-        """Run one operation."""
         chance = Random(f"{self._plan.seed}/{number}")
         row = chance.choices(self._rows, self._weights)[0]
         name, other = chance.sample(self._names, 2)

@@ -27,7 +27,6 @@ class Echo:
         self._asked = 0
 
     def __call__(self, body: dict[str, Any]) -> str | dict[str, Any]:
-        """Return the answer to a request."""
         with self._lock:
             self._asked += 1
             asked = self._asked

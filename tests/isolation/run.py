@@ -39,7 +39,6 @@ class Likes(BaseModel):
 
 
 def blocks(folder: Path) -> list[Block]:
-    """One of each kind."""
     return [
         StaticMemory(facts=["The office is closed on Sundays."]),
         VectorMemory(),

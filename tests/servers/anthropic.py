@@ -29,7 +29,6 @@ class FakeClaude:
         self._server.server_close()
 
     def say(self, text: str) -> None:
-        """Answer the next request with a text."""
         self._turns.append([{"type": "text", "text": text}])
 
     def ask(self, *inputs: Any) -> None:

@@ -34,11 +34,9 @@ class MariaDBServer(PrivateServer):
         return self.url_of("memory")
 
     def url_of(self, database: str, user: str = "owner", password: str = PASSWORD) -> str:
-        """The URL of a database on this server."""
         return f"mysql://{user}:{password}@127.0.0.1:{self.port}/{database}"
 
     def command(self) -> Sequence[str]:
-        """See `PrivateServer.command`."""
         return [
             self._program, "--no-defaults", f"--datadir={self._data}",
             f"--user={getpass.getuser()}", "--bind-address=127.0.0.1", f"--port={self.port}",

@@ -70,7 +70,6 @@ class MongoDBServer(PrivateServer):
             heads.update_one(which, {"$set": at})
 
     def command(self) -> Sequence[str]:
-        """As `PrivateServer.command`."""
         data = self.folder / "data"
         data.mkdir(exist_ok=True)
         files = ["--log-file", os.devnull, "--pid-file", str(self.folder / "server.pid")]

@@ -41,11 +41,9 @@ class PostgresServer(PrivateServer):
         return self.url_of("postgres")
 
     def url_of(self, database: str, user: str = "owner", password: str = PASSWORD) -> str:
-        """The URL of a database on this server."""
         return f"postgresql://{user}:{password}@127.0.0.1:{self.port}/{database}"
 
     def command(self) -> Sequence[str]:
-        """See `PrivateServer.command`."""
         settings = {
             "listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": "",
             "fsync": "off", "max_connections": 200, "shared_buffers": "32MB",
@@ -54,7 +52,6 @@ class PostgresServer(PrivateServer):
         return self._as_user([str(self._programs / "postgres"), "-D", str(self._data), *options])
 
     def ready(self) -> bool:
-        """See `PrivateServer.ready`."""
         command = [
             str(self._programs / "pg_isready"),
             "-q",

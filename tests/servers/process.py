@@ -29,7 +29,6 @@ class PrivateServer:
 
     @property
     def url(self) -> str:
-        """The value for the setting `store`."""
         raise NotImplementedError
 
     def command(self) -> Sequence[str]:
@@ -89,7 +88,6 @@ def untested(what: str, reason: CannotStart) -> NoReturn:
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that is free."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]

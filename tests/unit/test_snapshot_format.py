@@ -77,7 +77,6 @@ def letter() -> DeadLetter:
 
 
 def lines() -> list[str]:
-    """Return a snapshot with a line of each kind."""
     writing = Writing(head())
     gone = {"block": "facts", "fact": "f", "span": (0, 3), "why": "asked", "spared": ("c",)}
     return [

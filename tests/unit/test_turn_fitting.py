@@ -86,7 +86,6 @@ def world_of(
     role: Literal["system", "user"] = "system",
     max_tokens: int = 100_000,
 ) -> World:
-    """A session with these messages."""
     entries = log_of(messages, COUNTER.message, encoding=COUNTER.encoding)
     systems = [entry.message for entry in entries if entry.message.is_system]
     given = Message(role="system", content=system) if system is not None else None

@@ -13,7 +13,6 @@ from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
 async def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
-    """Hold the turns."""
     agent = Agent(
         client=OpenAIChatClient("scripted", api_key="none", base_url=f"{server}/v1"),
         instructions=INSTRUCTIONS,

@@ -15,7 +15,6 @@ from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
 async def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
-    """Hold the turns."""
     agent = LlmAgent(
         name="assistant",
         instruction=INSTRUCTIONS,

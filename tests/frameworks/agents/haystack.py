@@ -12,7 +12,6 @@ from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
 def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
-    """Hold the turns."""
     hook = AgentMemoryHook(memory, user_id=USER)
     agent = Agent(
         chat_generator=OpenAIChatGenerator(

@@ -30,7 +30,6 @@ KINDS: dict[str, dict[str, str]] = {
 
 
 def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
-    """Hold the turns."""
     os.environ |= {"AGENT_MEMORY_STORE": str(memory.config.store)}
     os.environ |= {"AGENT_MEMORY_MAX_TOKENS": str(BUDGET)}
     home = get_hermes_home()

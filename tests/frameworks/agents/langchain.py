@@ -11,7 +11,6 @@ from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
 def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
-    """Hold the turns."""
     agent = create_agent(
         ChatOpenAI(model="scripted", base_url=f"{server}/v1", max_retries=0),
         tools=list(TOOLS),

@@ -16,7 +16,6 @@ PLACE = (USER, "said")
 
 
 def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
-    """Hold the turns."""
     bare = ChatOpenAI(
         model="scripted", base_url=f"{server}/v1", max_retries=0, use_responses_api=True
     )

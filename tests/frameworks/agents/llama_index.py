@@ -11,7 +11,6 @@ from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
 async def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
-    """Hold the turns."""
     agent = FunctionAgent(
         llm=OpenAI(model="gpt-4o", api_base=f"{server}/v1", max_retries=0),
         tools=[FunctionTool.from_defaults(one) for one in TOOLS],

@@ -10,7 +10,6 @@ from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
 async def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
-    """Hold the turns."""
     client = AsyncOpenAI(base_url=f"{server}/v1", max_retries=0)
     agent = Agent(
         name="assistant",

@@ -11,7 +11,6 @@ from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
 def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
-    """Hold the turns."""
     model = AnthropicModel("scripted", provider=AnthropicProvider(base_url=server))
     answers = []
     for session, question in turns:

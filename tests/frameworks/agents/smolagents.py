@@ -9,7 +9,6 @@ from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
 def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
-    """Hold the turns."""
     model = OpenAIModel("scripted", api_base=f"{server}/v1", client_kwargs={"max_retries": 0})
     tools = [tool(one) for one in TOOLS]
     answers = []

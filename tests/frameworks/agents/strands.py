@@ -10,7 +10,6 @@ from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
 def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
-    """Hold the turns."""
     model = OpenAIModel(
         client_args={"base_url": f"{server}/v1", "max_retries": 0}, model_id="scripted"
     )
