@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 def hold(name: str, provider: Provider, folder: Path, first: int, end: int) -> list[str]:
     """Hold some turns in a separate process. Return the answers."""
     result = folder / f"{end}.json"
-    module = f"tests.frameworks.agents.{name}"
-    command = [sys.executable, "-m", module, f"sqlite:///{folder}/m.db", provider.url, str(result)]
+    command = [sys.executable, "-m", "tests.frameworks.agents.runner", name]
+    command += [f"sqlite:///{folder}/m.db", provider.url, str(result)]
     turns = json.dumps([[turn.session, turn.question] for turn in TURNS[first:end]])
     keys = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY")
     environment = {**os.environ, **dict.fromkeys(keys, "none"), "HOME": str(folder)}

@@ -8,7 +8,7 @@ from agent_memory.integrations.agent_framework import (
     AgentMemoryContextProvider,
     AgentMemoryHistoryProvider,
 )
-from tests.frameworks.agents.runner import Turns, run
+from tests.frameworks.agents.runner import Turns
 from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
@@ -28,7 +28,3 @@ async def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
         session = agent.create_session(session_id=name)
         answers.append((await agent.run(question, session=session)).text)
     return answers
-
-
-if __name__ == "__main__":
-    run(converse)

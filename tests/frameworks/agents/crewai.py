@@ -6,7 +6,7 @@ from crewai.tools import tool
 from agent_memory import AgentMemory
 from agent_memory.integrations.crewai import AgentMemoryStorage
 from agent_memory.models.embedders import open_embedder
-from tests.frameworks.agents.runner import Turns, run
+from tests.frameworks.agents.runner import Turns
 from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
@@ -33,7 +33,3 @@ def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
         answers.append(agent.kickoff(question).raw)
         crews.close()
     return answers
-
-
-if __name__ == "__main__":
-    run(converse)

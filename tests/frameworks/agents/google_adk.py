@@ -10,7 +10,7 @@ from google.genai.types import Content, Part
 
 from agent_memory import AgentMemory
 from agent_memory.integrations.google_adk import AgentMemoryMemoryService, AgentMemorySessionService
-from tests.frameworks.agents.runner import Turns, run
+from tests.frameworks.agents.runner import Turns
 from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
@@ -35,7 +35,3 @@ async def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
         texts = [part.text async for event in events for part in event.content.parts if part.text]
         answers.append(texts[-1])
     return answers
-
-
-if __name__ == "__main__":
-    run(converse)

@@ -7,7 +7,7 @@ from haystack.tools import create_tool_from_function
 
 from agent_memory import AgentMemory
 from agent_memory.integrations.haystack import AgentMemoryHook
-from tests.frameworks.agents.runner import Turns, run
+from tests.frameworks.agents.runner import Turns
 from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
@@ -28,7 +28,3 @@ def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
         )
         answers.append(done["last_message"].text)
     return answers
-
-
-if __name__ == "__main__":
-    run(converse)

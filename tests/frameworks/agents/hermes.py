@@ -14,7 +14,7 @@ from run_agent import AIAgent
 from tools.registry import registry
 
 from agent_memory import AgentMemory
-from tests.frameworks.agents.runner import Turns, run
+from tests.frameworks.agents.runner import Turns
 from tests.frameworks.conversation import BUDGET, INSTRUCTIONS, TOOLS, USER, add, look_up
 
 PLUGIN = f"""
@@ -76,7 +76,3 @@ def _register(tool: Any) -> None:
         schema=schema,
         handler=lambda given, **_: json.dumps({"result": tool(**given)}),
     )
-
-
-if __name__ == "__main__":
-    run(converse)

@@ -6,7 +6,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_memory import AgentMemory
 from agent_memory.integrations.langchain import AgentMemoryMiddleware
-from tests.frameworks.agents.runner import Turns, run
+from tests.frameworks.agents.runner import Turns
 from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
@@ -24,7 +24,3 @@ def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
         state = agent.invoke({"messages": question}, config)
         answers.append(state["messages"][-1].text)
     return answers
-
-
-if __name__ == "__main__":
-    run(converse)

@@ -9,7 +9,7 @@ from langgraph.store.base import BaseStore
 
 from agent_memory import AgentMemory
 from agent_memory.integrations.langgraph import AgentMemorySaver, AgentMemoryStore
-from tests.frameworks.agents.runner import Turns, run
+from tests.frameworks.agents.runner import Turns
 from tests.frameworks.conversation import BUDGET, INSTRUCTIONS, TOOLS, USER
 
 PLACE = (USER, "said")
@@ -50,7 +50,3 @@ def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
         state = graph.invoke({"messages": question}, {"configurable": {"thread_id": session}})
         answers.append(state["messages"][-1].text)
     return answers
-
-
-if __name__ == "__main__":
-    run(converse)

@@ -6,7 +6,7 @@ from llama_index.llms.openai import OpenAI
 
 from agent_memory import AgentMemory
 from agent_memory.integrations.llama_index import AgentMemoryMemory
-from tests.frameworks.agents.runner import Turns, run
+from tests.frameworks.agents.runner import Turns
 from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
@@ -22,7 +22,3 @@ async def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
         chat = AgentMemoryMemory.from_defaults(memory=memory, session_id=session, user_id=USER)
         answers.append(str(await agent.run(question, memory=chat)))
     return answers
-
-
-if __name__ == "__main__":
-    run(converse)

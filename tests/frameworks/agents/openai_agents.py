@@ -5,7 +5,7 @@ from openai import AsyncOpenAI
 
 from agent_memory import AgentMemory
 from agent_memory.integrations.openai_agents import AgentMemorySession
-from tests.frameworks.agents.runner import Turns, run
+from tests.frameworks.agents.runner import Turns
 from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
@@ -24,7 +24,3 @@ async def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
         done = await Runner.run(agent, question, session=session, run_config=config)
         answers.append(str(done.final_output))
     return answers
-
-
-if __name__ == "__main__":
-    run(converse)

@@ -6,7 +6,7 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 
 from agent_memory import AgentMemory
 from agent_memory.integrations.pydantic_ai import AgentMemoryHistory
-from tests.frameworks.agents.runner import Turns, run
+from tests.frameworks.agents.runner import Turns
 from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
@@ -22,7 +22,3 @@ def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
         )
         answers.append(agent.run_sync(question).output)
     return answers
-
-
-if __name__ == "__main__":
-    run(converse)

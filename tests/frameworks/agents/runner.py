@@ -1,6 +1,6 @@
 """What the agents of all frameworks share: a process that holds some turns of the conversation.
 
-    python -m tests.frameworks.agents.NAME STORE SERVER RESULT < TURNS
+    python -m tests.frameworks.agents.runner NAME STORE SERVER RESULT < TURNS
 
 TURNS is JSON, a list of [session, question]. The answers are written to RESULT.
 """
@@ -10,6 +10,7 @@ import inspect
 import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 
 from agent_memory import AgentMemory
@@ -19,9 +20,10 @@ Turns = Sequence[tuple[str, str]]
 Conversation = Callable[[AgentMemory, str, Turns], list[str] | Awaitable[list[str]]]
 
 
-def run(conversation: Conversation) -> None:
+def main() -> None:
     """Hold the turns that standard input names, with its own memory."""
-    store, server, result = sys.argv[1:]
+    name, store, server, result = sys.argv[1:]
+    conversation: Conversation = import_module(f"tests.frameworks.agents.{name}").converse
     turns = [(session, question) for session, question in json.load(sys.stdin)]
     with AgentMemory(store=store, max_tokens=BUDGET, recall_timeout=60) as memory:
         answers = conversation(memory, server, turns)
@@ -32,3 +34,7 @@ def run(conversation: Conversation) -> None:
 
 async def _awaited(answers: Awaitable[list[str]]) -> list[str]:
     return await answers
+
+
+if __name__ == "__main__":
+    main()

@@ -4,7 +4,7 @@ from smolagents import LogLevel, OpenAIModel, ToolCallingAgent, tool
 
 from agent_memory import AgentMemory
 from agent_memory.integrations.smolagents import AgentMemorySteps
-from tests.frameworks.agents.runner import Turns, run
+from tests.frameworks.agents.runner import Turns
 from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
@@ -18,7 +18,3 @@ def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
         agent.memory = AgentMemorySteps(memory, session, user_id=USER)
         answers.append(str(agent.run(question)))
     return answers
-
-
-if __name__ == "__main__":
-    run(converse)

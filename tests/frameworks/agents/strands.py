@@ -5,7 +5,7 @@ from strands.models.openai import OpenAIModel
 
 from agent_memory import AgentMemory
 from agent_memory.integrations.strands import AgentMemorySessionManager
-from tests.frameworks.agents.runner import Turns, run
+from tests.frameworks.agents.runner import Turns
 from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
@@ -27,7 +27,3 @@ def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
         )
         answers.append(str(agent(question)).strip())
     return answers
-
-
-if __name__ == "__main__":
-    run(converse)
