@@ -3,7 +3,7 @@
 `other` is a second handle on the same data, where several may share it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -36,6 +36,26 @@ def said(*texts: str) -> list[dict[str, Any]]:
 
 def texts(history: ChatHistory, session_id: str = "s") -> list[str]:
     return [message.text() for message in history.load(session_id)]
+
+
+def _read_meanwhile(history: ChatHistory, change: Callable[[], None]) -> list[list[str]]:
+    """Return all that two threads read while a third makes changes."""
+    done: list[None] = []
+
+    def changed() -> None:
+        try:
+            change()
+        finally:
+            done.append(None)
+
+    def read() -> list[list[str]]:
+        seen = []
+        while not done:
+            seen.append(texts(history))
+        return seen
+
+    _, one, other = together([changed, read, read])
+    return one + other
 
 
 class ChatHistoryContract:
@@ -146,23 +166,12 @@ class ChatHistoryContract:
         """Wrong: a reader gets a mixture of two lists, or none."""
         lists = [[f"{name}{n}" for n in range(size)] for name, size in (("a", 40), ("b", 3))]
         history.save("s", said(*lists[0]))
-        done: list[None] = []
 
         def save() -> None:
-            try:
-                for turn in range(_ROUNDS):
-                    history.save("s", said(*lists[turn % 2]))
-            finally:
-                done.append(None)
+            for turn in range(_ROUNDS):
+                history.save("s", said(*lists[turn % 2]))
 
-        def read() -> list[list[str]]:
-            seen = []
-            while not done:
-                seen.append(texts(other))
-            return seen
-
-        _, *read_by = together([save, read, read])
-        assert [one for seen in read_by for one in seen if one not in lists] == []
+        assert [one for one in _read_meanwhile(other, save) if one not in lists] == []
         assert texts(other) == lists[(_ROUNDS - 1) % 2]
 
     def test_savers_do_not_mix(self, history: ChatHistory, other: ChatHistory) -> None:
@@ -185,22 +194,12 @@ class ChatHistoryContract:
     def test_a_clearing_is_whole(self, history: ChatHistory, other: ChatHistory) -> None:
         """Wrong: a reader sees part of a list while it is cleared."""
         whole = [str(n) for n in range(40)]
-        done: list[None] = []
 
         def change() -> None:
-            try:
-                for _ in range(_ROUNDS // 2):
-                    history.save("s", said(*whole))
-                    history.clear("s")
-            finally:
-                done.append(None)
+            for _ in range(_ROUNDS // 2):
+                history.save("s", said(*whole))
+                history.clear("s")
 
-        def read() -> list[list[str]]:
-            seen = []
-            while not done:
-                seen.append(texts(other))
-            return seen
-
-        _, seen = together([change, read])
+        seen = _read_meanwhile(other, change)
         assert [one for one in seen if one not in ([], whole)] == []
         assert texts(other) == []

@@ -145,21 +145,29 @@ WAYS = [by_delete, by_flush, by_worker, by_running_worker]
 USER_WAYS = [by_delete_user, by_flush, by_worker]
 
 
+def cut_short(
+    step: int, delete: Callable[[AgentMemory], object]
+) -> tuple[MemoryStore, list[str], bool]:
+    """Delete from a filled store up to a step. Return the store, the steps, and if it ended."""
+    store = MemoryStore()
+    filled(store)
+    watch, steps = cut_at(step)
+    with AgentMemory(config(watched(store, watch))) as memory:
+        try:
+            delete(memory)
+        except Cut:
+            return store, steps, False
+    return store, steps, True
+
+
 @pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize("finish", WAYS)
 def test_delete_cut_short_at_any_step(finish: Way) -> None:
     """Wrong: an interrupted deletion is never completed, or shows a half-deleted session."""
     for step in steps_of(finish, WAYS):
-        store = MemoryStore()
-        filled(store)
-        watch, steps = cut_at(step)
-        with AgentMemory(config(watched(store, watch))) as memory:
-            try:
-                memory.delete("a1")
-            except Cut:
-                pass
-            else:
-                break
+        store, steps, ended = cut_short(step, lambda memory: memory.delete("a1"))
+        if ended:
+            break
         time.sleep(0.01)
         begun = not seen(AgentMemory(config(store)), "a1", "ada")
         settings = config(store)
@@ -180,16 +188,9 @@ def test_delete_cut_short_at_any_step(finish: Way) -> None:
 def test_delete_user_cut_short_at_any_step(finish: Way) -> None:
     """Wrong: after an interrupted deletion, sessions of the user are left."""
     for step in steps_of(finish, USER_WAYS):
-        store = MemoryStore()
-        filled(store)
-        watch, steps = cut_at(step)
-        with AgentMemory(config(watched(store, watch))) as memory:
-            try:
-                memory.delete_user("ada")
-            except Cut:
-                pass
-            else:
-                break
+        store, steps, ended = cut_short(step, lambda memory: memory.delete_user("ada"))
+        if ended:
+            break
         time.sleep(0.01)
         begun = bool(store.records("_notes", "user deletions") or not store.sessions(user_id="ada"))
         if len(list(all_heads(store, "ada"))) < 2:  # the first is erased once all are marked
@@ -243,16 +244,9 @@ def test_who_finishes_a_deletion_second_erases_nothing(finish: Way) -> None:
 def test_who_writes_again_is_kept(session_id: str, finish: Way) -> None:
     """Wrong: completing a user's interrupted deletion erases newer messages of the user."""
     for step in steps_of(finish, [by_flush, by_worker]):
-        store = MemoryStore()
-        filled(store)
-        watch, steps = cut_at(step)
-        with AgentMemory(config(watched(store, watch))) as memory:
-            try:
-                memory.delete_user("ada")
-            except Cut:
-                pass
-            else:
-                break
+        store, steps, ended = cut_short(step, lambda memory: memory.delete_user("ada"))
+        if ended:
+            break
         if not store.records("_notes", "user deletions"):
             continue
         time.sleep(0.01)

@@ -26,6 +26,7 @@ SARAH, BEN = "sarahs-token-0123456789", "bens-token-0123456789"
 CONFIG = """
 store = "sqlite:///m.db"
 max_tokens = 2000
+recall_timeout = 60
 blocks = [{kind = "static", facts = ["Everybody may sing."]}, {kind = "files"}]
 """
 JSON = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}

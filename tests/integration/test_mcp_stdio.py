@@ -21,6 +21,7 @@ STORE = "sqlite:///m.db"
 CONFIG = """
 store = "sqlite:///m.db"
 max_tokens = 2000
+recall_timeout = 60
 blocks = [{kind = "static", facts = ["Everybody may sing."]}, {kind = "files"}]
 """
 HELLO = {
