@@ -102,22 +102,6 @@ class ClockContract(Contract):
         assert with_clock(store, minutes + 0.1).lease("s", "w3", 0)
         assert not ahead.lease("s", "w1", 60, renew=True)
 
-    def test_what_a_clock_held_that_was_a_year_ahead(
-        self, store: Store, other: Store, with_clock: _Handle
-    ) -> None:
-        """Wrong: a dead process with a clock a year ahead blocks a session."""
-        store.append("s", [draft("a")])
-        ahead = with_clock(other, YEAR)
-        assert ahead.lease("s", "w1", 10)
-        assert ahead.lock("l", "w1", 10)
-        assert store.lease("s", "w2", 10) is not self.by_server
-        assert store.lock("l", "w2", 10) is not self.by_server
-        if self.by_server:  # only the server's clock counts: they end in seconds
-            assert other.lease("s", "w1", 0, renew=True)
-            assert other.lock("l", "w1", 0, renew=True)
-            assert store.lease("s", "w2", 10)
-            assert store.lock("l", "w2", 10)
-
     @pytest.mark.parametrize(("holds", "takes"), [(0, MINUTES), (-MINUTES, 0)])
     def test_whoever_takes_a_lock_early_keeps_it(
         self, store: Store, other: Store, with_clock: _Handle, holds: int, takes: int

@@ -15,7 +15,7 @@ from agent_memory.engine.leases import LEASE_SECONDS, Leases
 from agent_memory.engine.transfer.importer import import_transaction
 from agent_memory.errors import SessionDeleting, StoreError
 from agent_memory.stores.base import Counts, SessionStore, Store
-from agent_memory.testing.contract import DAY, Contract, draft, record, stored, together
+from agent_memory.testing.contract import DAY, Contract, draft, record, stored
 from agent_memory.testing.rewriting import begun, entries
 
 _HEAD = begun(
@@ -42,10 +42,6 @@ def _bring(store: SessionStore, head: Head, log: list[Entry]) -> Head | None:
         for at in range(10, len(log), 10):
             arrival.add(log[at : at + 10])
         return arrival.show(head)
-
-
-def _texts(store: Store) -> list[str]:
-    return [entry.message.text() for entry in store.read("s")]
 
 
 def _memory(store: Store) -> AgentMemory:
@@ -145,20 +141,6 @@ class ImportContract(Contract):
         arrived = _bring(other, _HEAD, log)
         assert arrived is not None
         assert (stored(store), store.read("s")) == (arrived, log)
-
-    def test_two_at_once(self, store: Store, other: Store) -> None:
-        """Wrong: concurrent imports of one session mix their entries."""
-
-        def bring(handle: Store, n: int) -> Head | None:
-            try:
-                return _bring(handle, replace(_HEAD, cursors={"n": n}), entries(1, 30, f" by {n}"))
-            except StoreError:
-                return None
-
-        calls = [partial(bring, handle, n) for n, handle in enumerate([store, other] * 2)]
-        (winner,) = [head for head in together(calls) if head is not None]
-        assert stored(other) == winner
-        assert _texts(store) == [f"{seq} by {winner.cursors['n']}" for seq in range(1, 31)]
 
     def test_one_that_stalled_writes_no_more(
         self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch

@@ -6,11 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
 
-from agent_memory.retrieval.features import Features
-from agent_memory.retrieval.query import Query
 from agent_memory.stores.base import Store
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing import (
@@ -19,7 +16,7 @@ from agent_memory.testing import (
     VectorStoreContract,
     WorkStoreContract,
 )
-from agent_memory.testing.contract import draft, record, stored, together
+from agent_memory.testing.contract import draft, stored, together
 from tests.contract.clock_contract import ClockContract
 from tests.contract.damage_contract import DamageContract
 from tests.contract.grouping_contract import GroupingContract
@@ -200,26 +197,6 @@ class ServerContract(
         with opened(server.url) as database:
             assert database.read(lambda c: c.value(orphans)) == 0
 
-    def test_appends_race_truncations(self, store: Store, other: Store) -> None:
-        """Wrong: a concurrent cut removes an acknowledged message, or leaves gaps in the seqs."""
-        store.append("s", [draft("x", 2)])
-        cuts = []
-
-        def append(handle: Store) -> None:
-            for _ in range(30):
-                handle.append("s", [draft("x", 2)])
-
-        def cut(handle: Store) -> None:
-            for _ in range(30):
-                head = stored(handle)
-                if head.end > 1 and handle.rewrite(head, head.end - 1):
-                    cuts.append(head.end)
-
-        together([partial(work, handle) for handle in (store, other) for work in (append, cut)] * 2)
-        entries = store.read("s")
-        assert [e.seq for e in entries] == list(range(1, 122 - len(cuts)))
-        assert [e.total for e in entries] == list(range(2, 2 * (122 - len(cuts)), 2))
-
     def test_many_are_woken(
         self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -229,28 +206,6 @@ class ServerContract(
             assert store.schedule(store.append(f"s{n}", [draft("a")]), None if n % 2 else 60)
         together([store.schedule_all, other.schedule_all])
         assert len(store.due()) == 5
-
-    def test_vectors_of_many_writers(self, store: Store, other: Store) -> None:
-        """Wrong: concurrent writers of one owner block each other, or a cache is stale."""
-        vector = Features.of_vectors(np.array([[0.6, 0.8]], dtype=np.float32))
-        query = Query(vector.meaning[0])
-        for handle in (store, other):
-            handle.open_vectors("v", 2, "m")
-
-        def put(handle: Store, name: str) -> None:
-            for n in range(10):
-                handle.put_vectors("v", [record(f"{name}{n}")], vector)
-                handle.put_vectors("v", [record("shared", text=name)], vector)
-                handle.put_records("f", [record("shared", text=name)])
-                found = handle.search_vectors("v", "user:a", query, 999)
-                assert f"{name}{n}" in {hit.record.id for hit in found}
-
-        together(
-            [partial(put, h, name) for h, name in zip([store, other] * 2, "abcd", strict=True)]
-        )
-        for handle in (store, other):
-            assert len(handle.search_vectors("v", "user:a", query, 999)) == 41
-            assert len(handle.records("f", "user:a")) == 1
 
     def test_more_threads_than_connections(self, server: Served, store: Store) -> None:
         """Wrong: a burst of threads uses all connections of the server."""

@@ -3,12 +3,10 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any, cast
 
 import pytest
 
-from agent_memory.core.messages import Message
 from agent_memory.core.records import Head
 from agent_memory.errors import StoreUnavailable
 from agent_memory.retrieval.features import Features
@@ -17,7 +15,7 @@ from agent_memory.stores.redis.scripts import Script
 from agent_memory.stores.redis.server import Lost
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.stores.redis.write_scripts import COMMIT
-from agent_memory.testing.contract import DAY, draft, record, stored, units
+from agent_memory.testing.contract import draft, record, stored, units
 from agent_memory.testing.rewriting import begun, entries
 from tests.servers.redis import RedisNodes, RedisServer
 from tests.servers.redis_suite import begun as started
@@ -119,37 +117,6 @@ def test_a_change_of_the_head_is_sent_once(
     assert now.end == (4 if before else _ENDS[name])
     assert len(other.read("s")) == now.end
     assert store.append("s", [draft("on")]).end == now.end + 1
-
-
-@pytest.mark.parametrize("seen", ["append", "head", "move", "rewrite"])
-def test_what_was_seen_last_is_not_taken_for_what_was_begun_anew(
-    store: RedisStore, other: RedisStore, seen: str
-) -> None:
-    """Wrong: a message gets the totals or the system message of a deleted session."""
-    head = other.rewrite(begun(cursors={"v": 1}), 0, entries(1, 2))
-    assert head is not None
-    if seen == "append":
-        store.append("s", [draft("a")])
-    elif seen == "head":
-        stored(store)
-    elif seen == "move":
-        store.move(head)
-    else:
-        store.rewrite(head, 0, entries(1, 3))
-    before = stored(other)
-    other.delete("s")
-    rules = Message(role="system", content="other rules", created_at=DAY)
-    anew = other.rewrite(
-        begun(system=rules, system_tokens=7, created_at=DAY + timedelta(days=1)),
-        0,
-        entries(1, before.end, " anew", total=1000),
-    )
-    while anew is not None and anew.version < before.version:
-        anew = other.move(anew)
-    assert (anew.version, anew.end) == (before.version, before.end)
-    appended = store.append("s", [draft("b", 5)])
-    assert appended == replace(anew, end=anew.end + 1, total=anew.total + 5)
-    assert other.read("s")[-1].total == anew.total + 5
 
 
 def test_a_log_of_many_heavy_entries(store: RedisStore, other: RedisStore) -> None:

@@ -3,7 +3,6 @@
 import multiprocessing
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -356,24 +355,6 @@ def test_what_a_newer_release_wrote(server: RedisServer, store: RedisStore) -> N
     with pytest.raises(SchemaTooNew, match="newer"):
         RedisStore(server.url)
     RedisStore(server.url, "another").close()
-
-
-def test_leases_go_by_the_servers_clock(
-    url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wrong: a worker with a wrong clock takes leased sessions, or none at all."""
-    store = RedisStore(url, namespace)
-    head = store.append("s", [draft("a")])
-    assert store.lease("s", "w1", 60)
-    monkeypatch.setattr(time, "time", lambda: 4e9)
-    assert store.lease("s", "w2", 60) is False
-    assert store.due() == []
-    store.release("s", "w1")
-    monkeypatch.setattr(time, "time", lambda: 1e9)
-    assert store.due() == [head]
-    assert store.schedule(head, 3600)
-    assert store.due() == []
-    store.close()
 
 
 def test_the_driver_is_loaded_late_and_named_where_it_is_missing() -> None:

@@ -1,8 +1,6 @@
 """`WordIndex` over stores: its results and scores, compared with the formula of BM25."""
 
-import math
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from hypothesis import strategies as st
 from agent_memory import AgentMemory, VectorIndex, WordIndex
 from agent_memory.errors import DimensionMismatch, InvalidInput, MemoryClosed
 from agent_memory.retrieval.bm25 import TURN_LENGTH
+from agent_memory.testing.views import bm25
 
 WORDS = ["סירה", "נהר", "מנורה", "כינור", "מנוע", "פלפל"]
 """Of a script that has no stems, so that each word is one word whatever stands beside it."""
@@ -28,20 +27,6 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
     index = WordIndex(place)
     yield lambda: index
     index.close()
-
-
-def bm25(query: str, texts: dict[str, str]) -> dict[str, float]:
-    """Return the BM25 score of each text that has a word of the query, from the formula."""
-    said = {name: Counter(text.split()) for name, text in texts.items()}
-    found: dict[str, float] = {}
-    for name, words in said.items():
-        length = sum(words.values())
-        for word in set(query.split()) & set(words):
-            holding = sum(word in one for one in said.values())
-            rare = math.log(1 + (len(said) + 19 - holding + 0.5) / (holding + 1.5))
-            damping = 0.9 * (0.25 + 0.75 * length / TURN_LENGTH)
-            found[name] = found.get(name, 0) + rare * 1.9 * words[word] / (words[word] + damping)
-    return found
 
 
 @settings(max_examples=int(os.environ.get("EXAMPLES", "40")), deadline=None)
@@ -62,7 +47,8 @@ def test_scores_are_bm25(texts: dict[str, list[str]], query: list[str], gone: st
         index.delete(gone)
         left = {name: " ".join(words) for name, words in texts.items() if name != gone}
         found = index.search(" ".join(query), top_k=20)
-        expected = bm25(" ".join(query), left)
+        scored = bm25(left, " ".join(dict.fromkeys(query)), TURN_LENGTH)
+        expected = {name: score for name, score in scored.items() if score}
         assert {one.id: one.score for one in found} == pytest.approx(expected, rel=2e-2)
         scores = [one.score for one in found]
         assert scores == sorted(scores, reverse=True)

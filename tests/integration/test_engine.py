@@ -115,16 +115,6 @@ def test_what_does_not_exist_is_answered_at_once(memory: AgentMemory) -> None:
         assert gone.result(timeout=10).id == "nothing"
 
 
-def test_two_delete_the_same_session(memory: AgentMemory) -> None:
-    """Wrong: of concurrent deletions of a session, the later ones wait or fail."""
-    talk(memory, "s", 10, "ada")
-    memory.flush()
-    with ThreadPoolExecutor(4) as pool:
-        calls = [pool.submit(memory.delete, "s") for _ in range(4)]
-        assert {call.result(timeout=20).id for call in calls} == {"s"}
-    assert memory.sessions() == []
-
-
 def test_pop_takes_back_with_all_that_followed(memory: AgentMemory) -> None:
     """Wrong: records of popped messages are left, or later messages are not absorbed."""
     memory.update("s", [user("My bike is red."), assistant("Nice."), user("My boat is blue.")])
@@ -176,32 +166,6 @@ def test_system_message_replaces_and_leads(memory: AgentMemory) -> None:
     memory.update("s", {"role": "system", "content": "Speak Dutch."})
     shown = memory.get("s").messages
     assert [message.content for message in shown] == ["Speak Dutch.", "Hello"]
-
-
-def test_threads_share_one_memory(memory: AgentMemory) -> None:
-    """Wrong: concurrent updates leave gaps or doubles in the log, or are absorbed twice."""
-    with ThreadPoolExecutor(8) as pool:
-        list(
-            pool.map(
-                lambda i: memory.update("s", user(f"I planted tree {i}."), user_id="a"), range(80)
-            )
-        )
-    memory.flush("s")
-    assert [entry.seq for entry in memory.history("s")] == list(range(1, 81))
-    found = memory.search("tree", user_id="a", limit=50)
-    assert len({recall.id for recall in found}) == len(found)
-    assert memory.stats().blocks["vector"].lag == 0
-
-
-def test_replay_rebuilds_a_block(memory: AgentMemory) -> None:
-    """Wrong: a replay loses or doubles records, or stops at the window."""
-    talk(memory, "s", 12, "ada")
-    talk(memory, "t", 12, "bob")
-    memory.flush()
-    before = memory.search("roses", user_id="ada", limit=50)
-    steps = list(memory.replay("vector"))
-    assert [(step.done, step.total, step.error) for step in steps] == [(1, 2, None), (2, 2, None)]
-    assert memory.search("roses", user_id="ada", limit=50) == before
 
 
 def test_absorb_early(url: str) -> None:

@@ -160,52 +160,6 @@ def test_what_cannot_be_given_back_is_refused(block: Keeper, store: Store) -> No
     assert raw(store, block.open(ADA)) == []
 
 
-def test_it_goes_with_its_session(memory: AgentMemory, store: Store, block: Keeper) -> None:
-    """Wrong: a deletion leaves records of the session, or removes others."""
-    mine = block.open(Scope("ada", "s1"))
-    mine.put("in s1", "in s1")
-    mine.put("of the user", "of the user", with_session=False)
-    block.open(Scope("ada", "s2")).put("in s2", "in s2")
-    own = block.open(Scope("ada", "s1"), "session")
-    own.put("k", "of s1", with_session=False)
-    block.open(Scope("ada", "s2"), "session").put("k", "of s2")
-    memory.delete("s1")
-    assert texts(mine) == ["of the user", "in s2"]
-    assert raw(store, own) == []
-    assert texts(block.open(Scope("ada", "s2"), "session")) == ["of s2"]
-
-
-def test_it_goes_with_its_user(memory: AgentMemory, store: Store, block: Keeper) -> None:
-    """Wrong: the deletion of a user leaves records, or removes another user's."""
-    several = [
-        block.open(whose, kind)
-        for whose in (ADA, Scope("ada", "s2"), BEN)
-        for kind in ("user", "session")
-    ]
-    for number, keyed in enumerate(several):
-        keyed.put(f"k{number}", str(number))
-    block.open(Scope("ada")).put("k", "of no session")
-    memory.delete_user("ada")
-    assert [raw(store, keyed) for keyed in several[:4]] == [[]] * 4
-    assert [texts(keyed) for keyed in several[4:]] == [["4"], ["5"]]
-    assert [head.session_id for head in store.sessions()] == ["s-ben"]
-
-
-def test_it_goes_where_its_block_is_not_configured(store: Store) -> None:
-    """Wrong: a deletion misses records of a block that is not configured."""
-    with AgentMemory(store=store, blocks=[Keeper()]) as memory:
-        several = [keeper(memory).open(Scope(user, f"s-{user}")) for user in ("ada", "ben", "eve")]
-        pads = [keeper(memory).open(Scope(user, f"s-{user}"), "session") for user in ("ada", "ben")]
-        for keyed in (*several, *pads):
-            keyed.put("k", "kept")
-        several[1].put("of no session", "kept", with_session=False)
-    with AgentMemory(store=store) as memory:
-        memory.delete("s-ada")
-        memory.delete_user("ben")
-    assert [raw(store, keyed) for keyed in (*several[:2], *pads)] == [[]] * 4
-    assert texts(several[2]) == ["kept"]
-
-
 def test_pop_takes_nothing(memory: AgentMemory, block: Keeper) -> None:
     """Wrong: a pop removes records that were written directly."""
     memory.update("s-ada", {"role": "user", "content": "Hello"}, user_id="ada")
