@@ -80,21 +80,6 @@ def test_what_is_missing_is_counted_and_can_be_read_on() -> None:
     assert pasted[offset + missing :].strip() == ended
 
 
-def test_what_bears_on_the_question_is_shown() -> None:
-    """Wrong: the one line that answers the question is cut out of a long message."""
-    pasted = document(2_000, "The harbour code of Oslo is QX-4471.", 900)
-    with opened(max_tokens=2_000, overflow=Trim()) as memory:
-        memory.update("s", [user(pasted), assistant("I have read it.")])
-        found = memory.get("s", "What is the harbour code?").to_messages()[0]["content"]
-        assert "The harbour code of Oslo is QX-4471." in found
-        one, two = (
-            memory.get("s", question).to_messages()[0]["content"]
-            for question in ("ok thanks", "Tell me a joke")
-        )
-        assert "QX-4471" not in one
-        assert one == two
-
-
 def test_a_long_question_and_a_short_answer() -> None:
     """Wrong: the context begins with the assistant, or a cut shortens the answer."""
     with opened(max_tokens=8_000, overflow=Trim()) as memory:

@@ -285,29 +285,6 @@ def test_once_its_deletion_has_begun(memory: AgentMemory, store: Store) -> None:
     assert nearest(places) == ["in t"]
 
 
-def test_a_session_that_is_deleted_meanwhile(store: Store) -> None:
-    """Wrong: an observation that is written during a deletion survives it."""
-    with AgentMemory(store=store, blocks=[SpatialMemory()]) as other:
-
-        def watch(step: str) -> None:
-            if step == "before put_records" and armed:
-                armed.clear()
-                other.delete("s")
-
-        armed: list[int] = []
-        with AgentMemory(store=watched(store, watch), blocks=[SpatialMemory()]) as memory:
-            places = memory.session("s", "ada").owner().spatial()
-            places.observe("before", (1, 0))
-            memory.user("ada").spatial().observe("of no session", (2, 0))
-            block = memory.blocks["spatial"]
-            # the deletion would wait for the write's lock, so this write has none
-            block = block.bind(replace(block.resources, locked=_open))
-            armed.append(1)
-            with pytest.raises(SessionDeleting, match="nothing was stored"):
-                block.open(Scope("ada", "s")).observe("late", (3, 0))
-            assert nearest(places) == nearest(other.user("ada").spatial()) == ["of no session"]
-
-
 class _open:  # noqa: N801
     """A lock that is always free."""
 
