@@ -26,13 +26,6 @@ def words(tokens: int, word: str = "word") -> str:
     return f"{word} " * tokens
 
 
-def document(lines: int, fact: str, at: int) -> str:
-    """Return a text of so many lines, one of which states a fact."""
-    told = [f"Line {n} speaks of the weather in the mountains." for n in range(lines)]
-    told[at] = fact
-    return "\n".join(told)
-
-
 def seen(context: MemoryContext) -> list[tuple[str, str]]:
     chat = context.to_messages()
     assert COUNTER.context(chat) <= context.tokens <= context.max_tokens

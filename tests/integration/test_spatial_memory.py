@@ -285,19 +285,6 @@ def test_once_its_deletion_has_begun(memory: AgentMemory, store: Store) -> None:
     assert nearest(places) == ["in t"]
 
 
-class _open:  # noqa: N801
-    """A lock that is always free."""
-
-    def __init__(self, name: str) -> None:
-        pass
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[AgentMemory, AgentMemory]]:
     """Two memories over one file, as in two processes."""
