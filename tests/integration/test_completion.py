@@ -22,7 +22,6 @@ from agent_memory.errors import (
     ModelOutputInvalid,
     ModelRequired,
     ModelUnavailable,
-    SessionOfAnotherUser,
     StoreUnavailable,
 )
 from agent_memory.stores.memory import MemoryStore
@@ -329,14 +328,6 @@ def test_a_turn_that_fails_leaves_no_trace(
     fake.default = "Done."
     memory.completion("s", "Kept", user_id="ada", **options)
     assert [text for _, text in logged(memory)] == ["Before", "Done.", "Kept", "Done."]
-
-
-def test_another_users_session_is_refused(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: the model is called with another user's messages."""
-    memory.completion("s", "mine", user_id="ada")
-    with pytest.raises(SessionOfAnotherUser):
-        memory.completion("s", "yours?", user_id="bob", stream=True)
-    assert len(fake.requests) == 1
 
 
 # --- at the same time -----------------------------------------------------------------------------

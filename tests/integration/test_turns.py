@@ -9,9 +9,7 @@ from agent_memory import AgentMemory, StaticMemory, Summarize, VectorMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.errors import (
-    InvalidId,
     InvalidMessage,
-    SessionOfAnotherUser,
     StoreError,
     StoreUnavailable,
 )
@@ -105,21 +103,6 @@ def test_requests_stay_within_the_budget(url: str) -> None:
             memory.after_turn(turn, [*rounds, {"role": "assistant", "content": "Seeds. " * 20}])
             memory.flush()
         assert len(memory.history("s")) == 4 * 15
-
-
-def test_another_users_session_is_refused(memory: AgentMemory) -> None:
-    """Wrong: a turn reads or writes another user's session."""
-    mine = memory.before_turn("s", "mine", user_id="ada")
-    memory.after_turn(mine, A)
-    with pytest.raises(SessionOfAnotherUser):
-        memory.before_turn("s", "yours?", user_id="bob")
-    taken = memory.before_turn("t", "Hello", user_id="bob")
-    memory.update("t", Q, user_id="ada")  # while bob's model answered
-    with pytest.raises(SessionOfAnotherUser):
-        memory.after_turn(taken, A)
-    assert len(logged(memory, "t")) == 1
-    with pytest.raises(InvalidId):
-        memory.before_turn("", "Hello")
 
 
 def test_a_turn_is_stored_as_it_was(memory: AgentMemory) -> None:
