@@ -12,7 +12,7 @@ from agent_memory.ltm_blocks.extractive.history.sources import sources
 from agent_memory.retrieval.informativeness import asking, repeats, tells_nothing
 from agent_memory.retrieval.languages import languages_of
 from agent_memory.retrieval.words import words
-from benchmarks.recall.unrelated import FOREIGN, SMALL_TALK
+from benchmarks.recall.paraphrases import FOREIGN, SMALL_TALK
 from tests.unit.claiming import DAY
 
 
