@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Trim
+from agent_memory import AgentMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.errors import Conflict, InvalidInput, SessionOfAnotherUser
@@ -94,19 +94,6 @@ def test_terms_that_are_none(terms: dict[str, Any]) -> None:
         assert memory.history("s") == []
 
 
-def test_a_key_is_known_past_compaction_and_retention(url: str) -> None:
-    """Wrong: a late retry is stored again because its message left the window or the log."""
-    with opened(url, max_tokens=200, overflow=Trim(), retention="window") as memory:
-        for n in range(40):
-            memory.update("s", user(f"m{n} " + "word " * 10), key=f"k{n}")
-        expired = memory.history("s")[0].seq - 1
-        assert expired > 20
-        for n in range(40):
-            again = memory.update("s", user(f"m{n} " + "word " * 10), key=f"k{n}")
-            assert (again.end, again.window_tokens >= 0) == (n + 1, True)
-        assert memory.history("s")[-1].seq == 40
-
-
 def test_keys_are_kept_as_long_as_the_setting_says(url: str) -> None:
     """Wrong: keys never expire, or expire before `keep_keys` has passed."""
     store = MemoryStore()
@@ -125,20 +112,6 @@ def test_keys_are_kept_as_long_as_the_setting_says(url: str) -> None:
         assert memory.update("s", user("c"), key="c").end == 4
         assert len(store.keys("s")) == 3
     assert second.seq == 3
-
-
-def test_what_was_popped_can_be_said_again(url: str) -> None:
-    """Wrong: a message that was popped and is sent again is dropped as a repetition."""
-    with opened(url) as memory:
-        memory.update("s", user("a", id="1"))
-        memory.update("s", user("b", id="2"), key="k")
-        memory.pop("s")
-        assert memory.update("s", user("a", id="1")).end == 1
-        assert memory.update("s", user("b", id="2"), key="k").end == 2
-        assert memory.update("s", user("b", id="2"), key="k").end == 2
-        assert texts(memory.history("s")) == ["a", "b"]
-        memory.delete("s")
-        assert memory.update("s", user("b", id="2"), key="k").end == 1
 
 
 def test_a_retry_is_the_users_own(url: str) -> None:
