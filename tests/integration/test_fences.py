@@ -266,18 +266,23 @@ def _fails(step: str) -> None:
         raise ValueError("no such answer")
 
 
+def ends_right(place: Place, work: Callable[[Place], None]) -> None:
+    """Do the work, which may fail only if it was stalled, and check the blocks."""
+    try:
+        work(place)
+    except StoreError:
+        assert place.steps.at
+    if place.steps.at:
+        place.check()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("between", BETWEEN)
 @pytest.mark.parametrize("work", WORK)
 def test_a_stalled_worker(work: Callable[[Place], None], between: Callable[[Place], None]) -> None:
     """Wrong: a worker that stalled overwrites newer data with its old state."""
     for place in stalled(lambda: prepared(work), lambda place: _meanwhile(place, between)):
-        try:
-            work(place)
-        except StoreError:
-            assert place.steps.at
-        if place.steps.at:
-            place.check()
+        ends_right(place, work)
 
 
 def _holder(store: MemoryStore) -> str:
@@ -364,12 +369,7 @@ def test_a_session_gets_a_user(
 ) -> None:
     """Wrong: records of a session stay under the session after it got a user."""
     for place in stalled(nobodys, between):
-        try:
-            work(place)
-        except StoreError:
-            assert place.steps.at
-        if place.steps.at:
-            place.check()
+        ends_right(place, work)
 
 
 def test_a_block_that_can_not_forget() -> None:
