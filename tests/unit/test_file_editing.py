@@ -32,93 +32,92 @@ FILES = {
     "/memories/empty": "",
 }
 
-SAME: list[dict[str, Any]] = [
-    {"command": "view", "path": "/memories/work/plan.txt"},
-    {"command": "view", "path": "/memories/empty"},
-    {"command": "view", "path": "/memories/notes.md", "view_range": [6, -1]},
-    {"command": "view", "path": "/memories/notes.md", "view_range": [0, 2]},
-    {"command": "view", "path": "/memories/notes.md", "view_range": [3, 2]},
-    {"command": "view", "path": "/memories/nope"},
-    {"command": "view", "path": "/memories/notes.md/x"},
-    {"command": "view", "path": "/etc/passwd"},
-    {"command": "view", "path": "/memories/../x"},
-    {"command": "create", "path": "/memories/new/a.md", "file_text": "{path} {0}"},
-    {"command": "str_replace", "path": "/memories/notes.md", "old_str": "{x}", "new_str": ""},
-    {"command": "str_replace", "path": "/memories/notes.md", "old_str": "two", "new_str": ""},
-    {
-        "command": "insert",
-        "path": "/memories/work/plan.txt",
-        "insert_line": 2,
-        "insert_text": "c\n\n",
-    },
-    {"command": "delete", "path": "/memories/work"},
-    {"command": "rename", "old_path": "/memories/work", "new_path": "/memories/old/work"},
-    {"command": "delete", "path": "/memories"},
-    {"command": "rename", "old_path": "/memories", "new_path": "/memories/a"},
+Command = dict[str, Any]
+
+
+def view(path: str, **more: Any) -> Command:
+    return {"command": "view", "path": path, **more}
+
+
+def create(path: str, text: str) -> Command:
+    return {"command": "create", "path": path, "file_text": text}
+
+
+def replace(path: str, old: str, new: str) -> Command:
+    return {"command": "str_replace", "path": path, "old_str": old, "new_str": new}
+
+
+def insert(path: str, line: int, text: str) -> Command:
+    return {"command": "insert", "path": path, "insert_line": line, "insert_text": text}
+
+
+def delete(path: str) -> Command:
+    return {"command": "delete", "path": path}
+
+
+def rename(old: str, new: str) -> Command:
+    return {"command": "rename", "old_path": old, "new_path": new}
+
+
+SAME = [
+    view("/memories/work/plan.txt"),
+    view("/memories/empty"),
+    view("/memories/notes.md", view_range=[6, -1]),
+    view("/memories/notes.md", view_range=[0, 2]),
+    view("/memories/notes.md", view_range=[3, 2]),
+    view("/memories/nope"),
+    view("/memories/notes.md/x"),
+    view("/etc/passwd"),
+    view("/memories/../x"),
+    create("/memories/new/a.md", "{path} {0}"),
+    replace("/memories/notes.md", "{x}", ""),
+    replace("/memories/notes.md", "two", ""),
+    insert("/memories/work/plan.txt", 2, "c\n\n"),
+    delete("/memories/work"),
+    rename("/memories/work", "/memories/old/work"),
+    delete("/memories"),
+    rename("/memories", "/memories/a"),
 ]
 """Commands to which both profiles reply alike."""
 
-DIFFERENT: list[tuple[dict[str, Any], str]] = [
+DIFFERENT = [
     (
-        {"command": "view", "path": "/memories"},
+        view("/memories"),
         "Here're the files and directories up to 2 levels deep in /memories, excluding hidden "
         "items and node_modules:\n3.6K\t/memories\n0B\t/memories/empty\n38B\t/memories/notes.md\n"
         "2.0K\t/memories/work\n2.0K\t/memories/work/deep\n4B\t/memories/work/plan.txt",
     ),
+    (create("/memories/empty", ""), "Error: File /memories/empty already exists"),
+    (create("/memories/work", ""), "Error: File /memories/work already exists"),
     (
-        {"command": "create", "path": "/memories/empty", "file_text": ""},
-        "Error: File /memories/empty already exists",
-    ),
-    (
-        {"command": "create", "path": "/memories/work", "file_text": ""},
-        "Error: File /memories/work already exists",
-    ),
-    (
-        {
-            "command": "str_replace",
-            "path": "/memories/notes.md",
-            "old_str": "four\nf",
-            "new_str": "4\n\nf",
-        },
+        replace("/memories/notes.md", "four\nf", "4\n\nf"),
         "The memory file has been edited.\n"
         "     2\ttwo\n     3\tthree\n     4\t4\n     5\t\n     6\tfive",
     ),
     (
-        {"command": "str_replace", "path": "/memories/nope", "old_str": "a", "new_str": "b"},
+        replace("/memories/nope", "a", "b"),
         "Error: The path /memories/nope does not exist. Please provide a valid path.",
     ),
     (
-        {"command": "str_replace", "path": "/memories/work", "old_str": "a", "new_str": "b"},
+        replace("/memories/work", "a", "b"),
         "Error: The path /memories/work does not exist. Please provide a valid path.",
     ),
+    (insert("/memories/nope", 0, "a"), "Error: The path /memories/nope does not exist"),
+    (insert("/memories", 0, "a"), "Error: The path /memories does not exist"),
     (
-        {"command": "insert", "path": "/memories/nope", "insert_line": 0, "insert_text": "a"},
-        "Error: The path /memories/nope does not exist",
-    ),
-    (
-        {"command": "insert", "path": "/memories", "insert_line": 0, "insert_text": "a"},
-        "Error: The path /memories does not exist",
-    ),
-    (
-        {"command": "insert", "path": "/memories/notes.md", "insert_line": 8, "insert_text": "a"},
+        insert("/memories/notes.md", 8, "a"),
         "Error: Invalid `insert_line` parameter: 8. It should be within the range of lines of the "
         "file: [0, 7]",
     ),
     (
-        {"command": "insert", "path": "/memories/notes.md", "insert_line": -1, "insert_text": "a"},
+        insert("/memories/notes.md", -1, "a"),
         "Error: Invalid `insert_line` parameter: -1. It should be within the range of lines of the "
         "file: [0, 7]",
     ),
+    (delete("/memories/nope"), "Error: The path /memories/nope does not exist"),
+    (rename("/memories/nope", "/memories/b"), "Error: The path /memories/nope does not exist"),
     (
-        {"command": "delete", "path": "/memories/nope"},
-        "Error: The path /memories/nope does not exist",
-    ),
-    (
-        {"command": "rename", "old_path": "/memories/nope", "new_path": "/memories/b"},
-        "Error: The path /memories/nope does not exist",
-    ),
-    (
-        {"command": "rename", "old_path": "/memories/nope", "new_path": "/memories/work"},
+        rename("/memories/nope", "/memories/work"),
         "Error: The destination /memories/work already exists",
     ),
 ]
@@ -126,31 +125,16 @@ DIFFERENT: list[tuple[dict[str, Any], str]] = [
 
 
 OWN = [
-    ({"command": "create", "path": "/memories/notes.md/x", "file_text": ""}, "is a file"),
-    (
-        {"command": "rename", "old_path": "/memories/empty", "new_path": "/memories/notes.md/x/y"},
-        "is a file",
-    ),
-    (
-        {"command": "rename", "old_path": "/memories/work", "new_path": "/memories/work/deep/w"},
-        "within itself",
-    ),
-    (
-        {"command": "rename", "old_path": "/memories/empty", "new_path": "/memories/empty/e"},
-        "within itself",
-    ),
-    (
-        {"command": "rename", "old_path": "/memories/work", "new_path": "/memories" + "/d" * 15},
-        "too deep",
-    ),
-    (
-        {"command": "str_replace", "path": "/memories/empty", "old_str": "", "new_str": "a"},
-        "`old_str` is empty",
-    ),
-    ({"command": "view", "path": "/memories/empty", "view_range": [1]}, "`view_range`"),
-    ({"command": "view", "path": "/memories/empty", "view_range": [1, -2]}, "`view_range`"),
-    ({"command": "view", "path": "/memories/%2e%2e/x"}, "contains '%'"),
-    ({"command": "view", "path": "/memoriesfoo.txt"}, "must start with /memories"),
+    (create("/memories/notes.md/x", ""), "is a file"),
+    (rename("/memories/empty", "/memories/notes.md/x/y"), "is a file"),
+    (rename("/memories/work", "/memories/work/deep/w"), "within itself"),
+    (rename("/memories/empty", "/memories/empty/e"), "within itself"),
+    (rename("/memories/work", "/memories" + "/d" * 15), "too deep"),
+    (replace("/memories/empty", "", "a"), "`old_str` is empty"),
+    (view("/memories/empty", view_range=[1]), "`view_range`"),
+    (view("/memories/empty", view_range=[1, -2]), "`view_range`"),
+    (view("/memories/%2e%2e/x"), "contains '%'"),
+    (view("/memoriesfoo.txt"), "must start with /memories"),
 ]
 
 
