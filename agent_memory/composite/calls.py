@@ -1,19 +1,15 @@
-"""Calls on several members: recalls in parallel, writes, tools under unique names; a session."""
+"""Calls on several members: writes, tools under unique names; a session."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agent_memory.composite.members import Asked, Members
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Absorbed, Recall, Scope
+from agent_memory.composite.members import Members
+from agent_memory.core.records import Absorbed, Scope
 from agent_memory.core.tools import READ_MESSAGE, Tool
-from agent_memory.core.tracing import operation, tell_search
 from agent_memory.engine.memory import AgentMemory
-from agent_memory.engine.recall.fan_out import FanOut, concerns
 from agent_memory.engine.session import BoundSession, Session
 from agent_memory.errors import ConfigError, StoreError
 
@@ -46,39 +42,6 @@ def all_done(what: str, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
 def named(name: str, absorbed: Iterable[Absorbed]) -> list[Absorbed]:
     """Rename blocks to "<member>.<block>" in the results of absorbing."""
     return [replace(one, block=f"{name}.{one.block}") for one in absorbed]
-
-
-class Asking:
-    """Asks the blocks of all members, each within the time limit of its member in seconds."""
-
-    def __init__(self, members: Members, timeout: float, timeouts: Mapping[str, float]) -> None:
-        limits = {
-            asked.name: timeouts[asked.member]
-            for asked in (*members.recalled, *members.searched)
-            if asked.member in timeouts
-        }
-        self._fan_out = FanOut(timeout, limits)
-
-    def recall(
-        self,
-        blocks: list[Asked],
-        home: str | None,
-        scope: Scope,
-        message: Message | None,
-        limit: int,
-    ) -> tuple[dict[str, list[Recall]], list[str]]:
-        """Return each block's recalls, and a warning for each block that failed or timed out."""
-        calls: dict[str, Callable[[], list[Recall]]] = {}
-        for asked in blocks:
-            own_scope = asked.scope(scope, home)
-            if concerns(asked.block, own_scope):
-                if message is not None:
-                    self._fan_out.load(asked.name, asked.block)
-                calls[asked.name] = partial(asked.recall, own_scope, message, limit)
-        with operation("search_memory", None, scope.session_id) as span:
-            found, warnings = self._fan_out.ask(calls)
-            tell_search(span, message, [recall for recalls in found.values() for recall in recalls])
-        return found, warnings
 
 
 _LONGEST = 64  # the limit of chat APIs

@@ -6,26 +6,20 @@ import heapq
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import islice
-from typing import Any, Self
+from functools import partial, wraps
+from itertools import chain, islice
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
-from agent_memory.composite.calls import (
-    Asking,
-    CompositeSession,
-    all_done,
-    named,
-    tools_of,
-)
-from agent_memory.composite.members import Members, Routing, Rule, memories_in
+from agent_memory.composite.calls import CompositeSession, all_done, named, tools_of
+from agent_memory.composite.members import Asked, Members, Routing, Rule, memories_in
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.fusion import merge
 from agent_memory.core.ids import marker
 from agent_memory.core.limits import how_many, text_of
 from agent_memory.core.messages import Message
-from agent_memory.core.prompt_log import SentContext
-from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope
+from agent_memory.core.records import Absorbed, Head, Recall, Scope
 from agent_memory.core.tools import Tool
+from agent_memory.core.tracing import operation, tell_search
 from agent_memory.core.turns import Turn, check_turn
 from agent_memory.engine.guard import scope_of
 from agent_memory.engine.loop.turns import Turns
@@ -37,6 +31,7 @@ from agent_memory.engine.recall.contexts import (
     query_of,
     to_add,
 )
+from agent_memory.engine.recall.fan_out import FanOut, concerns
 from agent_memory.engine.recall.merged_search import SEARCHED, most_of
 from agent_memory.engine.recall.runner import resolve
 from agent_memory.engine.stats import Stats
@@ -45,6 +40,24 @@ from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks.base import Block
 
 logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def at_home(
+    call: Callable[Concatenate[AgentMemory, P], T],
+) -> Callable[Concatenate[CompositeMemory, P], T]:
+    """Return the method that makes a call of `AgentMemory` in the session's home."""
+
+    @wraps(call)
+    def method(
+        self: CompositeMemory, session_id: str, *args: Any, user_id: str | None = None, **named: Any
+    ) -> T:
+        made: Callable[..., T] = getattr(self.home(session_id, user_id), call.__name__)
+        return made(session_id, *args, user_id=user_id, **named)
+
+    return cast("Callable[Concatenate[CompositeMemory, P], T]", method)
 
 
 class CompositeMemory:
@@ -89,7 +102,9 @@ class CompositeMemory:
         self._route = Routing(memories, next(iter(memories)) if route is None else route)
         self._members = Members.of(members, memories)
         self.memories, self.blocks = self._members.memories, self._members.blocks
-        self._asking = Asking(self._members, timeout, limits)
+        asked = (*self._members.recalled, *self._members.searched)
+        own_limits = {one.name: limits[one.member] for one in asked if one.member in limits}
+        self._fan_out = FanOut(timeout, own_limits)
         self._infos = self._members.infos
 
     def __repr__(self) -> str:
@@ -102,26 +117,17 @@ class CompositeMemory:
         self.close()
 
     def home(self, session_id: str, user_id: str | None = None) -> AgentMemory:
-        """Return a session's home: the memory with its window, facts, notes, files and tools."""
-        return self.memories[self._route.home(session_id, user_id)]
-
-    def update(
-        self,
-        session_id: str,
-        message: Any,
-        *,
-        user_id: str | None = None,
-        key: str | None = None,
-        expected_end: int | None = None,
-    ) -> Head:
-        """Append messages to the session, in its home. See `AgentMemory.update`.
+        """Return a session's home: the memory with its window, facts, notes, files and tools.
 
         Raises:
-            ConfigError: `route` returned a name that is not a memory's. Nothing was stored.
+            ConfigError: `route` returned a name that is not a memory's.
         """
-        return self.home(session_id, user_id).update(
-            session_id, message, user_id=user_id, key=key, expected_end=expected_end
-        )
+        return self.memories[self._route.home(session_id, user_id)]
+
+    update = at_home(AgentMemory.update)
+    history = at_home(AgentMemory.history)
+    contexts = at_home(AgentMemory.contexts)
+    pop = at_home(AgentMemory.pop)
 
     def get(
         self,
@@ -171,7 +177,7 @@ class CompositeMemory:
         seen = contexts.see(session_id, asked, user_id, packer=packer, query=query, once=once)
         scope, head = seen.scope, seen.head
         blocks = self._members.recalled
-        found, warnings = self._asking.recall(blocks, name, scope, seen.query, packer.candidates)
+        found, warnings = self._recall(blocks, name, scope, seen.query, packer.candidates)
         for other, memory in self.memories.items():
             troubles = memory.components.contexts.troubles(head if memory is home else None)
             if memory is home:
@@ -204,7 +210,7 @@ class CompositeMemory:
         )
         asked = Message(role="user", content=query)
         blocks, most = self._members.searched, most_of(limit, scope, len(self.memories))
-        found, warnings = self._asking.recall(blocks, name, scope, asked, most)
+        found, warnings = self._recall(blocks, name, scope, asked, most)
         for warning in warnings:
             logger.warning("search: %s", warning)
         if session_id is not None:  # a block of another memory was asked without the session
@@ -214,35 +220,6 @@ class CompositeMemory:
                 for block, recalls in found.items()
             }
         return home.search.priced(merge(found)[:limit])
-
-    def history(
-        self,
-        session_id: str,
-        *,
-        user_id: str | None = None,
-        after: int = 0,
-        limit: int | None = None,
-        last: int | None = None,
-    ) -> list[Entry]:
-        """Return entries of the session's log, from its home. See `AgentMemory.history`."""
-        home = self.home(session_id, user_id)
-        return home.history(session_id, user_id=user_id, after=after, limit=limit, last=last)
-
-    def contexts(
-        self,
-        session_id: str,
-        *,
-        user_id: str | None = None,
-        after: int = 0,
-        limit: int | None = None,
-    ) -> list[SentContext]:
-        """Return the home's prompt log of the session, without recalls of the other members."""
-        home = self.home(session_id, user_id)
-        return home.contexts(session_id, user_id=user_id, after=after, limit=limit)
-
-    def pop(self, session_id: str, count: int = 1, *, user_id: str | None = None) -> list[Message]:
-        """Remove the last messages of the session, in its home. See `AgentMemory.pop`."""
-        return self.home(session_id, user_id).pop(session_id, count, user_id=user_id)
 
     def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]:
         """End the session in its home and in the member blocks. See `AgentMemory.end`."""
@@ -434,6 +411,27 @@ class CompositeMemory:
             call_tool=self.call_tool,
             toolbox=toolbox,
         )
+
+    def _recall(
+        self,
+        blocks: list[Asked],
+        home: str | None,
+        scope: Scope,
+        message: Message | None,
+        limit: int,
+    ) -> tuple[dict[str, list[Recall]], list[str]]:
+        """Return each block's recalls, and a warning for each block that failed or timed out."""
+        calls: dict[str, Callable[[], list[Recall]]] = {}
+        for asked in blocks:
+            own_scope = asked.scope(scope, home)
+            if concerns(asked.block, own_scope):
+                if message is not None:
+                    self._fan_out.load(asked.name, asked.block)
+                calls[asked.name] = partial(asked.recall, own_scope, message, limit)
+        with operation("search_memory", None, scope.session_id) as span:
+            found, warnings = self._fan_out.ask(calls)
+            tell_search(span, message, chain.from_iterable(found.values()))
+        return found, warnings
 
     def _forgotten(self, scope: Scope) -> dict[str, Callable[[], object]]:
         """Return a call for each member block that erases its data of a scope."""

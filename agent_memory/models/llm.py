@@ -34,8 +34,6 @@ _FENCE = re.compile(r"```(?:json)?\s*\n(.*?)\n?\s*```", re.DOTALL)
 class LLM(Provider):
     """A chat model by its litellm name, such as "openai/gpt-4o-mini". Thread-safe."""
 
-    _window: int | None = None
-
     def complete(self, messages: ChatMessages, **options: Any) -> str:
         """Return the model's answer to OpenAI-style messages; for options see `respond`.
 
@@ -165,15 +163,13 @@ class LLM(Provider):
 
     def context_window(self) -> int:
         """Return the tokens of the context window; 8192 if litellm does not know the model."""
-        if self._window is None:
-            try:
-                info = load_litellm().get_model_info(self.model, api_base=self.api_base)
-            except Exception as error:  # older litellm raises a plain Exception here
-                if "isn't mapped" not in str(error):
-                    raise
-                info = {}
-            self._window = int(info.get("max_input_tokens") or DEFAULT_CONTEXT_WINDOW)
-        return self._window
+        try:
+            info = load_litellm().get_model_info(self.model, api_base=self.api_base)
+        except Exception as error:  # older litellm raises a plain Exception here
+            if "isn't mapped" not in str(error):
+                raise
+            info = {}
+        return int(info.get("max_input_tokens") or DEFAULT_CONTEXT_WINDOW)
 
     def _checked(self, response: Any) -> Any:
         """Return the response if it has text or tool calls."""

@@ -30,7 +30,7 @@ from agent_memory.errors import (
 )
 from agent_memory.models.loading import load_litellm
 from agent_memory.models.tracing import answered, asking
-from agent_memory.models.usage import Account, Call, Charges, Kind, Ledger, current_account
+from agent_memory.models.usage import Account, Call, Charges, Kind, current_account
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -73,11 +73,12 @@ class Provider:
     """Base of models and embedders: one model with its address and key. Thread-safe.
 
     Retries with growing waits after rate limits, timeouts, lost connections and server errors.
-
-    Args:
-        initial_wait: Seconds before the second attempt; doubles each time, plus jitter.
-        max_wait: Maximum seconds between two attempts, even if Retry-After is longer.
     """
+
+    initial_wait = 0.5
+    """Seconds before the second attempt. They double each time, plus jitter."""
+    max_wait = 20.0
+    """The most seconds between two attempts, even if Retry-After is longer."""
 
     def __init__(
         self,
@@ -87,8 +88,6 @@ class Provider:
         api_key: SecretStr | None = None,
         timeout: float = 30.0,
         attempts: int = 4,
-        initial_wait: float = 0.5,
-        max_wait: float = 20.0,
         charges: Charges | None = None,
     ) -> None:
         self.model = model
@@ -98,16 +97,9 @@ class Provider:
         self._api_key = api_key
         self._timeout = timeout
         self._attempts = attempts
-        self._initial_wait = initial_wait
-        self._max_wait = max_wait
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r})"
-
-    @property
-    def ledger(self) -> Ledger:
-        """The ledger that adds up usage."""
-        return self.charges.ledger
 
     def charged_to(self, account: Account) -> Self:
         """Return the same provider with all its calls charged to one account."""
@@ -185,12 +177,12 @@ class Provider:
         """
         import tenacity  # imports asyncio, which most first calls do not need
 
-        first = self._initial_wait
+        first = self.initial_wait
         backoff = tenacity.wait_exponential(first) + tenacity.wait_random(0, first)
 
         def wait(state: RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome is not None else None
-            return min(self._max_wait, max(backoff(state), _retry_after(error)))
+            return min(self.max_wait, max(backoff(state), _retry_after(error)))
 
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(self._attempts),

@@ -48,7 +48,6 @@ def asking(
         "gen_ai.request.max_tokens": options.get("max_tokens"),
         "gen_ai.request.stream": options.get("stream"),
         "gen_ai.output.type": None if kind is None else "json",
-        "gen_ai.embeddings.dimension.count": options.get("dimensions"),
         PURPOSE: call.purpose,
         **_address(api_base),
     }

@@ -187,11 +187,6 @@ class Meter(Protocol):
         """
         ...
 
-    @property
-    def measures(self) -> bool:
-        """Whether it needs token counts."""
-        ...
-
 
 Kind = Literal["completion", "embedding"]
 
@@ -251,9 +246,8 @@ class Charges:
             SpendingLimitReached: The attempt would pass a limit and must not be made.
         """
         if self._meter is not None:
-            prompt = self._count(call) if self._meter.measures else 0
             answer = LONG_ANSWER if call.answer is None else call.answer
-            call.hold = self._meter.hold(call.account, call.model, prompt, answer)
+            call.hold = self._meter.hold(call.account, call.model, self._count(call), answer)
         one = Usage(embedding_calls=1) if call.kind == "embedding" else Usage(calls=1)
         self._add(call, one)
 

@@ -42,16 +42,16 @@ def open_llm(
     ledger: Ledger | None = None,
     key: str = KEY,
 ) -> LLM:
-    return LLM(
+    llm = LLM(
         model,
         api_base=fake.api_base,
         api_key=SecretStr(key),
         attempts=attempts,
         timeout=timeout,
-        initial_wait=initial_wait,
-        max_wait=max_wait,
         charges=Charges(ledger),
     )
+    llm.initial_wait, llm.max_wait = initial_wait, max_wait
+    return llm
 
 
 def streamed(llm: LLM) -> Iterator[str]:
@@ -79,7 +79,7 @@ def test_passing_failures_are_tried_again(fake: FakeLLM, status: int) -> None:
     llm = open_llm(fake)
     assert llm.complete(HELLO) == "at last"
     assert len(fake.requests) == 3
-    assert (llm.ledger.snapshot().calls, llm.ledger.snapshot().failures) == (3, 2)
+    assert (llm.charges.ledger.snapshot().calls, llm.charges.ledger.snapshot().failures) == (3, 2)
 
 
 @pytest.mark.parametrize("status", [429, 500])
@@ -90,7 +90,7 @@ def test_attempts_bound_the_http_calls(fake: FakeLLM, status: int) -> None:
     with pytest.raises(ModelUnavailable, match=r"openai/test-model .* 3 attempts"):
         llm.complete(HELLO)
     assert len(fake.requests) == 3
-    assert llm.ledger.snapshot() == Usage(calls=3, failures=3)
+    assert llm.charges.ledger.snapshot() == Usage(calls=3, failures=3)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
@@ -101,7 +101,7 @@ def test_refusals_are_not_tried_again(fake: FakeLLM, status: int) -> None:
     with pytest.raises(ModelRefused, match="openai/test-model"):
         llm.complete(HELLO)
     assert len(fake.requests) == 1
-    assert llm.ledger.snapshot() == Usage(calls=1, failures=1)
+    assert llm.charges.ledger.snapshot() == Usage(calls=1, failures=1)
 
 
 def test_a_missing_key_is_refused_without_a_request(
@@ -110,11 +110,11 @@ def test_a_missing_key_is_refused_without_a_request(
     """Wrong: a missing key, which litellm reports as a server error, is retried."""
     for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
         monkeypatch.delenv(name, raising=False)
-    llm = LLM("openai/test-model", api_base=fake.api_base, initial_wait=0.01)
+    llm = LLM("openai/test-model", api_base=fake.api_base)
     with pytest.raises(ModelRefused, match="API key"):
         llm.complete(HELLO)
     assert fake.requests == []
-    assert llm.ledger.snapshot().calls == 1
+    assert llm.charges.ledger.snapshot().calls == 1
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_server_that_is_gone_is_unavailable(fake: FakeLLM) -> None:
     fake.stop()
     with pytest.raises(ModelUnavailable):
         llm.complete(HELLO)
-    assert llm.ledger.snapshot() == Usage(calls=2, failures=2)
+    assert llm.charges.ledger.snapshot() == Usage(calls=2, failures=2)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_stream_gives_the_text_in_pieces(fake: FakeLLM) -> None:
     pieces = list(streamed(llm))
     assert len(pieces) > 1
     assert "".join(pieces) == "one two  three"
-    usage = llm.ledger.snapshot()
+    usage = llm.charges.ledger.snapshot()
     assert (usage.calls, usage.failures, usage.completion_tokens) == (1, 0, 3)
     assert usage.cost
     assert usage.estimated == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.processes import fork_safe_lock
@@ -15,29 +14,22 @@ if TYPE_CHECKING:
 
 
 class FastEmbedEmbedder:
-    """Vectors from a model of fastembed's list, downloaded on first use or read from a folder.
+    """Vectors from a model of fastembed's list, downloaded on first use.
 
     Args:
         model: A fastembed model, such as "BAAI/bge-small-en-v1.5".
-        path: Folder with the model's files, for machines without a network.
         threads: Cores that it may use; None leaves the choice to fastembed.
 
     Raises:
         MissingExtra: fastembed is not installed.
-        ConfigError: The folder does not exist.
     """
 
     on_this_machine = True
 
-    def __init__(
-        self, model: str, path: str | Path | None = None, *, threads: int | None = None
-    ) -> None:
+    def __init__(self, model: str, threads: int | None = None) -> None:
         if importlib.util.find_spec("fastembed") is None:
             raise MissingExtra(f"The embedder fastembed/{model}", "fastembed")
-        if path is not None and not Path(path).is_dir():
-            raise ConfigError(f"The folder {path} for {model} does not exist.")
         self.model = model
-        self._path = path
         self._threads = threads
         self._lock = fork_safe_lock(own=True)
         self._loaded: Any = None
@@ -85,14 +77,10 @@ class FastEmbedEmbedder:
 
         with self._lock:
             if self._loaded is None:
-                folder: dict[str, Any] = (
-                    {} if self._path is None else {"specific_model_path": str(self._path)}
-                )
                 try:
-                    self._loaded = TextEmbedding(self.model, threads=self._threads, **folder)
+                    self._loaded = TextEmbedding(self.model, threads=self._threads)
                 except (ValueError, OSError) as error:
                     raise ModelUnavailable(
-                        f"fastembed could not load {self.model}. Check the network, or set `path` "
-                        "to a folder with the model's files."
+                        f"fastembed could not load {self.model}. Check the network."
                     ) from error
             return self._loaded

@@ -16,26 +16,18 @@ _BATCH = 128
 
 
 class LiteLLMEmbedder(Provider):
-    """Vectors from any embedding model that litellm supports.
+    """Vectors from any embedding model that litellm supports."""
 
-    Args:
-        dimension: Length of a vector, requested from models that can shorten theirs. None for the
-            model's own length, which is looked up or measured with one word.
-    """
-
-    def __init__(self, model: str, dimension: int | None = None, **options: Any) -> None:
-        super().__init__(model, **options)
-        self._requested = dimension
-        self._dimension = dimension
+    _dimension: int | None = None
 
     @property
     def name(self) -> str:
-        """The model's name, with the dimension if one was requested. Sends no request."""
-        return self.model if self._requested is None else f"{self.model}-{self._requested}"
+        """The model's name. Sends no request."""
+        return self.model
 
     @property
     def dimension(self) -> int:
-        """Length of a vector. The first access may send a request."""
+        """Length of a vector, looked up or measured with one word."""
         # No lock: concurrent threads get the same result, and none waits for another's timeout.
         if self._dimension is None:
             self._dimension = self._known_dimension() or len(self._request(["dimension"])[0])
@@ -58,14 +50,14 @@ class LiteLLMEmbedder(Provider):
             if len(row) != self.dimension:
                 raise DimensionMismatch(
                     f"{self.model} returned vectors of {len(row)} numbers, where "
-                    f"{self.dimension} were expected. Set the embedder's dimension to {len(row)}."
+                    f"{self.dimension} were expected."
                 )
             if not any(row):
                 raise ModelOutputInvalid(f"{self.model} returned a vector of zeros.")
         return rows
 
     def _request(self, texts: list[str]) -> list[list[float]]:
-        fields = {"input": texts, "dimensions": self._requested, "encoding_format": "float"}
+        fields = {"input": texts, "encoding_format": "float"}
         response = self.answered("embedding", texts, fields, 0)
         if len(response.data) != len(texts):
             raise ModelOutputInvalid(
