@@ -1,46 +1,46 @@
-"""Every error this library raises on purpose.
+"""The errors of this library.
 
     AgentMemoryError
-    ├── InvalidInput               refused at the door; nothing was stored
+    ├── InvalidInput               invalid input; nothing was stored
     │   ├── InvalidId              an empty or unusable session or user id
-    │   ├── InvalidMessage         no role and no raw, an unknown role, or not JSON
+    │   ├── InvalidMessage         no role, an unknown role, or content that is not JSON
     │   ├── InvalidContext         a list of messages that a provider would refuse
-    │   ├── MessageTooLarge        it has more bytes than a message may have
-    │   ├── InvalidSnapshot        a session's snapshot is damaged, cut short, or none
-    │   ├── SessionExists          a session of that id is there already
+    │   ├── MessageTooLarge        a message exceeds `max_message_bytes`
+    │   ├── InvalidSnapshot        a file is not a snapshot, or is damaged or incomplete
+    │   ├── SessionExists          a session with that id exists
     │   ├── Conflict               a key was used for other content, or the log ends elsewhere
-    │   │   └── VersionConflict    it was changed since the writer read it
-    │   └── ToolRefused            a model asked a tool for what it cannot do
-    ├── AccessDenied               the caller may not see this
-    │   └── SessionOfAnotherUser   the session belongs to the user first named for it
+    │   │   └── VersionConflict    the item changed after the writer read it
+    │   └── ToolRefused            a model called a tool with invalid arguments
+    ├── AccessDenied               the caller may not read or change this
+    │   └── SessionOfAnotherUser   the session belongs to another user
     ├── ConfigError                the configuration cannot work
-    │   ├── InvalidSetting         an unknown setting, or a value that it cannot have
+    │   ├── InvalidSetting         an unknown setting, or an invalid value
     │   ├── InvalidBudget          a budget that leaves no room
-    │   ├── InvalidShares          shares of the budget that pass 1
+    │   ├── InvalidShares          shares of the budget with a sum above 1
     │   ├── UnknownKind            no strategy or block of that kind
-    │   ├── UnknownStore           a store URL whose scheme nobody serves
+    │   ├── UnknownStore           a store URL with an unknown scheme
     │   ├── MissingExtra           an optional package is not installed
     │   └── DimensionMismatch      vectors of another dimension are already stored
     ├── StoreError                 the store failed
     │   ├── StoreUnavailable       it cannot be reached or opened
-    │   ├── SessionDeleting        a deletion of the session has begun and is not finished
-    │   ├── LeaseLost              another worker took the session over; nothing was written
-    │   ├── Damaged                one record is not what was written; all others can be used
-    │   │   └── Undecryptable      altered, moved or never encrypted, or its key is not given
-    │   └── SchemaTooNew           it was written by a newer release
+    │   ├── SessionDeleting        the session is being deleted
+    │   ├── LeaseLost              another worker has taken the session over
+    │   ├── Damaged                one record cannot be read; others can
+    │   │   └── Undecryptable      data was altered, moved or not encrypted, or lacks its key
+    │   └── SchemaTooNew           a newer release wrote the store
     ├── ModelError                 a language or embedding model failed
-    │   ├── ModelRequired          the work needs a model and none is configured
-    │   ├── SpendingLimitReached   memory may ask no model any more today
-    │   ├── ModelUnavailable       it is down, slow or rate limited; a later try may succeed
-    │   ├── ModelRefused           it refused the request; trying again will not help
-    │   │   ├── ContextTooLong     the request passes the model's context window
-    │   │   └── ModelForbidden     a bad key, no permission, or no such model
-    │   └── ModelOutputInvalid     it answered, but not in the form that was asked for
-    ├── UnsupportedOperation       this object cannot do that
+    │   ├── ModelRequired          no model is configured for work that needs one
+    │   ├── SpendingLimitReached   a spending limit is reached
+    │   ├── ModelUnavailable       the model is down, slow or rate limited; retry later
+    │   ├── ModelRefused           the model refused the request; a retry does not help
+    │   │   ├── ContextTooLong     the request exceeds the model's context window
+    │   │   └── ModelForbidden     a bad key, no permission, or an unknown model
+    │   └── ModelOutputInvalid     the answer does not have the requested form
+    ├── UnsupportedOperation       the object does not support the call
     └── MemoryClosed               the memory was closed
 
-Bad input is a ValueError too. No other error is: raised inside a pydantic validator they reach the
-caller as they are, instead of being folded into a ValidationError.
+`InvalidInput` is also a `ValueError`. The others are not, so that pydantic passes them on unchanged
+when a validator raises them.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ def install_command(extra: str) -> str:
 
 
 class AgentMemoryError(Exception):
-    """Root of every error raised on purpose by agent-memory."""
+    """The base class of all errors of agent-memory."""
 
 
 class InvalidInput(AgentMemoryError, ValueError):
-    """The input was refused at the door; nothing was stored."""
+    """The input is invalid. Nothing was stored."""
 
 
 class InvalidId(InvalidInput):
-    """A session or user id is empty, too long, or holds characters that stores cannot keep."""
+    """A session or user id is empty, too long, or contains characters that stores do not accept."""
 
 
 class InvalidMessage(InvalidInput):
@@ -81,27 +81,27 @@ class InvalidContext(InvalidInput):
 
 
 class MessageTooLarge(InvalidInput):
-    """A message has more bytes than `max_message_bytes` lets one have."""
+    """A message exceeds `max_message_bytes`."""
 
 
 class InvalidSnapshot(InvalidInput):
-    """A session's snapshot is damaged, cut short, or none; the sentence names the line."""
+    """A file is not a session's snapshot, or is damaged or incomplete. The text names the line."""
 
 
 class SessionExists(InvalidInput):
-    """A session of that id is there already; it was left as it is."""
+    """A session with that id exists. It was not changed."""
 
 
 class Conflict(InvalidInput):
-    """A key was used for other content, or the log does not end where it was expected to."""
+    """A key was used for other content, or the log does not end at `expected_end`."""
 
 
 class VersionConflict(Conflict):
-    """It was changed, or deleted, since the writer read it; nothing was changed."""
+    """The item was changed or deleted after the writer read it. Nothing was written."""
 
 
 class ToolRefused(InvalidInput):
-    """A model asked a tool for what it cannot do; the sentence is for the model to act on."""
+    """A model called a tool with invalid arguments. The text tells the model what to do."""
 
 
 class AccessDenied(AgentMemoryError):
@@ -109,7 +109,7 @@ class AccessDenied(AgentMemoryError):
 
 
 class SessionOfAnotherUser(AccessDenied):
-    """The session belongs to the user who was first named for it."""
+    """The session belongs to another user: the first one named for it."""
 
 
 class ConfigError(AgentMemoryError):
@@ -117,7 +117,7 @@ class ConfigError(AgentMemoryError):
 
 
 class InvalidSetting(ConfigError):
-    """A setting is unknown, or has a value that it cannot have."""
+    """A setting is unknown, or has an invalid value."""
 
 
 class InvalidBudget(ConfigError):
@@ -125,19 +125,19 @@ class InvalidBudget(ConfigError):
 
 
 class InvalidShares(ConfigError):
-    """Shares of the token budget that are not above 0, or that pass 1."""
+    """A share of the token budget is not above 0, or their sum exceeds 1."""
 
 
 class UnknownKind(ConfigError):
-    """No strategy or block of that kind is built in or registered as an entry point."""
+    """A kind of strategy or block is neither built in nor registered as an entry point."""
 
 
 class UnknownStore(ConfigError):
-    """The scheme of a store URL is not one that agent-memory can open."""
+    """A store URL has an unknown scheme."""
 
 
 class MissingExtra(ConfigError):
-    """An optional package is not installed; the message names the command that installs it."""
+    """An optional package is not installed. The text names the command that installs it."""
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(
@@ -146,7 +146,7 @@ class MissingExtra(ConfigError):
 
 
 class DimensionMismatch(ConfigError):
-    """The stored vectors are of another dimension or model than the embedder's."""
+    """The stored vectors have another dimension or model than the embedder."""
 
 
 class StoreError(AgentMemoryError):
@@ -158,18 +158,18 @@ class StoreUnavailable(StoreError):
 
 
 class SessionDeleting(StoreError):
-    """A deletion of the session has begun and is not finished."""
+    """The session is being deleted."""
 
 
 class LeaseLost(StoreError):
-    """A worker stalled, and another took its session over; what it was to write was refused."""
+    """Another worker has taken the session over from a stalled one, whose write was refused."""
 
 
 class Damaged(StoreError):
-    """One record is not what was written there; all others can be used.
+    """One record cannot be read. Others can.
 
     Attributes:
-        damage: Which record, and what can be read of it, where that is known.
+        damage: The record and its readable part, if known.
     """
 
     def __init__(self, told: str, damage: Damage | None = None) -> None:
@@ -190,14 +190,14 @@ class ModelError(AgentMemoryError):
 
 
 class ModelRequired(ModelError):
-    """The work needs a language model and none is configured."""
+    """No language model is configured for work that needs one."""
 
 
 class SpendingLimitReached(ModelError):
-    """A spending limit lets no model be asked now; what was to be done waits, and nothing is lost.
+    """A spending limit is reached. The work stays pending, and nothing is lost.
 
     Attributes:
-        seconds: When it is worth another try.
+        seconds: Seconds until a retry may succeed.
     """
 
     def __init__(self, told: str, seconds: float = 0.0) -> None:
@@ -206,28 +206,28 @@ class SpendingLimitReached(ModelError):
 
 
 class ModelUnavailable(ModelError):
-    """The model is down, slow or rate limited; a later try may succeed."""
+    """The model is down, slow or rate limited. A later retry may succeed."""
 
 
 class ModelRefused(ModelError):
-    """The model refused the request (bad key, bad request); trying again will not help."""
+    """The model refused the request, such as for a bad key. A retry does not help."""
 
 
 class ContextTooLong(ModelRefused):
-    """The request passes the model's context window."""
+    """The request exceeds the model's context window."""
 
 
 class ModelForbidden(ModelRefused):
-    """The provider refused the key, the permission or the model's name, whatever is asked of it."""
+    """The provider refused the key, the permission or the model's name."""
 
 
 class ModelOutputInvalid(ModelError):
-    """The model answered, but not in the form that was asked for, twice."""
+    """Two answers of the model did not have the requested form."""
 
 
 class UnsupportedOperation(AgentMemoryError):
-    """This object cannot do that."""
+    """The object does not support the call."""
 
 
 class MemoryClosed(AgentMemoryError):
-    """The memory was closed; open a new one."""
+    """The memory was closed. Open a new one."""
