@@ -1,6 +1,7 @@
 """Helpers that tests of several folders share: messages, logs, waiting, the command line."""
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -76,6 +77,21 @@ def until(true: Callable[[], object]) -> None:
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+def running(name: str) -> int:
+    """Return how many threads run calls to a block: each is named after it until its call ends."""
+    return sum(thread.name == f"block-{name}" for thread in threading.enumerate())
+
+
+def wait_for_calls(name: str) -> None:
+    """Wait until no call to a block runs, abandoned ones included."""
+    until(lambda: not running(name))
+
+
+def opened(store: Any, *blocks: Block, **fields: Any) -> AgentMemory:
+    """Open a memory with a long recall timeout: on a busy machine the first recall is slow."""
+    return AgentMemory(store=store, blocks=blocks, recall_timeout=SECONDS, **fields)
 
 
 def note_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:

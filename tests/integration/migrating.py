@@ -2,7 +2,7 @@
 values that can be compared."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from agent_memory import (
 from agent_memory.core.idempotency import KeptKey
 from agent_memory.core.records import Entry, Head, Scope, Summary
 from agent_memory.engine.transfer.migrate import MigrationStep, migrate_stores
-from agent_memory.errors import ModelOutputInvalid, StoreUnavailable
+from agent_memory.errors import ModelOutputInvalid
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.contract import DAY, draft, record, stored, units, worded
@@ -180,14 +180,6 @@ def seen(store: Store | str) -> list[Any]:
 def moved(source: Store, target: Store) -> MigrationStep:
     *_, last = migrate_stores(source, target, "origin")
     return last
-
-
-def cut(source: Store, target: Store) -> bool:
-    """Migrate with a store that may fail, and return whether the migration was completed."""
-    with suppress(StoreUnavailable):
-        moved(source, target)
-        return True
-    return False
 
 
 def file_bytes(folder: Path, name: str) -> bytes:

@@ -22,8 +22,7 @@ from agent_memory.errors import MemoryClosed
 from agent_memory.stores import MemoryStore
 from agent_memory.strategies.base import Absorb
 from agent_memory.testing.watching import watched
-from tests.integration.calling import wait_for_calls
-from tests.kit import Echo, in_core
+from tests.kit import Echo, in_core, wait_for_calls
 
 WAYS = ["asyncio", "trio", "task.cancel"]
 """anyio's cancel scopes on both loops, and asyncio's own `cancel`, which ignores shields."""

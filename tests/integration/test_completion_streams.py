@@ -19,17 +19,13 @@ from agent_memory.engine.loop.rounds import CompletionStream
 from agent_memory.errors import InvalidMessage, MemoryClosed, ModelUnavailable
 from agent_memory.models.llm import Reading
 from agent_memory.testing import FakeLLM
-from tests.integration.turning import FACT, WEATHER, add, logged, remembering, results
+from tests.integration.turning import FACT, WEATHER, add, fake, logged, remembering, results
+
+__all__ = ["fake"]
 
 EVENTS = 7
 """The events of "It is six.": the role, three words, the finish reason, the usage, and the end."""
 FINISHED = 5
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeLLM]:
-    with FakeLLM("Done.") as server:
-        yield server
 
 
 @pytest.fixture

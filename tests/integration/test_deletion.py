@@ -35,8 +35,7 @@ from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.watching import watched
-from tests.integration.calling import wait_for_calls
-from tests.kit import SECONDS, Cut, Echo, Silent, cut_at, steps_of, until
+from tests.kit import SECONDS, Cut, Echo, Silent, cut_at, steps_of, until, user, wait_for_calls
 
 Way = Callable[[AgentMemory, AgentMemoryConfig], None]
 
@@ -66,10 +65,6 @@ class Elsewhere(Silent):
     def delete(self, scope: Scope) -> None:
         for key in [key for key in self.kept if key[0] == scope.session_id]:
             del self.kept[key]
-
-
-def user(text: str, **fields: Any) -> dict[str, Any]:
-    return {"role": "user", "content": text, **fields}
 
 
 def config(store: Store | str, *blocks: Block, **fields: Any) -> AgentMemoryConfig:

@@ -15,8 +15,7 @@ from agent_memory.errors import StoreError
 from agent_memory.stores.kernel.coding import head_id
 from agent_memory.stores.memory import MemoryKernel, MemoryStore
 from agent_memory.testing.watching import watched
-from tests.integration.calling import running, wait_for_calls
-from tests.kit import Echo, Silent
+from tests.kit import Echo, Silent, running, wait_for_calls
 
 Kept = dict[tuple[str, int], tuple[str, str]]
 """The owner and text of a block's records, by session and seq."""

@@ -4,9 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +13,6 @@ from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import CannotStart, untested
 from tests.servers.redis import RedisServer, redis_binaries
-from tests.servers.sql import Served, serve
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,17 +50,3 @@ def test_redis(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 kills" in done.stdout
     assert "good: none lost" in done.stdout
-
-
-pytest.importorskip("pymysql")
-
-SERVERS: dict[str, tuple[Callable[[], Any], str]] = {
-    "postgres": (PostgresServer, "AGENT_MEMORY_TEST_POSTGRES"),
-    "mariadb": (MariaDBServer, "AGENT_MEMORY_TEST_MYSQL"),
-}
-
-
-@pytest.fixture(scope="module", params=SERVERS)
-def server(request: pytest.FixtureRequest) -> Iterator[Served]:
-    make, variable = SERVERS[request.param]
-    yield from serve(make, variable)

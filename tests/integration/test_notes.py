@@ -16,8 +16,7 @@ from agent_memory.ltm_blocks.notes import Note, Notes
 from agent_memory.models.embedders.cache import CachedEmbedder
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing.contract import together
-from tests.integration.keeping import opened
-from tests.kit import SECONDS
+from tests.kit import SECONDS, opened
 
 pytestmark = pytest.mark.usefixtures("impatient")
 

@@ -35,7 +35,7 @@ from agent_memory.testing import FakeLLM
 from agent_memory.testing.contract import everything
 from agent_memory.testing.fake_llm import Outage
 from agent_memory.testing.watching import watched
-from tests.integration.calling import wait_for_calls
+from tests.kit import wait_for_calls
 
 pytestmark = pytest.mark.long
 

@@ -320,13 +320,6 @@ def use(*ids: str) -> Json:
     return {"role": "assistant", "content": blocks}
 
 
-def gave(*ids: str, more: str = "") -> Json:
-    blocks: list[Json] = [
-        {"type": "tool_result", "tool_use_id": one, "content": "4"} for one in ids
-    ]
-    return {"role": "user", "content": blocks + [{"type": "text", "text": more}] * bool(more)}
-
-
 def test_the_system_text_stands_where_the_sdk_takes_it() -> None:
     """Wrong: the system text is lost, or sent as a message where the API refuses it."""
     log = [{"role": "system", "content": "Be brief."}, "hello"]

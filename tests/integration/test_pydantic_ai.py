@@ -25,6 +25,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from agent_memory.integrations.pydantic_ai import AgentMemoryConversationStore, AgentMemoryHistory
+from tests.kit import texts
 
 
 @pytest.fixture
@@ -32,10 +33,6 @@ def memory(tmp_path: Path) -> Iterator[AgentMemory]:
     url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, blocks=[VectorMemory()], recall_timeout=60) as opened:
         yield opened
-
-
-def texts(memory: AgentMemory, session: str) -> list[str]:
-    return [entry.message.text() for entry in memory.history(session)]
 
 
 async def revision(store: AgentMemoryConversationStore) -> str:

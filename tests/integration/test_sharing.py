@@ -32,8 +32,7 @@ from agent_memory.errors import (
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM, watched
-from tests.integration.keeping import opened
-from tests.kit import user
+from tests.kit import opened, user
 
 
 def texts(messages: Any) -> list[str]:

@@ -20,8 +20,7 @@ from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.testing import watched
-from tests.integration.keeping import opened
-from tests.kit import Cut, Echo, cut_at, every_nth, steps_of, user
+from tests.kit import Cut, Echo, cut_at, every_nth, opened, steps_of, user
 
 PLACES = ("_grants", "_authors", "_notes", "_failed", "kept", "vector")
 

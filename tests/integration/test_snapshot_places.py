@@ -9,7 +9,6 @@ from agent_memory import AgentMemory, FlushToLTM, VectorMemory, operations
 from agent_memory.errors import InvalidId, SessionExists
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
-from tests.integration.keeping import opened
 from tests.integration.snapshot_world import (
     CANARY,
     Opener,
@@ -22,6 +21,7 @@ from tests.integration.snapshot_world import (
     resummed,
     seen,
 )
+from tests.kit import opened
 
 __all__ = ["lines", "opener"]
 

@@ -32,8 +32,8 @@ from agent_memory.ltm_blocks.notes import Notes
 from agent_memory.retrieval.features import Features
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import VectorStore
-from tests.integration.keeping import opened
 from tests.integration.snapshot_world import bodies_of, exported, left_in, resummed
+from tests.kit import opened
 
 ADA, BEN = Scope("ada", "s"), Scope("ben", "t")
 

@@ -33,15 +33,10 @@ from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
 from tests.integration.fact_model import Model, absorbed, remembering, said, texts
-from tests.kit import SECONDS, Silent
+from tests.kit import SECONDS, Silent, opened
 
 OWN = ["memory_read", "memory_read_message", "memory_write", "memory_forget"]
 DOWN = "The memory cannot be reached right now. Go on without it, and try again later."
-
-
-def opened(store: Any, *blocks: Block, **fields: Any) -> AgentMemory:
-    """Open a memory that waits for its blocks, since the first one is slow on a busy machine."""
-    return AgentMemory(store=store, blocks=blocks, recall_timeout=SECONDS, **fields)
 
 
 @pytest.fixture(params=["no block", "notes", "vector", "vector and notes"])

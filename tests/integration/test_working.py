@@ -22,7 +22,7 @@ from agent_memory.errors import (
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
-from tests.integration.keeping import opened
+from tests.kit import opened
 
 pytestmark = pytest.mark.usefixtures("impatient")
 

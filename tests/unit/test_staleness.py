@@ -1,4 +1,4 @@
-"""Duplicate facts and outdated facts."""
+"""Duplicate facts, outdated facts, and what a note of a forgotten fact covers."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -9,10 +9,11 @@ import pytest
 
 from agent_memory.errors import InvalidSetting
 from agent_memory.ltm_blocks.extractive import StalenessDetector
-from agent_memory.ltm_blocks.extractive.history.claims import Claim
+from agent_memory.ltm_blocks.extractive.history.claims import Claim, covers
 from agent_memory.ltm_blocks.extractive.history.likeness import Stale, last_said
+from agent_memory.ltm_blocks.registry import Tombstone
 from agent_memory.models.embedders.local import MiniLMEmbedder
-from tests.unit.claiming import claim, day, facts
+from tests.unit.claiming import DAY, claim, day, facts
 
 OTHERS = [
     # numbers
@@ -194,3 +195,33 @@ def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:
     """Wrong: a misspelt limit, or one that hides all facts, is accepted."""
     with pytest.raises(InvalidSetting):
         StalenessDetector(**wrong)
+
+
+QUOTED = (8, 15)
+
+
+def note(
+    first: int, last: int, span: tuple[int, int] | None, at: str = "s", *spared: str
+) -> Tombstone:
+    return Tombstone(None, at, first, last, span, DAY, "", spared)
+
+
+@pytest.mark.parametrize(
+    ("one", "covered"),
+    [
+        (note(1, 1, None), True),
+        (note(1, 9, None), True),
+        (note(1, 1, (10, 12)), True),
+        (note(1, 1, (0, 9)), True),
+        (note(1, 1, (14, 99)), True),
+        (note(1, 1, (0, 8)), False),
+        (note(1, 1, (15, 20)), False),
+        (note(2, 2, None), False),
+        (note(1, 1, None, "t"), False),
+        (note(1, 1, (8, 15), "s", "other"), True),
+        (note(1, 1, (8, 15), "s", "f"), False),
+    ],
+)
+def test_what_a_note_covers(one: Tombstone, covered: bool) -> None:
+    """Wrong: a forgotten sentence comes back by a longer or a shorter quote."""
+    assert covers(one, claim("f", session_id="s", seq=1, span=QUOTED)) == covered
