@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from agent_memory.core.damage import Damage
 from agent_memory.core.limits import UNREADABLE
@@ -24,12 +24,8 @@ _SYSTEM = '"role":"system",'
 _BYTES_MARK = MARK.encode()
 
 
-class _Failure(NamedTuple):
-    """A ciphertext that was not decrypted."""
-
-    error: Undecryptable
-    text: str
-    damage: Damage
+_Failure = tuple[Undecryptable, str, Damage]
+"""An error, the ciphertext that was not decrypted, and its place."""
 
 
 class Cipher:
@@ -70,7 +66,7 @@ class Cipher:
             except Undecryptable as error:
                 body = Unreadable.of(error)
                 damage = Damage("message", line.session, line.seq)
-                failures.append(_Failure(error, text or "", damage))
+                failures.append((error, text or "", damage))
             decoded.append(line._replace(body=body))
         self._attribute(failures)
         return decoded
@@ -135,7 +131,7 @@ class Cipher:
             damage = Damage(
                 "fact" if kind == "fact" else "vector", one.session, one.first, block, one.id
             )
-            failures.append(_Failure(error, text, damage))
+            failures.append((error, text, damage))
             raise
         body["text"], body["metadata"] = json.loads(plain)
         return compact_json(body)
@@ -184,7 +180,7 @@ class Cipher:
         if self._plaintext and not data.startswith(_BYTES_MARK):
             return data
         try:
-            return self.keys.open_bytes(self._place("features", block, owner, name), data)
+            return self.keys.open(self._place("features", block, owner, name), data)
         except Undecryptable:
             if self.keys.lacks(data):
                 raise
@@ -200,9 +196,9 @@ class Cipher:
 
         Otherwise it may be the wrong key, and the call fails instead of leaving all records out.
         """
-        for failure in failures:
-            if self.keys.has_opened(failure.text):
-                failure.error.damage = failure.damage
+        for error, text, damage in failures:
+            if self.keys.has_opened(text):
+                error.damage = damage
 
     def _seal(self, place: Place, plain: bytes) -> str:
         return self.keys.current.seal(place, plain)

@@ -99,19 +99,8 @@ class Key:
         nonce = os.urandom(_NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, plain, _bound(place, self.id))
 
-    def open(self, place: Place, body: str) -> bytes | None:
-        """Decrypt the part of `seal`'s result after the id. None if it is of another key or
-        place."""
-        try:
-            sealed = binascii.a2b_base64(body, strict_mode=True)
-            if binascii.b2a_base64(sealed, newline=False).decode() != body:
-                return None  # unused bits were altered
-        except self._refusals:
-            return None
-        return self.open_bytes(place, sealed)
-
-    def open_bytes(self, place: Place, sealed: bytes) -> bytes | None:
-        """Decrypt the part of `seal_bytes`' result after the id, like `open`."""
+    def open(self, place: Place, sealed: bytes) -> bytes | None:
+        """Decrypt the part of a ciphertext after the id. None if it is of another key or place."""
         nonce, rest = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         try:
             return self._cipher.decrypt(nonce, rest, _bound(place, self.id))
@@ -227,43 +216,30 @@ class Keys:
 
     def lacks(self, sealed: bytes) -> bool:
         """Return whether the key that a ciphertext names is missing."""
-        key_id, dot, _ = (
-            sealed[:_PREFIX].decode("ascii", "replace").removeprefix(MARK).partition(".")
-        )
-        return bool(dot) and sealed.startswith(MARK.encode()) and key_id not in self._known
+        key_id, _ = _parts(sealed)
+        return bool(key_id) and key_id not in self._known
 
-    def open(self, place: Place, sealed: str) -> bytes:
-        """Decrypt a result of `Key.seal`.
+    def open(self, place: Place, sealed: str | bytes) -> bytes:
+        """Decrypt a result of `Key.seal` or `Key.seal_bytes`.
 
         Raises:
             Undecryptable: It was altered, or is of another place or key.
             StoreUnavailable: The callable failed to return the key.
         """
-        _, _, body = sealed.removeprefix(MARK).partition(".")
-        return self._opened(place, sealed[:_PREFIX], lambda key: key.open(place, body))
-
-    def open_bytes(self, place: Place, sealed: bytes) -> bytes:
-        """Decrypt a result of `Key.seal_bytes`, like `open`."""
-        _, _, body = sealed.removeprefix(MARK.encode()).partition(b".")
-        prefix = sealed[:_PREFIX].decode("ascii", "replace")
-        return self._opened(place, prefix, lambda key: key.open_bytes(place, body))
-
-    def _opened(self, place: Place, sealed: str, open_by: Callable[[Key], bytes | None]) -> bytes:
-        key_id, dot, _ = sealed.removeprefix(MARK).partition(".")
-        key = self._known.get(key_id)
-        if not sealed.startswith(MARK) or not dot or (key is None and not _ID.fullmatch(key_id)):
+        key_id, body = _parts(sealed)
+        if not key_id:
             raise Undecryptable(
                 f"{_name_of(place)} is not encrypted, or was altered. If it was stored before "
                 "encryption was switched on, give EncryptedStore plaintext=True."
             )
-        key = key or self._get(key_id)
+        key = self._get(key_id)
         if key is None:
             raise Undecryptable(
                 f"{_name_of(place)} was encrypted with key {key_id!r}, which is not among "
                 f"{self._source}. Add it there: a key is needed for as long as anything written "
                 "with it is kept."
             )
-        plain = open_by(key)
+        plain = key.open(place, body)
         if plain is None:
             raise Undecryptable(
                 f"{_name_of(place)} cannot be decrypted: it was altered, or belongs elsewhere, or "
@@ -275,7 +251,7 @@ class Keys:
 
     def has_opened(self, sealed: str) -> bool:
         """Return whether the key that a ciphertext names has decrypted something: it is right."""
-        key = self._known.get(sealed.removeprefix(MARK).partition(".")[0])
+        key = self._known.get(_parts(sealed)[0])
         return key is not None and key.has_opened
 
     def _writing(self, key_id: str) -> Key:
@@ -312,6 +288,25 @@ class Keys:
                     return None
                 key = self._known[key_id] = Key(key_id, _checked(secret, f"Key {key_id!r}"))
         return key
+
+
+def _parts(sealed: str | bytes) -> tuple[str, bytes]:
+    """Return the id of the key in a ciphertext, empty for other data, and the encrypted bytes.
+
+    They are empty for a text that no key wrote, even if only unused bits of it were altered.
+    """
+    text = sealed if isinstance(sealed, str) else sealed[:_PREFIX].decode("ascii", "replace")
+    key_id, dot, body = text.removeprefix(MARK).partition(".")
+    if not text.startswith(MARK) or not dot or not _ID.fullmatch(key_id):
+        return "", b""
+    if isinstance(sealed, bytes):
+        return key_id, sealed[len(MARK) + len(key_id) + 1 :]
+    try:
+        encrypted = binascii.a2b_base64(body, strict_mode=True)
+    except ValueError:
+        return key_id, b""
+    is_whole = binascii.b2a_base64(encrypted, newline=False).decode() == body
+    return key_id, encrypted if is_whole else b""
 
 
 def _decoded(encoded: str, what: str) -> bytes:
