@@ -83,18 +83,14 @@ def line_of_head(one: Document) -> str:
 def head_in(fields: Fields) -> Head:
     """Return the head in the first line of a session's file."""
     system = fields["system"]
-    values = {**fields, "system": None if system is None else _message_json(system)}
+    values = {
+        **fields,
+        "system": None if system is None else _message_json(system),
+        "user_id": fields["user"],
+        "created_at": to_micros(_moment(fields, "created_at")),
+    }
     try:
-        head = head_from(
-            values,
-            session_id=_text(fields, "session"),
-            user_id=fields["user"],
-            end=fields["end"],
-            total=fields["total"],
-            version=fields["version"],
-            deleting=fields["deleting"],
-            begun=to_micros(_moment(fields, "created_at")),
-        )
+        head = head_from(_text(fields, "session"), values)
     except Damaged as error:
         broken = ", ".join(error.damage.broken if error.damage else ())
         raise ValueError(f"its first line is damaged ({broken})") from error

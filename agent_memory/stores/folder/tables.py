@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from agent_memory.core.records import Record
 from agent_memory.stores.damage import noted
@@ -57,14 +57,6 @@ class Tables(MemoryKernel):
             self._state[row.document.key] = row._replace(holder=holder, held_until=until)
 
 
-class _Line(NamedTuple):
-    """A record, its line, and the features in the line."""
-
-    document: Document
-    text: str
-    features: Any
-
-
 class Vectors(KernelStore):
     """Converts between files, where each record has its features, and tables of segments."""
 
@@ -72,7 +64,7 @@ class Vectors(KernelStore):
         super().__init__(tables)
         self._tables = tables
         self._cipher = cipher
-        self._lines: dict[str, dict[str, _Line]] = {}
+        self._lines: dict[str, dict[str, tuple[Document, str]]] = {}
 
     def forget(self, block: str) -> None:
         self._lines.pop(block, None)
@@ -81,38 +73,29 @@ class Vectors(KernelStore):
     def load(self, block: str, first: Fields, rest: Sequence[tuple[str, Fields]]) -> None:
         """Load the lines of a file. Records with unchanged lines are not replaced."""
         opened = opened_of(first)
-        records_with_texts = [(record_of(fields), text) for text, fields in rest]
+        read = [(*record_of(fields), text) for text, fields in rest]
         if self.vector_blocks().get(block, opened) != opened:
             self.forget(block)
         self.open_vectors(block, *opened)
-        lines = self._lines.get(block, {})
-        old_texts = {one.text for one in lines.values()}
-        new = {
-            record.id: (record, features, text)
-            for (record, features), text in records_with_texts
-            if text not in old_texts
-        }
-        texts = {text for _, text in records_with_texts}
-        remaining = {
-            name: one for name, one in lines.items() if one.text in texts and name not in new
-        }
-        gone = [one.document for name, one in lines.items() if name not in remaining]
+        texts = {record.id: text for record, _, text in read}
+        before = self._lines.get(block, {})
+        gone = [one for name, (one, text) in before.items() if texts.get(name) != text]
+        unchanged = before.keys() - {one.id for one in gone}
+        records = {record.id: record for record, _, _ in read if record.id not in unchanged}
         blobs = {
-            name: blob_of(features, block, record, self._cipher)
-            for name, (record, features, _) in new.items()
+            one.id: blob_of(value, block, one, self._cipher)
+            for one, value, _ in read
+            if one.id in records
         }
         names = [*blobs]
         sound = [names[place] for place in undamaged_places([*blobs.values()])]
-        records = [new[name][0] for name in sound]
-        groups = grouped(records, features_of([blobs[name] for name in sound])) if sound else {}
+        features = features_of([blobs[name] for name in sound]) if sound else None
+        groups = grouped([records[name] for name in sound], features) if features else {}
         self._change(block, gone, groups, [], None)
         for name in set(names) - set(sound):
-            self._put_lacking(block, new[name][0], blobs[name].startswith(ENCRYPTED))
-        for one in self._tables.scan(Scan(f"vector:{block}")):
-            if one.id in new:
-                _, features, text = new[one.id]
-                remaining[one.id] = _Line(one, text, features)
-        self._lines[block] = remaining
+            self._put_lacking(block, records[name], blobs[name].startswith(ENCRYPTED))
+        documents = self._tables.scan(Scan(f"vector:{block}"))
+        self._lines[block] = {one.id: (one, texts[one.id]) for one in documents}
 
     def _put_lacking(self, block: str, record: Record, is_encrypted: bool) -> None:
         """Put a record with unreadable features. A search finds it by its words, if they are
@@ -139,29 +122,27 @@ class Vectors(KernelStore):
             self._lines.pop(block, None)
             return
         yield line_of({"block": block, "dimension": opened[0], "model": opened[1]})
-        before, lines = self._lines.get(block, {}), dict[str, _Line]()
-        new: dict[str, list[Document]] = {}
         documents = self._tables.scan(Scan(f"vector:{block}"))
-        for document in documents:
-            if document.id in before and before[document.id].document is document:
-                lines[document.id] = before[document.id]
-            else:
-                new.setdefault(document.owner, []).append(document)
-        texts: dict[str, str] = {}
+        before = self._lines.get(block, {})
+        lines = {one.id: before[one.id] for one in documents if before.get(one.id, [0])[0] is one}
+        new: dict[str, list[Document]] = {}
+        for one in documents:
+            if one.id not in lines:
+                new.setdefault(one.owner, []).append(one)
+        features: dict[str, str] = {}
         with noted():
-            for owner, documents_of_owner in new.items():
-                for records, features in self._walk(block, owner, documents_of_owner):
-                    for record, blob in zip(records, blobs_of(records, features), strict=True):
-                        texts[record.id] = text_of(blob, block, record, self._cipher)
-        for documents_of_owner in new.values():
-            for document in documents_of_owner:
-                text = line_of_record(
-                    record_from(document, "vector", block), texts.get(document.id)
-                )
-                lines[document.id] = _Line(document, text, texts.get(document.id))
+            for owner, own in new.items():
+                for records, some in self._walk(block, owner, own):
+                    blobs = zip(records, blobs_of(records, some), strict=True)
+                    features |= {
+                        it.id: text_of(blob, block, it, self._cipher) for it, blob in blobs
+                    }
+        for one in (document for own in new.values() for document in own):
+            record = record_from(one, "vector", block)
+            lines[one.id] = one, line_of_record(record, features.get(one.id))
         self._lines[block] = lines
-        for document in in_order(documents):
-            yield lines[document.id].text
+        for one in in_order(documents):
+            yield lines[one.id][1]
 
 
 def in_order(documents: Sequence[Document]) -> list[Document]:

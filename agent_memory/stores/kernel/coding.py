@@ -82,50 +82,27 @@ def head_fields(head: Head) -> dict[str, Any]:
     }
 
 
-def head_from(
-    fields: Mapping[str, Any],
-    *,
-    session_id: str,
-    user_id: Any,
-    end: Any,
-    total: Any,
-    version: Any,
-    deleting: Any,
-    begun: Any,
-) -> Head:
-    """Return the head for a result of `head_fields` and the other fields.
-
-    `begun` is in microseconds. Lists and objects may be JSON.
+def head_from(session_id: str, fields: Mapping[str, Any]) -> Head:
+    """Return the head for a result of `head_fields` and the other fields, `created_at` in
+    microseconds.
 
     Raises:
         Damaged: A field is not what was written.
     """
-    values = {
-        **fields,
-        "user_id": user_id,
-        "end": end,
-        "total": total,
-        "version": version,
-        "deleting": deleting,
-        "created_at": begun,
-        "system": (fields.get("system"), fields.get("system_at")),
-    }
+    values = {**fields, "system": (fields.get("system"), fields.get("system_at"))}
     parts: dict[str, Any] = {}
     broken: list[str] = []
-    for name, (decode, otherwise) in _PARTS.items():
+    for name, decode in _DECODERS.items():
         try:
             parts[name] = decode(values.get(name))
         except UNREADABLE:
-            parts[name] = otherwise(values.get(name))
+            cursors = name == "cursors"
+            parts[name] = _blocks(values.get(name)) if cursors else getattr(_NEW, name)
             broken.append(name)
     head = Head(session_id=session_id, **parts)
     if broken:
         raise Damage("session", session_id, broken=tuple(broken), head=head).error()
     return head
-
-
-def _loaded(value: Any) -> Any:
-    return json.loads(value) if isinstance(value, str) else value
 
 
 def _as_text(value: Any) -> str:
@@ -134,14 +111,10 @@ def _as_text(value: Any) -> str:
     raise TypeError
 
 
-def _cursors(value: Any) -> dict[str, int]:
-    return {name: index(at) for name, at in _loaded(value).items()}
-
-
 def _summary(value: Any) -> Summary | None:
     if value is None:
         return None
-    found = Summary(**_loaded(value))
+    found = Summary(**value)
     _as_text(found.text)
     index(found.tokens)
     index(found.upto)
@@ -158,34 +131,21 @@ def _blocks(value: Any) -> dict[str, int]:
     return dict.fromkeys(_NAMED.findall(value) if isinstance(value, str) else (), 0)
 
 
-def _none(value: Any) -> Any:
-    return None
-
-
-def _zero(value: Any) -> int:
-    return 0
-
-
 _NAMED = re.compile(r'"([a-z][a-z0-9_]*)":')
-_NUMBER = (index, _zero)
-_PARTS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "user_id": (lambda value: None if value is None else _as_text(value), _none),
-    "end": _NUMBER,
-    "total": _NUMBER,
-    "expired": _NUMBER,
-    "start": _NUMBER,
-    "start_total": _NUMBER,
-    "pinned": (lambda value: tuple(map(index, _loaded(value))), lambda value: ()),
-    "pinned_tokens": _NUMBER,
-    "system": (_system, _none),
-    "system_tokens": _NUMBER,
-    "summary": (_summary, _none),
-    "cursors": (_cursors, _blocks),
-    "version": _NUMBER,
-    "deleting": (lambda value: bool(index(value)), lambda value: False),
-    "created_at": (lambda value: from_micros(index(value)), lambda value: _EPOCH),
+_NEW = Head("", None, created_at=_EPOCH)
+"""Its fields replace the unreadable ones of a head, apart from the cursors."""
+
+_NUMBERS = ("end", "total", "version", "expired", "start", "start_total")
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys((*_NUMBERS, "pinned_tokens", "system_tokens"), index),
+    "user_id": lambda value: None if value is None else _as_text(value),
+    "pinned": lambda value: tuple(map(index, value)),
+    "system": _system,
+    "summary": _summary,
+    "cursors": lambda value: {name: index(at) for name, at in value.items()},
+    "deleting": lambda value: bool(index(value)),
+    "created_at": lambda value: from_micros(index(value)),
 }
-"""The fields of a head: how each is decoded, and the substitute for an unreadable one."""
 
 
 def head_id(session_id: str) -> DocId:
@@ -223,16 +183,8 @@ def head_of(one: Document, tail: Tail | None = None) -> Head:
     about = _about(one)
     about.update(dict.fromkeys(_IN_BODY) if not one.body else _body(one))
     end, total = tail or one.tail
-    return head_from(
-        about,
-        session_id=one.id,
-        user_id=_user_of(one),
-        end=end,
-        total=total,
-        version=one.last,
-        deleting=about.get("deleting"),
-        begun=one.first,
-    )
+    identity = {"user_id": _user_of(one), "version": one.last, "created_at": one.first}
+    return head_from(one.id, {**about, **identity, "end": end, "total": total})
 
 
 def _of_session(error: StoreError, one: Document, tail: Tail | None) -> StoreError:
