@@ -112,45 +112,6 @@ def head_or_rest(store: SessionStore, session_id: str) -> Head | None:
         return head if error.damage.is_known else replace(head, deleting=True)
 
 
-def page_of(
-    read: Callable[[str, int], list[Row]],
-    decode: Callable[[Row], Head],
-    name: Callable[[Row], str],
-    after: str,
-    limit: int,
-) -> list[Head]:
-    """Return a full page of heads, although damaged ones are left out.
-
-    Args:
-        read: Returns rows after an id, up to a limit.
-        decode: Decodes a row.
-        name: Returns the session id of a row.
-        limit: The size of the page.
-    """
-    heads: list[Head] = []
-    while (wanted := limit - len(heads)) > 0:
-        rows = read(after, wanted)
-        heads += undamaged(rows, decode)
-        if len(rows) < wanted:
-            break
-        after = name(rows[-1])
-    return heads
-
-
-def due_of(store: SessionStore, read: Callable[[], list[Head]]) -> list[Head]:
-    """Return the due heads. Damaged ones are postponed, so that they take no place."""
-    while True:
-        with noted() as damaged:
-            heads = read()
-        put_off = False
-        for error in damaged:
-            leave_out(error)
-            if error.damage is not None and error.damage.head is not None:
-                put_off |= store.schedule(error.damage.head, UNREADABLE_SECONDS)
-        if heads or not put_off:
-            return heads
-
-
 def read_around(
     store: SessionStore, session_id: str, after: int, limit: int | None = None
 ) -> tuple[list[Entry], int]:

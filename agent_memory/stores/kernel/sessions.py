@@ -14,7 +14,7 @@ from agent_memory.errors import (
     LeaseLost,
     StoreUnavailable,
 )
-from agent_memory.stores.damage import due_of, page_of, undamaged
+from agent_memory.stores.damage import UNREADABLE_SECONDS, leave_out, noted, undamaged
 from agent_memory.stores.kernel.appending import (
     KnownHeads,
     KnownSession,
@@ -423,7 +423,16 @@ class SessionStore:
         The order is fair between users: each user's longest due session, then each one's second,
         and so on. A session without a user counts as a user.
         """
-        return due_of(self, lambda: undamaged(self._kernel.due(HEAD, limit), head_of))
+        while True:
+            with noted() as damaged:
+                heads = undamaged(self._kernel.due(HEAD, limit), head_of)
+            put_off = False  # damaged sessions are postponed, so that they take no place
+            for error in damaged:
+                leave_out(error)
+                if error.damage is not None and error.damage.head is not None:
+                    put_off |= self.schedule(error.damage.head, UNREADABLE_SECONDS)
+            if heads or not put_off:
+                return heads
 
     def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
         """Take or renew the session's lease. Return False while another owner's is valid.
@@ -497,22 +506,27 @@ class SessionStore:
     ) -> list[Head]:
         """Return heads in order of session id, those after `after`, of one user if named.
 
-        Sessions whose deletion has begun are included (`deleting` is set on them).
+        Sessions whose deletion has begun are included (`deleting` is set on them). A page is full
+        although damaged heads are left out.
         """
         whole = Scan(HEAD, None if user_id is None else f"user:{user_id}", tails=True)
-
-        def read(last: str, most: int) -> list[Document]:
-            page = whole._replace(after=last, limit=most)
-            try:
-                return self._kernel.scan(page)
-            except Damaged:  # damaged pages of the file; the index of ids may be intact
-                return self._kernel.scan(page._replace(names=True))
 
         def decode(one: Document) -> Head:
             (found,) = [one] if one.about else self._kernel.documents([one.key], tails=True)
             return head_of(found or one)
 
-        return page_of(read, decode, lambda one: one.id, after or "", limit)
+        heads: list[Head] = []
+        while (wanted := limit - len(heads)) > 0:
+            page = whole._replace(after=after or "", limit=wanted)
+            try:
+                found = self._kernel.scan(page)
+            except Damaged:  # damaged pages of the file; the index of ids may be intact
+                found = self._kernel.scan(page._replace(names=True))
+            heads += undamaged(found, decode)
+            if len(found) < wanted:
+                break
+            after = found[-1].id
+        return heads
 
     def counts(self) -> Counts:
         """Return the number of sessions and entries."""
