@@ -170,30 +170,22 @@ def queries(owner: str, query: Query, depth: int) -> list[models.QueryRequest]:
     # Servers before 1.19 ignore it, and compute the rarity of words over the collection.
     rarity = models.SearchParams(idf=models.IdfCorpusParams(corpus=owned))
 
+    def request(nearest: Any, using: str, limit: int) -> models.QueryRequest:
+        return models.QueryRequest(
+            query=models.NearestQuery(nearest=nearest), using=using, filter=owned, limit=limit,
+            params=rarity if using == WORDS else None, with_payload=True, with_vector=True,
+        )  # fmt: skip
+
     def words(numbers: Sequence[int], limit: int) -> models.QueryRequest:
         sparse = models.SparseVector(indices=list(numbers), values=[1.0] * len(numbers))
-        nearest = models.NearestQuery(nearest=sparse)
-        return models.QueryRequest(
-            query=nearest, using=WORDS, params=rarity, filter=owned, limit=limit,
-            with_payload=True, with_vector=True,
-        )  # fmt: skip
+        return request(sparse, WORDS, limit)
 
     numbers_of_words = numbers_of(query)
     requests = [words([number], 1) for number in numbers_of_words]
     if numbers_of_words:
         requests.append(words(numbers_of_words, depth))
     if len(query.meaning):
-        nearest = models.NearestQuery(nearest=query.meaning.tolist())
-        requests.append(
-            models.QueryRequest(
-                query=nearest,
-                using=MEANING,
-                filter=owned,
-                limit=depth,
-                with_payload=True,
-                with_vector=True,
-            )
-        )
+        requests.append(request(query.meaning.tolist(), MEANING, depth))
     return requests
 
 
