@@ -34,6 +34,7 @@ from agent_memory.stores.kernel.contract import (
     Due,
     Expire,
     Hold,
+    Kernel,
     Line,
     Outcome,
     Part,
@@ -70,17 +71,13 @@ ON CONFLICT DO UPDATE SET owner = excluded.owner, session = excluded.session,
 LOG = "FROM messages WHERE namespace = ? AND session = ?"
 
 
-class DuckDBKernel:
+class DuckDBKernel(Kernel):
     """A DuckDB file as a kernel.
 
     Args:
         path: The file, or ":memory:".
         namespace: The deployment whose data it serves.
     """
-
-    remote = False
-    spans = True
-    most_bytes: int | None = None
 
     def __init__(self, path: str, namespace: str = "default") -> None:
         self._namespace = namespace
@@ -91,17 +88,6 @@ class DuckDBKernel:
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
         with self._transaction():
             return [self._commit(batch) for batch in batches]
-
-    def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
-        latest = now_micros() + micros
-        with self._transaction():
-            state, next_seq = self._state(head), self._tail(line.session).seq + 1
-            if state is None or state.version != version or line.seq != next_seq:
-                return False
-            if state.due is None or state.due > latest:
-                return False
-            self._apply(Append([line]), 0)
-            return True
 
     def documents(
         self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
@@ -161,9 +147,6 @@ class DuckDBKernel:
     def erase(self) -> None:
         with self._lock:
             self._connection.execute("CHECKPOINT")
-
-    def sync(self) -> None:
-        """Return at once: DuckDB syncs its log in each commit."""
 
     def close(self) -> None:
         with self._lock:

@@ -68,7 +68,6 @@ class VectorStore(Protocol):
         Raises:
             DimensionMismatch: Vectors of another dimension or model are stored for the block.
         """
-        ...
 
     def put_vectors(
         self,
@@ -79,7 +78,6 @@ class VectorStore(Protocol):
         lease: Lease | None = None,
     ) -> None:
         """Insert or overwrite records by id, each with its features."""
-        ...
 
     def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
         """Return the best of an owner's records, best first; see `retrieval.score`.
@@ -97,7 +95,6 @@ class VectorStore(Protocol):
         Raises:
             DimensionMismatch: The query's vector and the stored vectors differ in length.
         """
-        ...
 
     def delete_vectors(
         self,
@@ -109,16 +106,13 @@ class VectorStore(Protocol):
         lease: Lease | None = None,
     ) -> None:
         """Delete matching vectors, like `RecordStore.delete_records`."""
-        ...
 
     def clear_vectors(self, block: str) -> None:
         """Delete all of a block's vectors, and their dimension (before a change of the
         embedder)."""
-        ...
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
         """Return dimension and embedding model of each block with registered vectors."""
-        ...
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
@@ -130,11 +124,9 @@ class VectorStore(Protocol):
         Raises:
             UnsupportedOperation: Features cannot be restored from the stored data.
         """
-        ...
 
     def close(self) -> None:
         """Release connections. Idempotent."""
-        ...
 
 
 def keeps_records(store: object) -> TypeGuard[RecordStore]:

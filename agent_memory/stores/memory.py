@@ -26,6 +26,7 @@ from agent_memory.stores.kernel.contract import (
     Due,
     Expire,
     Hold,
+    Kernel,
     Line,
     Outcome,
     Part,
@@ -215,12 +216,8 @@ class _View:
         )
 
 
-class MemoryKernel:
+class MemoryKernel(Kernel):
     """The kernel in memory; see `Kernel`."""
-
-    remote = False
-    spans = True
-    most_bytes: int | None = None
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
@@ -317,15 +314,6 @@ class MemoryKernel:
         with self._lock:
             lines = sum(isinstance(one, Line) for one in list(self._state.values()))
             return len(self._view().selected(Scan(collection))), lines
-
-    def erase(self) -> None:
-        """Do nothing: there are no files."""
-
-    def sync(self) -> None:
-        """Do nothing: there are no files."""
-
-    def close(self) -> None:
-        """Do nothing."""
 
     def _view(self) -> _View:
         return _View(self._state, self._index)

@@ -47,14 +47,13 @@ from agent_memory.stores.kernel.contract import (
     DocId,
     Document,
     Expire,
+    Kernel,
     Line,
-    LogEndsAt,
     Outcome,
     Part,
     Put,
     Scan,
     Truncate,
-    VersionIs,
     Wake,
     Write,
 )
@@ -76,12 +75,8 @@ Known = dict[object, tuple[object, str]]
 T = TypeVar("T")
 
 
-class FolderKernel:
+class FolderKernel(Kernel):
     """The kernel on a folder; see `Kernel`."""
-
-    remote = False
-    spans = True
-    most_bytes: int | None = None
 
     def __init__(self, folder: Path, durability: Durability | None) -> None:
         self.files = Files(folder, durability)
@@ -135,11 +130,6 @@ class FolderKernel:
                 raise
             return outcomes
 
-    def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
-        conditions = (VersionIs(head, version), LogEndsAt(line.session, line.seq - 1))
-        writes = (Append([line]), Wake([head], micros))
-        return self.commit([Batch(conditions, writes)])[0].done
-
     def documents(
         self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
     ) -> list[Document | None]:
@@ -179,9 +169,6 @@ class FolderKernel:
 
     def sync(self) -> None:
         self.files.sync()
-
-    def close(self) -> None:
-        """Do nothing: no file is open."""
 
     def _refuse(self, kind: str, name: str) -> None:
         """Refuse a file that cannot be read, so that nothing is written over it."""

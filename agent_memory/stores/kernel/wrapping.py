@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from agent_memory.errors import StoreError
+from agent_memory.errors import StoreError, StoreUnavailable
 from agent_memory.stores.kernel.contract import (
     Append,
     Batch,
@@ -30,20 +30,21 @@ def take_keys(store: object, inner: object) -> None:
 def one_by_one(commit: Callable[[Batch], Outcome], batches: Sequence[Batch]) -> list[Outcome]:
     """Commit batches separately, for kernels that do not span sessions.
 
-    If one fails, those before it are committed, and the failed one counts as refused.
+    If one fails after others were committed, it counts as refused: the caller's retry raises the
+    error. After a `StoreUnavailable` the batch may have been committed, so that it is raised.
     """
     outcomes: list[Outcome] = []
     for batch in batches:
         try:
             outcomes.append(commit(batch))
-        except StoreError:
-            if not outcomes:
+        except StoreError as error:
+            if not outcomes or isinstance(error, StoreUnavailable):
                 raise
             outcomes.append(Outcome(False))
     return outcomes
 
 
-class KernelWrapper:
+class KernelWrapper(Kernel):
     """Passes all calls to another kernel. Subclasses override the four hooks.
 
     A hook that cannot decode a body puts an `Unreadable` in its place, so that it affects nothing
@@ -57,16 +58,10 @@ class KernelWrapper:
     def __init__(self, inner: Kernel, more: Collection[Kernel] = ()) -> None:
         self.inner = inner
         self._all = [*{id(one): one for one in (inner, *more)}.values()]
-        self.spans: bool = inner.spans and not more
-
-    @property
-    def remote(self) -> bool:
-        return any(one.remote for one in self._all)
-
-    @property
-    def most_bytes(self) -> int | None:
+        self.spans = inner.spans and not more
+        self.remote = any(one.remote for one in self._all)
         limits = [one.most_bytes for one in self._all if one.most_bytes is not None]
-        return min(limits, default=None)
+        self.most_bytes = min(limits, default=None)
 
     def encoded(self, document: Document) -> Document:
         """Return a document as it is stored."""

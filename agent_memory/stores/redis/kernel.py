@@ -23,6 +23,7 @@ from agent_memory.stores.kernel.contract import (
     Free,
     HeldBy,
     Hold,
+    Kernel,
     Line,
     LogEndsAt,
     Missing,
@@ -37,9 +38,8 @@ from agent_memory.stores.kernel.contract import (
     Write,
 )
 from agent_memory.stores.kernel.rules import Erasures
-from agent_memory.stores.redis.durability import rewrite_files
 from agent_memory.stores.redis.scripts import DOCUMENTS, KINDS, LINES, OWNERS, SCAN
-from agent_memory.stores.redis.server import Argument, Lost, RedisServer, failure
+from agent_memory.stores.redis.server import Argument, Lost, RedisServer, failure, rewrite_files
 from agent_memory.stores.redis.write_scripts import COMMIT, DUE, EXTEND
 
 _SIGN = 2**63  # makes every number positive, so that text sorts as numbers do
@@ -55,7 +55,7 @@ def prefix_of(namespace: str) -> str:
     return f"agent_memory:{{{quote(namespace, safe='')}}}:"
 
 
-class RedisKernel:
+class RedisKernel(Kernel):
     """The kernel on Redis; see `Kernel`.
 
     A commit whose answer was lost is sent again if that is safe: an append finds its token in the
@@ -63,8 +63,6 @@ class RedisKernel:
     """
 
     remote = True
-    spans = True
-    most_bytes: int | None = None
 
     def __init__(self, server: RedisServer, prefix: str) -> None:
         self._server = server
@@ -186,15 +184,11 @@ class RedisKernel:
         return documents, int(self._server.ask("HGET", self._ends, "") or 0)
 
     def erase(self) -> None:
-
         def rewrite() -> None:
             for node in self._server.nodes():
                 rewrite_files(node)
 
         self._erasures.share(rewrite)
-
-    def sync(self) -> None:
-        """Do nothing: the server syncs by its settings."""
 
     def close(self) -> None:
         self._server.close()

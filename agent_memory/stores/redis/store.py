@@ -5,10 +5,9 @@ from __future__ import annotations
 from agent_memory.errors import DISTRIBUTION, SchemaTooNew
 from agent_memory.stores.base import Durability
 from agent_memory.stores.kernel.vectors import KernelStore
-from agent_memory.stores.redis.durability import durability_note, require_power
 from agent_memory.stores.redis.kernel import RedisKernel, prefix_of
 from agent_memory.stores.redis.scripts import LAYOUT
-from agent_memory.stores.redis.server import RedisServer
+from agent_memory.stores.redis.server import RedisServer, durability_note, require_power
 
 
 class RedisStore(KernelStore):

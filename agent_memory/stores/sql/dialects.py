@@ -30,8 +30,6 @@ class Dialect:
             line is in the log.
         lock: Locks selected rows against changes and locks by others.
         share: Locks selected rows against changes by others.
-        take: Writes a document with its holder, unless another holds it; empty if the dialect has
-            no such statement.
         find: The function that finds a text in another; 0 if it is not there.
         marked: A parameter, a number and a comma as one text.
         by_owner: Names the index for a scan by owner, if the planner would scan the whole
@@ -44,7 +42,6 @@ class Dialect:
     marked: str
     lock: str = ""
     share: str = ""
-    take: str = ""
     by_owner: str = ""
 
 
@@ -61,12 +58,6 @@ def _upsert(clause: str, value: str) -> str:
     )
 
 
-_TAKE = (
-    INSERT.replace("'', 0)", "?, ?) ")
-    + "ON CONFLICT (namespace, collection, id) DO UPDATE SET holder = excluded.holder, "
-    f"held_until = excluded.held_until WHERE {DOCUMENTS}.holder IN ('', excluded.holder) "
-    f"OR {DOCUMENTS}.held_until <= ? OR {DOCUMENTS}.held_until > ?"
-)
 _VALUES = ", ".join("?" * 10)
 _CONFLICT = "ON CONFLICT (namespace, collection, id) DO UPDATE SET"
 _MYSQL = Dialect(
@@ -83,7 +74,6 @@ _DIALECTS = {
         _extend("INSERT OR IGNORE", _VALUES, ""),
         "instr",
         "? || {} || ','",
-        take=_TAKE,
         by_owner=" INDEXED BY agent_memory_documents_owner",
     ),
     "postgresql": Dialect(
@@ -97,7 +87,6 @@ _DIALECTS = {
         "?::text || {} || ','",
         lock=" FOR UPDATE",
         share=" FOR SHARE",
-        take=_TAKE,
     ),
     "mysql": _MYSQL,
     "mariadb": _MYSQL,

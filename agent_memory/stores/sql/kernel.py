@@ -50,10 +50,10 @@ from agent_memory.stores.sql.dialects import (
 from agent_memory.stores.sql.reading import (
     FREE,
     LOG,
+    PIECE,
     SQLReader,
     Values,
     chunks,
-    drop_pieces,
     in_pieces,
     marks,
 )
@@ -67,13 +67,10 @@ _STATE = "version, holder, held_until, due"
 class SQLKernel(SQLReader):
     """The kernel on SQL; see `Kernel`. Reads are in `SQLReader`."""
 
-    spans = True
-
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
         if len(batches) == 1 and not batches[0].tail:
             batch = batches[0]
-            statement = self._taking(batch) or self._statement(batch)
-            if statement is not None:
+            if (statement := self._statement(batch)) is not None:
                 run = methodcaller("run", *statement)
                 # The holders of leases end with the machine, and sessions may be due twice.
                 may_be_undone = all(isinstance(write, Hold | Due) for write in batch.writes)
@@ -91,18 +88,6 @@ class SQLKernel(SQLReader):
         text = self._dialect.extend
         appended: int = self._database.alone(methodcaller("run", text, values))
         return appended == 1
-
-    def _taking(self, batch: Batch) -> tuple[str, Values] | None:
-        """Return a statement that takes a document, which may be missing; None for another
-        batch."""
-        match (self._dialect.take, *batch.conditions, *batch.writes):
-            case (str(text), Free(at, holder), Put(document), Hold(target, taker, micros)) if (
-                text and at == target == document.key and holder == taker
-            ):
-                now = now_micros()
-                row = self._row(document, None)
-                return text, [*row, holder, now + micros, now, latest_micros(now)]
-        return None
 
     def _statement(self, batch: Batch) -> tuple[str, Values] | None:
         """Return a batch of one write as a statement; None if it needs a transaction.
@@ -255,7 +240,7 @@ class SQLKernel(SQLReader):
                 it.run(*change)
             case Expire(session, upto):
                 it.run(f"DELETE FROM {MESSAGES} WHERE {LOG} AND seq <= ?", (ns, session, upto))
-                drop_pieces(it, ns, session, "first <= ?", upto)
+                self._drop_pieces(it, [Scan(PIECE, session=session, first_below=upto + 1)])
 
     def _truncate(self, it: SQLConnection, logs: Sequence[Truncate]) -> None:
         """Shorten logs; those after the same seq by one statement."""
@@ -264,8 +249,11 @@ class SQLKernel(SQLReader):
             for some in chunks(sessions):
                 where = f"namespace = ? AND session IN ({marks(some)}) AND seq > ?"
                 it.run(f"DELETE FROM {MESSAGES} WHERE {where}", (self._namespace, *some, after))
-            for session in sessions:
-                drop_pieces(it, self._namespace, session, "last > ?", after)
+            self._drop_pieces(it, [Scan(PIECE, session=one, last_above=after) for one in sessions])
+
+    def _drop_pieces(self, it: SQLConnection, scans: Sequence[Scan]) -> None:
+        if self._most_text is not None:
+            self._delete_where(it, scans)
 
     def _delete_where(self, it: SQLConnection, scans: Sequence[Scan]) -> None:
         """Delete what scans select. Those for owners or sessions in several collections are one

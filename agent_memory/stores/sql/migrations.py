@@ -16,23 +16,13 @@ FIRST = 1
 STEPS: tuple[Step, ...] = ()
 """The migration steps: the statements at index i lead from version FIRST + i to the next one.
 
-Statements contain placeholders in brackets:
-
-- `[id]` follows the type of a column with exact comparison, and `[table]` a new table.
-- `[long]` is the type of a long text, `[bytes]` that of bytes: see `tables`.
-- `[messages]` and `[documents]` are the names of these tables: see `table_name`.
-- `[on messages]` follows the name of an index of that table in a DROP.
-- A dialect in brackets at the beginning limits the statement to that dialect.
+`[messages]` and `[documents]` are the names of these tables: see `table_name`.
 """
 
 TABLES = ("messages", "documents")
 """All tables but the one with the schema's version, which every release can read."""
 
-_INNODB = " ENGINE=InnoDB CHARSET=utf8mb4 COLLATE "
-_IDS = {"postgresql": ' COLLATE "C"'}
-_LONG = {"mysql": "LONGTEXT", "mariadb": "LONGTEXT"}
-_BYTES = {"mysql": "MEDIUMBLOB", "mariadb": "MEDIUMBLOB", "postgresql": "BYTEA"}
-_TABLES = {"mysql": f"{_INNODB}utf8mb4_0900_bin", "mariadb": f"{_INNODB}utf8mb4_nopad_bin"}
+_MYSQL = ("mysql", "mariadb")
 _ALTERED = "it was altered or damaged. Restore a backup."
 
 
@@ -50,7 +40,7 @@ def stored_version(connection: SQLConnection) -> int | None:
     """Return the schema version of the database, or None for one without our tables."""
     version = _read_version(connection)
     # On MySQL, tables are not part of a transaction: an interrupted creation must continue.
-    if version is None and connection.dialect not in _TABLES:
+    if version is None and connection.dialect not in _MYSQL:
         if not connection.has_table(table_name("documents")):
             return None
         version = _read_version(connection)  # another process may have just created all tables
@@ -108,20 +98,8 @@ def migrate(connection: SQLConnection, steps: Sequence[Step] = STEPS) -> None:
         names = {table_name(table, before) for before in range(version, newest)} - {after}
         for name in filter(connection.has_table, sorted(names)):
             connection.define(f"ALTER TABLE {name} RENAME TO {after}")
-    _apply_steps(connection, steps[version - FIRST :], newest)
+    for text in (text for step in steps[version - FIRST :] for text in step):
+        for table in TABLES:
+            text = text.replace(f"[{table}]", table_name(table, newest))
+        connection.define(text)
     connection.run("UPDATE agent_memory_meta SET value = ? WHERE name = 'schema_version'", [newest])
-
-
-def _apply_steps(connection: SQLConnection, steps: Sequence[Step], newest: int) -> None:
-    dialect = connection.dialect
-    marks = {"[id]": _IDS.get(dialect, ""), "[long]": _LONG.get(dialect, "TEXT")}
-    marks |= {"[table]": _TABLES.get(dialect, ""), "[bytes]": _BYTES.get(dialect, "BLOB")}
-    for table in TABLES:
-        name = marks[f"[{table}]"] = table_name(table, newest)
-        marks[f"[on {table}]"] = f" ON {name}" if dialect in _TABLES else ""
-    marks[f"[{dialect}]"] = ""
-    for text in (text for step in steps for text in step):
-        for mark, replacement in marks.items():
-            text = text.replace(mark, replacement)
-        if not text.startswith("["):  # for another dialect
-            connection.define(text)

@@ -9,22 +9,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
 from agent_memory.stores.kernel.coding import CURSORS, latest_micros, now_micros
-from agent_memory.stores.kernel.contract import EMPTY, DocId, Document, Line, Part, Scan, Tail
+from agent_memory.stores.kernel.contract import (
+    EMPTY,
+    DocId,
+    Document,
+    Kernel,
+    Line,
+    Part,
+    Scan,
+    Tail,
+)
 from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
 from agent_memory.stores.sql.dialects import DOCUMENTS, MESSAGES, Dialect, dialect_of
 
 T = TypeVar("T")
 Values = list[Any]
 
-_PIECE = "piece"
+PIECE = "piece"
 _TRIES = 20
-_OF_SESSION = "namespace = ? AND collection = 'piece' AND session = ?"
 _SOME = 500  # values of one statement
 _ALL = 2**62
 LOG = "namespace = ? AND session = ?"
@@ -49,20 +56,17 @@ _DUE = (
 )
 
 
-class SQLReader:
+class SQLReader(Kernel):
     """The calls of `Kernel` that only read."""
 
-    def __init__(self, database: SQLDatabase, namespace: str, *, remote: bool) -> None:
-        self.remote = remote
+    def __init__(self, database: SQLDatabase, namespace: str) -> None:
+        self.remote = database.remote
         self._database = database
         self._namespace = namespace
         self._dialect: Dialect = database.read(lambda it: dialect_of(it.dialect))
         self._most_text = database.read(lambda it: it.most_text)
-
-    @property
-    def most_bytes(self) -> int | None:
-        """Return the most bytes of a segment. A statement may need two bytes for each."""
-        return None if self._most_text is None else 2 * self._most_text
+        # a statement may need two bytes for each
+        self.most_bytes = None if self._most_text is None else 2 * self._most_text
 
     def documents(
         self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
@@ -123,11 +127,26 @@ class SQLReader:
 
     def lines(self, parts: Sequence[Part]) -> list[Line]:
         def read(it: SQLConnection) -> list[Line]:
-            return [Line(*row) for part in parts for row in self._part(it, part)]
+            lines = [Line(*row) for part in parts for row in self._part(it, part)]
+            return lines if self._most_text is None else [self._joined(it, one) for one in lines]
 
-        if self._most_text is None:
-            return self._database.read(read)
-        return self._database.read(lambda it: _whole(it, self._namespace, lambda: read(it)))
+        lines = self._database.read(read)
+        for _ in range(_TRIES):
+            if self._most_text is None or not any(map(_is_in_pieces, lines)):
+                break
+            lines = self._database.read(read)  # the log changed meanwhile
+        return lines  # lines with lost pieces read as damaged
+
+    def _joined(self, it: SQLConnection, line: Line) -> Line:
+        """Return a line with its message put together from pieces, if all of them are there."""
+        if not _is_in_pieces(line):
+            return line
+        count, digest, is_plain = json.loads(line.body)
+        pieces = self._documents(it, [_piece_id(line, number) for number in range(count)])
+        text = "".join(piece.body for piece in pieces.values() if piece is not None)
+        if _digest(text) != digest:
+            return line
+        return line._replace(text=text, body="") if is_plain else line._replace(body=text)
 
     def _part(self, it: SQLConnection, part: Part) -> Iterator[Sequence[Any]]:
         parameters = [self._namespace, part.session]
@@ -246,16 +265,10 @@ def in_pieces(lines: Sequence[Line], most: int | None) -> tuple[list[Document], 
     written: list[Line] = []
     for line in lines:
         if len(line.text) + len(line.body) > most:
-            text = line.body or line.text
+            text, seq = line.body or line.text, line.seq
             parts = [text[at : at + most] for at in range(0, len(text), most)]
             pieces += [
-                Document(
-                    *(_PIECE, f"{line.seq}.{number}:{line.session}", "", line.session),
-                    first=line.seq,
-                    last=line.seq,
-                    version=number,
-                    body=part,
-                )
+                Document(*_piece_id(line, number), "", line.session, seq, seq, body=part)
                 for number, part in enumerate(parts)
             ]
             mark = json.dumps([len(parts), _digest(text), not line.body])
@@ -264,55 +277,12 @@ def in_pieces(lines: Sequence[Line], most: int | None) -> tuple[list[Document], 
     return pieces, written
 
 
-def _whole(connection: SQLConnection, namespace: str, read: Callable[[], list[Line]]) -> list[Line]:
-    """Return lines with messages in pieces put together. `read` is called again if a log changed
-    meanwhile.
-    """
-    lines: list[Line] = []
-    for _ in range(_TRIES):
-        lines = read()
-        large = [line for line in lines if line.body.startswith("[")]
-        if not large:
-            return lines
-        texts = _texts(connection, namespace, large)
-        complete = [_joined(line, texts) for line in lines]
-        if not any(line.body.startswith("[") for line in complete):
-            return complete
-        lines = complete
-    return lines  # some pieces are lost: their lines read as damaged
+def _piece_id(line: Line, number: int) -> DocId:
+    return DocId(PIECE, f"{line.seq}.{number}:{line.session}")
 
 
-def drop_pieces(
-    connection: SQLConnection, namespace: str, session: str, which: str, seq: int
-) -> None:
-    if connection.most_text is not None:
-        text = f"DELETE FROM {DOCUMENTS} WHERE {_OF_SESSION} AND {which}"
-        connection.run(text, [namespace, session, seq])
-
-
-def _texts(
-    connection: SQLConnection, namespace: str, large: Sequence[Line]
-) -> dict[tuple[str, int], str]:
-    texts: dict[tuple[str, int], str] = defaultdict(str)
-    for session in {line.session for line in large}:
-        seqs = sorted({line.seq for line in large if line.session == session})
-        text = (
-            f"SELECT first, body FROM {DOCUMENTS} WHERE {_OF_SESSION} AND first IN ({marks(seqs)}) "
-            "ORDER BY first, version"
-        )
-        for seq, body in connection.rows(text, [namespace, session, *seqs]):
-            texts[session, seq] += body
-    return texts
-
-
-def _joined(line: Line, texts: dict[tuple[str, int], str]) -> Line:
-    if not line.body.startswith("["):
-        return line
-    _, digest, is_plain = json.loads(line.body)
-    text = texts[line.session, line.seq]
-    if _digest(text) != digest:
-        return line
-    return line._replace(text=text, body="") if is_plain else line._replace(body=text)
+def _is_in_pieces(line: Line) -> bool:
+    return line.body.startswith("[")
 
 
 def _digest(text: str) -> str:

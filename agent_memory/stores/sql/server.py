@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.errors import StoreError, StoreUnavailable
-from agent_memory.stores.sql.database import Place, Places, SQLConnection, TableMissing
+from agent_memory.stores.sql.database import Place, Places, SQLConnection, SQLDatabase, TableMissing
 from agent_memory.stores.sql.migrations import is_current
 
 T = TypeVar("T")
@@ -129,7 +129,7 @@ class Driver(ABC):
         """
 
 
-class ServerConnection:
+class ServerConnection(SQLConnection):
     """One connection, for one thread at a time; see `SQLConnection`."""
 
     def __init__(self, raw: Any, driver: Driver) -> None:
@@ -150,10 +150,6 @@ class ServerConnection:
 
     def rows(self, text: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
         return self._fetch(_marked(text), values)
-
-    def value(self, text: str, values: Sequence[Any] = ()) -> Any:
-        rows = self._fetch(_marked(text) if values else text, values)
-        return rows[0][0] if rows else None
 
     def define(self, text: str) -> None:
         def define() -> None:
@@ -212,8 +208,10 @@ class ServerConnection:
         raise failure  # not chained: the driver's error may repeat the written data
 
 
-class ServerDatabase:
+class ServerDatabase(SQLDatabase):
     """A database on a server; see `SQLDatabase`."""
+
+    remote = True
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -239,9 +237,6 @@ class ServerDatabase:
     def alone(self, work: Callable[[SQLConnection], T], *, synced: bool = True) -> T:
         return self.read(work)  # a server accepts concurrent writers
 
-    def write(self, work: Callable[[SQLConnection], T]) -> T:
-        return self.read(lambda connection: connection.transaction(work))
-
     def patiently(self, work: Callable[[SQLConnection], None]) -> None:
         try:
             raw = self._driver.connect(patient=True)
@@ -259,12 +254,6 @@ class ServerDatabase:
         except ConnectionLost as lost:
             reason = str(lost)
         raise StoreUnavailable(reason)
-
-    def secure_erase(self) -> None:
-        """Do nothing: a server erases deleted rows when it vacuums or purges."""
-
-    def sync(self) -> None:
-        """Do nothing: a server syncs by its settings."""
 
     def close(self) -> None:
         self._closed = True

@@ -21,7 +21,7 @@ from agent_memory.core.processes import is_own, known_lock
 from agent_memory.errors import Damaged, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
 from agent_memory.stores.kernel.rules import WITHIN_HANDLER, Erasures
-from agent_memory.stores.sql.database import Places, SQLConnection
+from agent_memory.stores.sql.database import Places, SQLDatabase
 from agent_memory.stores.sql.migrations import is_current
 from agent_memory.stores.sql.sqlite_file import (
     BUSY_SECONDS,
@@ -62,7 +62,7 @@ _init_lock = threading.RLock()
 """Held while a `Database` is initialised. A fork waits for it."""
 
 
-class Database:
+class Database(SQLDatabase):
     """A SQLite file, created if it does not exist; see `SQLDatabase`."""
 
     def __init__(self, path: str, durability: Durability | None = None) -> None:
@@ -120,12 +120,6 @@ class Database:
                             self._places.clear()
         except sqlite3.Error as error:
             raise self._failure(error) from error
-
-    def write(self, work: Callable[[SQLConnection], T]) -> T:
-        return self.alone(lambda connection: connection.transaction(work))
-
-    def patiently(self, work: Callable[[SQLConnection], None]) -> None:
-        self.write(work)
 
     def secure_erase(self) -> None:
         """Erase deleted data from the write-ahead log and from the gaps of pages.

@@ -248,14 +248,13 @@ def header_of(first: bytes) -> Header | None:
     return Header(made_as, changes, pages * page_size(first) if valid_for == changes else 0)
 
 
-class Connection:
+class Connection(SQLConnection):
     """One connection, for one thread at a time; see `SQLConnection`.
 
     `log` is its open log. With `syncs`, its commits wait for the disk.
     """
 
     dialect = "sqlite"
-    most_text: int | None = None
 
     def __init__(
         self, raw: sqlite3.Connection, log: Identity | None = None, *, syncs: bool = False
@@ -298,10 +297,6 @@ class Connection:
             return self._raw.execute(text, values).fetchall()
         finally:
             self._raw.text_factory = str
-
-    def value(self, text: str, values: Sequence[Any] = ()) -> Any:
-        rows = self.rows(text, values)
-        return rows[0][0] if rows else None
 
     def has_table(self, name: str) -> bool:
         query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"

@@ -46,11 +46,8 @@ class SQLStore(KernelStore):
         try:
             if not self._database.read(is_current):
                 self._database.patiently(migrate)
-            if isinstance(self._database, Database):
-                kernel = SQLKernel(self._database, namespace, remote=False)
-            else:
-                kernel = _ServerKernel(self._database, namespace)
-            super().__init__(kernel)
+            kind = _ServerKernel if self._database.remote else SQLKernel
+            super().__init__(kind(self._database, namespace))
         except BaseException:
             self._database.close()
             raise
@@ -63,9 +60,7 @@ class _ServerKernel(SQLKernel):
     a few records by their ids, until the server analyses the table by itself.
     """
 
-    def __init__(self, database: SQLDatabase, namespace: str) -> None:
-        super().__init__(database, namespace, remote=True)
-        self._vectors_written = 0
+    _vectors_written = 0
 
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
         outcomes = super().commit(batches)
