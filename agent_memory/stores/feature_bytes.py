@@ -30,7 +30,6 @@ _BLOB_HEADER = struct.Struct("<4s3I")
 
 
 def bytes_of(segment: Segment) -> bytes:
-    """Return a segment as bytes."""
     names = segment.names
     packed = names.packed
     parts = [

@@ -137,7 +137,6 @@ class _View:
         return value if isinstance(value, Line) else None
 
     def selected(self, scan: Scan) -> list[_Row]:
-        """Return the documents that a scan selects."""
         kind, name = ("", "") if scan.owner is None else ("owner", scan.owner)
         if scan.session is not None:
             kind, name = "session", scan.session

@@ -38,17 +38,14 @@ class Tail:
 
     @property
     def since(self) -> int:
-        """Return the index of the first pending entry."""
         return bisect_right(self.entries, self.lag.after, key=lambda entry: entry.seq)
 
     @property
     def count(self) -> int:
-        """Return the number of pending entries."""
         return len(self.entries) - self.since
 
     @property
     def tokens(self) -> int:
-        """Return the tokens of the pending entries."""
         pending = self.entries[self.since :]
         return pending[-1].total - pending[0].before if pending else 0
 

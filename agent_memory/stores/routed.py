@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from agent_memory.core.records import Lease, Record
 from agent_memory.stores.base import Store
@@ -27,8 +27,6 @@ from agent_memory.stores.kernel.contract import (
 )
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.kernel.wrapping import KernelWrapper, one_by_one, take_keys
-
-T = TypeVar("T")
 
 
 class RoutedStore(KernelStore):

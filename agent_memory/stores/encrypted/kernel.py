@@ -52,7 +52,6 @@ class Cipher:
         return line._replace(role="system" if is_system else "", text="", body=body)
 
     def decoded_lines(self, lines: Sequence[Line]) -> list[Line]:
-        """Decrypt messages."""
         decoded: list[Line] = []
         failures: list[_Failure] = []
         for line in lines:
@@ -72,7 +71,6 @@ class Cipher:
         return decoded
 
     def encoded(self, document: Document) -> Document:
-        """Encrypt the content of a document."""
         collection = document.collection
         if collection.startswith((FACT, VECTOR)):
             body = json.loads(document.body)
@@ -94,7 +92,6 @@ class Cipher:
         return document._replace(body=compact_json(body))
 
     def decoded(self, documents: Sequence[Document | None]) -> list[Document | None]:
-        """Decrypt the content of documents."""
         failures: list[_Failure] = []
         decoded = [one and self._decoded(one, failures) for one in documents]
         self._attribute(failures)

@@ -81,7 +81,6 @@ def line_of_head(one: Document) -> str:
 
 
 def head_in(fields: Fields) -> Head:
-    """Return the head in the first line of a session's file."""
     system = fields["system"]
     values = {
         **fields,

@@ -146,5 +146,4 @@ class Vectors(KernelStore):
 
 
 def in_order(documents: Sequence[Document]) -> list[Document]:
-    """Return records in the order of their file."""
     return sorted(documents, key=lambda one: (int(one.about), one.id))

@@ -92,12 +92,10 @@ class Catalog:
 
     @property
     def text(self) -> str:
-        """Return the catalog as a text."""
         return compact_json([self.next, self.parts])
 
     @property
     def names(self) -> list[int]:
-        """Return the names of the segments."""
         return [part.name for part in self.parts]
 
     def holding(self, numbers: Iterable[int]) -> dict[Part, set[int]]:
@@ -139,7 +137,6 @@ class Owned:
         self.at = DocId(f"{CATALOG}{block}", owner)
 
     def segment_id(self, name: int) -> DocId:
-        """Return the id of a segment's document."""
         return DocId(f"{SEGMENT}{self._block}", f"{name:x}:{self._owner}")
 
     def catalog(self) -> tuple[int, str] | None:
@@ -251,7 +248,6 @@ class _Writing:
         self._bodies: dict[int, bytes] = {}
 
     def new(self, segment: Segment, first: int, last: int) -> Part:
-        """List a new segment."""
         from agent_memory.stores.feature_bytes import bytes_of
 
         name, body = secrets.randbits(62), bytes_of(segment)
@@ -283,7 +279,6 @@ class _Writing:
         return [self.new(Segment.joined(segments), group[0].first, group[-1].last)]
 
     def change(self, after: Catalog) -> CatalogChange:
-        """Return all writes of the change."""
         names = set(after.names)
         written = {name: body for name, body in self._bodies.items() if name in names}
         before = [*self._catalog.names, *self._catalog.lost]

@@ -61,7 +61,6 @@ def latest_micros(now: int) -> int:
 
 
 def micros_of(seconds: float) -> int:
-    """Return seconds as microseconds."""
     return int(seconds * 1e6)
 
 
@@ -149,7 +148,6 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 
 
 def head_id(session_id: str) -> DocId:
-    """Return the id of a session's head."""
     return DocId(HEAD, session_id)
 
 
@@ -159,7 +157,6 @@ def stamp_of(head: Head) -> int:
 
 
 def head_document(head: Head) -> Document:
-    """Return the document of a head."""
     about: dict[str, Any] = {"deleting": head.deleting, **head_fields(head)}
     body = {name: about.pop(name) for name in _IN_BODY}
     return Document(
@@ -218,7 +215,6 @@ def _user_of(one: Document) -> str | int | None:
 
 
 def is_deleting(one: Document) -> bool:
-    """Return whether the deletion of a head's session has begun."""
     return bool(_about(one).get("deleting"))
 
 
@@ -257,7 +253,6 @@ def are_not_absorbed(heads: Iterable[Document | None], block: str) -> list[Docum
 def line_of(
     session_id: str, seq: int, message: Message, tokens: int, total: int, encoding: str
 ) -> Line:
-    """Return the line of a message at its place."""
     at, plain = to_micros(message.created_at), message.plain
     if plain is not None:
         role = message.role or ""
@@ -291,7 +286,6 @@ def entry_of(line: Line) -> Entry:
 
 
 def key_id(session_id: str, name: str) -> DocId:
-    """Return the id of an idempotency key's document."""
     return DocId(KEY, f"{name}:{session_id}")
 
 
@@ -304,7 +298,6 @@ def key_document(session_id: str, key: KeptKey) -> Document:
 
 
 def key_of(one: Document) -> KeptKey:
-    """Return the idempotency key of a document."""
     name, digest, end, total = json.loads(_text_of(one))
     return KeptKey(name, digest, one.last, end, total, from_micros(one.first))
 

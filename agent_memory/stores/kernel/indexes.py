@@ -237,7 +237,6 @@ def walked(
     cached: dict[int, tuple[dict[str, int], Features]] = {}  # the last segment
 
     def segment_of(part: Part) -> tuple[Mapping[str, int], Features] | None:
-        """Return the places of a segment's records, and their features."""
         if part.name not in cached:
             cached.clear()
             if (segment := opened(source.segments([part.name]).get(part.name))) is None:

@@ -46,11 +46,9 @@ class State(NamedTuple):
     due: int | None = None
 
     def is_free(self, now: int) -> bool:
-        """Return whether anybody may hold it."""
         return not self.holder or not now < self.held_until <= latest_micros(now)
 
     def is_due(self, now: int) -> bool:
-        """Return whether a worker should process it now."""
         return self.due is not None and self.due <= now and self.is_free(now)
 
 

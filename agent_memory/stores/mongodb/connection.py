@@ -198,7 +198,6 @@ class Table:
         return self._deployment.run(self._name, work)
 
     def index(self, keys: Sequence[Sequence[str]], *, sparse: bool = False) -> None:
-        """Create the missing indexes."""
         models = [IndexModel([(name, 1) for name in key], sparse=sparse) for key in keys]
         self._run(lambda it: it.create_indexes(models))
 

@@ -67,7 +67,6 @@ _PIECE = 2**21  # characters; a document may have 16 MiB, and a character has up
 
 
 def token() -> str:
-    """Return a random name, which is unique."""
     return secrets.token_hex(8)
 
 
@@ -91,7 +90,6 @@ def values_of(document: Document) -> Doc:
 
 
 def document_of(doc: Doc, *, tails: bool = False, bodies: bool = True) -> Document:
-    """Return the document that a MongoDB document holds."""
     values = {name: doc[name] for name in _FIELDS if doc.get(name) is not None}
     if not bodies:
         values |= {"body": "", "data": b""}
@@ -297,7 +295,6 @@ class HeadChange:
         return {name: values for name, values in change.items() if values} | marked(self.op)
 
     def first_state(self) -> Doc:
-        """Return the fields of a session that begins."""
         begin = self.rows[0]["seq"] - 1 if self.rows else 0
         return {
             **{"live": 1, "holder": "", "until": 0, "due": NEVER, "log": self.log, "g": 0},
@@ -329,7 +326,6 @@ def is_upkeep(scan: Scan) -> bool:
 
 
 def session_of(condition: Condition) -> str | None:
-    """Return the session that a condition is about."""
     if isinstance(condition, LogEndsAt):
         return condition.session
     return condition.id.id if condition.id.collection == HEAD else None

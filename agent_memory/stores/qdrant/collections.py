@@ -54,7 +54,6 @@ class Collections:
         return self._names.written(block) in {alias.alias_name for alias in aliases}
 
     def in_force(self) -> dict[str, str]:
-        """Return the active collection of each block."""
         blocks = {self._names.in_force(alias): name for alias, name in self._targets().items()}
         return {block: name for block, name in blocks.items() if block is not None}
 

@@ -51,6 +51,7 @@ class SQLConnection(Protocol):
 
     def define(self, text: str) -> None:
         """Run a statement that creates or changes tables."""
+        self.run(text)
 
     def has_table(self, name: str) -> bool:
         """Return whether the database has a table of that name."""

@@ -277,10 +277,6 @@ class Database(SQLDatabase):
             return Damaged(f"{text} Run `agent-memory doctor`, or restore a backup.")
         return StoreError(text)
 
-    @property
-    def locks(self) -> list[threading.Lock]:
-        return [place.lock for place in self._places]
-
     def prepare_fork(self) -> None:
         """Close all connections, while none is in use.
 
@@ -312,8 +308,8 @@ def _before_fork() -> None:
         _acquire(writer.lock)
     databases = list(_databases)
     for database in databases:
-        for lock in database.locks:
-            _acquire(lock)
+        for place in database._places:
+            _acquire(place.lock)
     for database in databases:
         database.prepare_fork()
 

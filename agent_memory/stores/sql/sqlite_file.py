@@ -302,9 +302,6 @@ class Connection(SQLConnection):
         query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
         return self._raw.execute(query, [name]).fetchone() is not None
 
-    def define(self, text: str) -> None:
-        self._raw.execute(text)
-
     def transaction(self, work: Callable[[SQLConnection], T]) -> T:
         with self._raw:  # ends the transaction, even after the exception of a signal
             self._raw.execute("BEGIN IMMEDIATE")

@@ -42,7 +42,11 @@ class SQLStore(KernelStore):
     def __init__(
         self, url: str, namespace: str = "default", durability: Durability | None = None
     ) -> None:
-        self._database = _database(url, durability)
+        self._database: SQLDatabase
+        if url.startswith("sqlite:"):
+            self._database = Database(url.removeprefix("sqlite:///"), durability)
+        else:
+            self._database = open_server(url, durability)
         try:
             if not self._database.read(is_current):
                 self._database.patiently(migrate)
@@ -76,12 +80,6 @@ class _ServerKernel(SQLKernel):
 def _analyse(connection: SQLConnection) -> None:
     if connection.dialect == "postgresql":
         connection.define(f"ANALYZE {DOCUMENTS}")
-
-
-def _database(url: str, durability: Durability | None) -> SQLDatabase:
-    if url.startswith("sqlite:"):
-        return Database(url.removeprefix("sqlite:///"), durability)
-    return open_server(url, durability)
 
 
 def open_server(url: str, durability: Durability | None) -> ServerDatabase:
