@@ -75,6 +75,7 @@ class Key:
         self.blind = lru_cache(_MOST_TERMS)(self._blinded)
 
     def is_same(self, other: Key) -> bool:
+        """Return whether both have the same secret."""
         return hmac.compare_digest(self._fingerprint, other._fingerprint)
 
     def __repr__(self) -> str:

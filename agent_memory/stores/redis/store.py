@@ -52,4 +52,5 @@ class RedisStore(KernelStore):
             raise
 
     def durability_note(self) -> str:
+        """Describe what an acknowledged write survives, by the server's settings."""
         return durability_note(self._server.nodes()[0])
