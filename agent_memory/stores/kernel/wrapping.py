@@ -30,8 +30,8 @@ def take_keys(store: object, inner: object) -> None:
 def one_by_one(commit: Callable[[Batch], Outcome], batches: Sequence[Batch]) -> list[Outcome]:
     """Commit batches separately, for kernels that do not span sessions.
 
-    If one fails after others were committed, it counts as refused: the caller's retry raises the
-    error. After a `StoreUnavailable` the batch may have been committed, so that it is raised.
+    If one fails after others were committed, it counts as refused, and the caller's retry raises
+    the error. A `StoreUnavailable` is always raised, because the batch may have been committed.
     """
     outcomes: list[Outcome] = []
     for batch in batches:
