@@ -3,7 +3,7 @@
     AgentMemoryError
     ├── InvalidInput               invalid input; nothing was stored
     │   ├── InvalidId              an empty or unusable session or user id
-    │   ├── InvalidMessage         no role, an unknown role, or content that is not JSON
+    │   ├── InvalidMessage         no role or raw form, an unknown role, or not JSON
     │   ├── InvalidContext         a list of messages that a provider would refuse
     │   ├── MessageTooLarge        a message exceeds `max_message_bytes`
     │   ├── InvalidSnapshot        a file is not a snapshot, or is damaged or incomplete
