@@ -262,7 +262,8 @@ class AgentMemoryConfig(Sourced):
     @model_validator(mode="after")
     def _effects(self) -> Self:
         for name, why in _without_effect(self).items():
-            if name in self.model_fields_set and getattr(self, name) != _default_of(name):
+            default = type(self).model_fields[name].default
+            if name in self.model_fields_set and getattr(self, name) != default:
                 raise ConfigError(f"{name}={getattr(self, name)!r} has no effect: {why}")
         return self
 
@@ -372,10 +373,6 @@ def _without_effect(config: AgentMemoryConfig) -> dict[str, str]:
     if config.embedding is not None and all(is_remote(one) or callable(one) for one in named):
         found["embedding_threads"] = "no embedding model runs on this machine. Remove it."
     return found
-
-
-def _default_of(name: str) -> Any:
-    return AgentMemoryConfig.model_fields[name].default
 
 
 def _without_model(block: Block) -> str:

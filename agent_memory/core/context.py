@@ -6,19 +6,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_memory.core.formats.registry import CHAT, format_of
-from agent_memory.core.messages import Message
+from agent_memory.core.formats.names import CHAT
+from agent_memory.core.formats.registry import format_of
+from agent_memory.core.messages import SYSTEM_ROLES, Message
 from agent_memory.core.records import DeadLetter, Entry, Head, LeftOut, Recall, Source, Summary
-from agent_memory.core.rendering import (
-    Rendered,
-    arguments_of,
-    joined,
-    rendered,
-)
+from agent_memory.core.rendering import Rendered, arguments_of, joined, rendered
 from agent_memory.core.settings_model import MemoryRole
-from agent_memory.core.shapes import newest_user
+from agent_memory.core.shapes import newest_user, role_of
 from agent_memory.core.text import escape, listed_text, runs
 from agent_memory.core.usage import Usage
+from agent_memory.errors import InvalidMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,21 +186,53 @@ def render_memory(recalls: Sequence[Recall], order: Sequence[str]) -> str:
 
 def from_newest_user(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the newest user message and the messages after it."""
-    for place in reversed(range(len(messages))):
-        message = messages[place]
-        users = (
-            message.role == "user"
-            if message.role
-            else any(v["role"] == "user" for v in message.views())
-        )
-        if users:
-            return messages[place:]
-    return []
+    places = reversed(range(len(messages)))
+    newest = next((place for place in places if role_of(messages[place]) == "user"), None)
+    return [] if newest is None else messages[newest:]
 
 
 def chat_of(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Return messages as OpenAI chat dicts. Messages without a chat form are left out."""
     return [view for message in messages for view in message.views()]
+
+
+_RECALLS = ("<memory>\n<", "_memory>\n</memory>")
+_SUMMARY = ("<summary>\n", "\n</summary>")
+
+
+def without_context(
+    messages: Sequence[Any], context: MemoryContext | None, asked: Sequence[Message]
+) -> Sequence[Any]:
+    """Return the messages without a leading copy of the context.
+
+    If no message follows the context, the list is unchanged: the turn may repeat the last one.
+
+    Args:
+        asked: The question of the context, if it is not stored yet.
+
+    Raises:
+        InvalidMessage: The messages hold recalls or a summary of another context.
+    """
+    if context is not None and len(messages) >= len(context.shown) + len(asked) > 0:
+        sent = context.to_messages()
+        if len(messages) > len(sent) and list(messages[: len(sent)]) == sent:
+            return [*asked, *messages[len(sent) :]]
+    for place, message in enumerate(messages):
+        if isinstance(message, Mapping) and _is_of_a_context(message):
+            raise InvalidMessage(
+                f"Message {place} of the list is a part of a context of get(), not a new message. "
+                "Pass the new messages alone: update(session_id, [question, answer])."
+            )
+    return messages
+
+
+def _is_of_a_context(message: Mapping[str, Any]) -> bool:
+    content = message.get("content")
+    if message.get("role") not in SYSTEM_ROLES or not isinstance(content, str):
+        return False
+    return any(
+        content.startswith(begin) and content.endswith(end) for begin, end in (_RECALLS, _SUMMARY)
+    )
 
 
 _NEAR, _NEARER = 0.16, 0.32

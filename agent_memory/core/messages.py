@@ -156,15 +156,9 @@ class Message(BaseModel):
         Raises:
             InvalidMessage: The value is none of these, or not a valid message.
         """
-        if isinstance(value, Message):
-            return value
-        if type(value) is dict and len(value) == 2 and cls is Message:
-            message = _simple_message(value)
-            if message is not None:
-                return message
-        messages = fields_in(value)
+        messages = cls.all_of(value)
         check_count(messages)
-        return cls._build(messages[0])
+        return messages[0]
 
     @classmethod
     def all_of(cls, value: object, zone: tzinfo | None = None) -> list[Message]:
@@ -183,11 +177,8 @@ class Message(BaseModel):
             return [value]
         if zone is not None:
             return [cls._build(dated(fields, zone)) for fields in fields_in(value)]
-        if (
-            type(value) is dict
-            and len(value) == 2
-            and (message := _simple_message(value)) is not None
-        ):
+        is_simple = type(value) is dict and len(value) == 2
+        if is_simple and (message := _simple_message(value)) is not None:
             return [message]
         return [cls._build(fields) for fields in fields_in(value)]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from agent_memory.core.budget import Budget
@@ -154,8 +153,11 @@ class Packer:
             asked: The current turn. A system message in it replaces the session's.
             once: Whether to leave out the current turn if the window already ends with it.
         """
-        encoding = self.counter.encoding
-        own = [entry if entry.encoding == encoding else self._counted(entry) for entry in entries]
+        encoding, count = self.counter.encoding, self.counter.message
+        own = [
+            entry if entry.encoding == encoding else replace(entry, tokens=count(entry.message))
+            for entry in entries
+        ]
         was_cut = head is not None and head.start > 0
         systems = [message for message in asked if message.is_system]
         messages = [message for message in asked if not message.is_system] if systems else asked
@@ -208,7 +210,7 @@ class Packer:
             chat = chat_of([*window.leading, *near])
             chosen, extra = placed.choose(recalls, room, chat, question)
             if asks_for_all(question):
-                chosen.sort(key=_time_of)
+                chosen.sort(key=lambda recall: recall.created_at or BEGINNING)
         return MemoryContext(
             shown=messages,
             recalls=chosen,
@@ -380,13 +382,6 @@ class Packer:
     def _overhead(self) -> int:
         return self.counter.overhead + self.reserve
 
-    def _counted(self, entry: Entry) -> Entry:
-        return replace(entry, tokens=self.counter.message(entry.message))
-
-
-def _time_of(recall: Recall) -> datetime:
-    return recall.created_at or BEGINNING
-
 
 def _split(shown: list[Entry], drafts: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
     if not drafts:
@@ -401,12 +396,8 @@ def _ends_with_question(shown: Sequence[Entry], drafts: Sequence[Entry]) -> bool
     newest = next((entry for entry in reversed(shown) if entry.seq < first), None)
     if newest is None or not is_user(newest):
         return False
-    asked, last = drafts[-1].message, newest.message
-    if asked.role is not None and last.role is not None:
-        return asked.content == last.content
-    return [view.get("content") for view in asked.views()] == [
-        view.get("content") for view in last.views()
-    ]
+    asked, last = shape_of(drafts[-1].message).views, shape_of(newest.message).views
+    return [view.get("content") for view in asked] == [view.get("content") for view in last]
 
 
 def _unpaired(entries: Sequence[Entry]) -> tuple[str, ...]:

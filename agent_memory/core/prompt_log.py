@@ -241,8 +241,10 @@ def decode_context(
             messages.append(message)
     recalls = [recall_of(one, text_of(one[0])) for one in fields["recalls"]]
     missing += sum(not one.text for one in recalls)
-    left_out = [LeftOut(recall_of(one, None), why) for one, why in fields["left_out"]]
-    left_out = [replace(one, recall=_cut(one.recall, source_text(one.recall))) for one in left_out]
+    left_out = [
+        LeftOut(replace(recall, text=source_text(recall)[:_LONGEST]), why)
+        for recall, why in ((recall_of(one, None), why) for one, why in fields["left_out"])
+    ]
     context = MemoryContext(
         shown=messages,
         recalls=[one for one in recalls if one.text],
@@ -307,10 +309,6 @@ def _text(recall: Recall) -> Text:
         return Text(recall.text)
     home = recall.sources[0][0]
     return Text(recall.text, home, max(seq for name, seq in recall.sources if name == home))
-
-
-def _cut(recall: Recall, text: str) -> Recall:
-    return replace(recall, text=text[:_LONGEST])
 
 
 def _head(session_id: str, at: datetime, messages: Sequence[Message]) -> Head | None:

@@ -6,15 +6,14 @@ A provider's own items are sent unchanged. All other messages are converted.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
-from pickle import dumps, loads
 from typing import Any, NamedTuple
 
 from agent_memory.core.cache import Cache, continues
 from agent_memory.core.formats.chat import converted, says_something, with_refusal
 from agent_memory.core.formats.exact import read
+from agent_memory.core.formats.names import CHAT
 from agent_memory.core.formats.parts import calls_of, is_text, text_of, text_part
-from agent_memory.core.formats.registry import CHAT, Format, format_of
+from agent_memory.core.formats.registry import Format, format_of
 from agent_memory.core.messages import SYSTEM_ROLES, Message, copied
 from agent_memory.core.settings_model import MemoryRole
 from agent_memory.core.shapes import Arranging, Shape, Shown, View, are_known, shape_of, shapes_of
@@ -69,12 +68,7 @@ def rendered(
             front += _converted(view, form)
     front = _own(front, form)
     settled, newest = _body(messages[leading:], form, memory, memory_role)
-    if len(settled.items) > 2:
-        first, last = copied([settled.items[0], settled.items[-1]])
-        begin, end = form.merged([*front, first]), form.merged([last, *newest])
-        items = [*begin, *chain.from_iterable(map(loads, settled.packed)), *end]
-    else:
-        items = form.merged([*front, *copied(settled.items), *newest])
+    items = form.merged([*front, *copied(settled.items), *newest])
     if form.arguments.user_first and items and items[0].get("role") != "user":
         items = [*_converted({"role": "user", "content": OPENING}, form), *items]
     if settled.is_counted or any(map(form.is_counted, [*system, *front, *newest])):
@@ -92,10 +86,8 @@ class _Settled(NamedTuple):
     """The cached turns before the newest one, in a format.
 
     Attributes:
-        items: The merged items of the messages. They are shared: do not change them.
+        items: The items of the messages. They are shared: do not change them.
         arranging: The state from which the next messages are arranged.
-        packed: The pickled items without the first and the last one, in chunks, for copying.
-        packed_count: Count of the items up to the last pickled one.
     """
 
     messages: Sequence[Message]
@@ -103,12 +95,9 @@ class _Settled(NamedTuple):
     items: list[Any]
     arranging: Arranging
     is_counted: bool = False
-    packed: tuple[bytes, ...] = ()
-    packed_count: int = 1
 
 
 _SETTLED: Cache[tuple[object, ...], _Settled] = Cache(64)
-_MOST_CHUNKS = 32
 
 
 def _body(
@@ -152,24 +141,10 @@ def _settled(messages: Sequence[Message], upto: int, form: Format) -> _Settled:
             return _nothing(form)
         new = _own(_items(shown, messages, shapes, form), form)
         is_counted = cached.is_counted or any(map(form.is_counted, new))
-        run = _last_run(cached.items)
-        items = [*cached.items[:run], *form.merged([*cached.items[run:], *new])]
-        packed, count = cached.packed, cached.packed_count
-        if len(packed) > _MOST_CHUNKS or count > max(run, 1):
-            packed, count = (), 1
-        if count < len(items) - 1:
-            packed, count = (*packed, dumps(items[count:-1], protocol=5)), len(items) - 1
-        settled = _Settled(messages[:upto], shapes, items, arranging, is_counted, packed, count)
+        items = [*cached.items, *new]
+        settled = _Settled(messages[:upto], shapes, items, arranging, is_counted)
         cached = _SETTLED.put(key, settled)
     return cached
-
-
-def _last_run(items: Sequence[Any]) -> int:
-    """Return the start of the last run of items with the same role, which may still grow."""
-    begin = max(len(items) - 1, 0)
-    while begin and items[begin - 1].get("role") == items[begin].get("role") is not None:
-        begin -= 1
-    return begin
 
 
 def items_of(message: Message, name: str) -> list[Any]:

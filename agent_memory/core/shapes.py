@@ -243,11 +243,6 @@ def _take_call(
     return chosen
 
 
-def arranged(shapes: Sequence[Shape], ids: Ids) -> list[Shown]:
-    """Return messages in the order in which a model is shown them; see `Arranging`."""
-    return Arranging(ids).shown(shapes) or []
-
-
 class Arranging:
     """Puts messages into the order in which a model is shown them.
 

@@ -30,7 +30,7 @@ from agent_memory.core.formats.parts import dumped
 from agent_memory.core.formats.registry import Ids
 from agent_memory.core.messages import Message, content_text
 from agent_memory.core.records import Entry
-from agent_memory.core.shapes import arranged, shape_of
+from agent_memory.core.shapes import Arranging, shape_of
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.tools import READ_MESSAGE
 
@@ -141,7 +141,7 @@ class Shortener:
     def _chat(self, entries: Sequence[Entry]) -> list[Entry]:
         """Return one entry for each chat message, with unique call ids."""
         chat_entries: list[Entry] = []
-        for shown in arranged([shape_of(entry.message) for entry in entries], _IDS):
+        for shown in Arranging(_IDS).shown([shape_of(entry.message) for entry in entries]) or ():
             entry = entries[shown.place]
             if not shown.is_same or len(shape_of(entry.message).views) > 1:
                 common = {"created_at": entry.created_at, **format_in(entry.message)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -108,15 +109,7 @@ def pieces(text: str, size: int) -> list[str]:
     """Split a text between words into pieces of up to `size` characters, or a longer word."""
     if len(text) <= size:
         return [text]
-    finished: list[str] = []
-    current = ""
-    for word in text.split():
-        longer = f"{current} {word}" if current else word
-        if current and len(longer) > size:
-            finished.append(current)
-            longer = word
-        current = longer
-    return [*finished, current] if current else finished
+    return textwrap.wrap(text, size, break_long_words=False, break_on_hyphens=False)
 
 
 def terms(text: str) -> list[str]:

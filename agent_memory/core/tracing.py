@@ -64,10 +64,6 @@ class Span:
         context: AbstractContextManager[object] = _api().use_span(self._span, **options)
         return context
 
-    def end(self) -> None:
-        """End the span."""
-        self._span.end()
-
 
 def is_on() -> bool:
     """Return whether a tracer provider is set."""
@@ -109,7 +105,7 @@ def under_way(
         span.failed(_name_of(error))
         raise
     finally:
-        span.end()
+        started.end()
 
 
 def span(

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.config.settings import NOTES
-from agent_memory.core.context_copy import without_context
+from agent_memory.core.context import without_context
 from agent_memory.core.limits import text_of
 from agent_memory.core.plugins import find_kind
 from agent_memory.core.threads import apart

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from agent_memory.core.formats.registry import ADK
+from agent_memory.core.formats.names import ADK
 from agent_memory.core.records import Entry, Head
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import MissingExtra

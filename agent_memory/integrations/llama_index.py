@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent_memory.core.formats import exact
-from agent_memory.core.formats.registry import LLAMA_INDEX
+from agent_memory.core.formats.names import LLAMA_INDEX
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.core.rendering import items_of

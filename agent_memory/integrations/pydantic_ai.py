@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
-from agent_memory.core.formats.registry import PYDANTIC_AI
+from agent_memory.core.formats.names import PYDANTIC_AI
 from agent_memory.core.limits import MOST
 from agent_memory.core.records import Scope
 from agent_memory.engine.memory import AgentMemory

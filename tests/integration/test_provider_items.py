@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, StaticMemory
-from agent_memory.core.formats.registry import RESPONSES, Format, register
+from agent_memory.core.formats.names import RESPONSES
+from agent_memory.core.formats.registry import Format, register
 from agent_memory.core.rendering import OPENING
 from agent_memory.errors import InvalidInput
 from agent_memory.standalone.null import NullMemory

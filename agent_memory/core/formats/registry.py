@@ -27,25 +27,7 @@ from agent_memory.core.formats.names import (
 from agent_memory.core.limits import quoted
 from agent_memory.errors import InvalidInput
 
-__all__ = [
-    "ADK",
-    "AGENT_FRAMEWORK",
-    "AI_SDK",
-    "ANTHROPIC",
-    "CHAT",
-    "CONVERSE",
-    "GOOGLE",
-    "HAYSTACK",
-    "LANGCHAIN",
-    "LLAMA_INDEX",
-    "PYDANTIC_AI",
-    "RESPONSES",
-    "SMOLAGENTS",
-    "Arguments",
-    "Format",
-    "Ids",
-    "register",
-]
+__all__ = ["Arguments", "Format", "Ids", "register"]
 
 Raw = Mapping[str, Any]
 Chat = Sequence[dict[str, Any]]

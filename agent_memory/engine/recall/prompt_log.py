@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from agent_memory.core.cache import Cache
-from agent_memory.core.context import MemoryContext
-from agent_memory.core.context_copy import without_context
+from agent_memory.core.context import MemoryContext, without_context
 from agent_memory.core.messages import Message
 from agent_memory.core.packing import Shown
 from agent_memory.core.processes import fork_safe_lock
