@@ -65,7 +65,6 @@ class Cache(OrderedDict[K, V]):
             return self.pop(key, None)
 
     def clear(self) -> None:
-        """Remove all values."""
         with self.lock:
             for key in list(self):
                 self.drop(key)

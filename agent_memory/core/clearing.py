@@ -197,7 +197,6 @@ class Cleared:
 
 
 def is_stub(entry: Entry) -> bool:
-    """Return whether an entry is a stub."""
     return entry.message.metadata.get("kind") == _CLEARED
 
 

@@ -160,7 +160,6 @@ def summary_message(summary: Summary, role: MemoryRole) -> Message:
 
 
 def folded(messages: Sequence[Message]) -> list[Message]:
-    """Merge the system message and the summary into one message."""
     if len(messages) < 2 or (view := messages[0].to_openai()) is None:
         return list(messages)
     summary = messages[1].text()

@@ -56,6 +56,5 @@ class Damage:
         return self.head is not None and not _IDENTITY & {*self.broken}
 
     def error(self) -> Damaged:
-        """Return the error for a read of this record."""
         which = f" ({', '.join(self.broken)})" if self.broken else ""
         return Damaged(f"{self} is damaged in the store and cannot be read{which}. {_TODO}", self)

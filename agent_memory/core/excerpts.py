@@ -259,7 +259,6 @@ class Piece(NamedTuple):
 
     @property
     def is_arguments(self) -> bool:
-        """Return whether the value is the JSON arguments of a call."""
         return len(self.path) > 1
 
     def put(self, view: View, value: Any) -> View:
@@ -344,11 +343,9 @@ def pieces_of(view: View) -> list[Piece]:
 
 
 def calls_of(entry: Entry) -> list[Any]:
-    """Return the tool calls of a message."""
     return (entry.message.to_openai() or {}).get("tool_calls") or []
 
 
 def answers(entry: Entry, call: Any) -> bool:
-    """Return whether a message is the result of a call."""
     view = entry.message.to_openai() or {}
     return isinstance(call, dict) and view.get("tool_call_id") == call.get("id")

@@ -198,7 +198,6 @@ class Fitting:
 
 
 def cost_of(entries: Sequence[Entry]) -> int:
-    """Return the tokens of all entries."""
     return sum([entry.tokens for entry in entries])
 
 

@@ -95,12 +95,10 @@ class Once:
 
     @property
     def keys(self) -> list[WriteKey]:
-        """Return all keys."""
         return [key for key in (self.key, *self.ids) if key is not None]
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the keys without duplicates."""
         return list(dict.fromkeys(key.name for key in self.keys))
 
     def chosen(self, count: int, end: int, keys_by_name: Mapping[str, KeptKey]) -> Chosen:
@@ -195,7 +193,6 @@ class Appended(NamedTuple):
 
 
 def key_of(key: WriteKey | str, messages: Sequence[Message]) -> WriteKey:
-    """Return the key of a whole append."""
     if isinstance(key, WriteKey):
         return key
     if not isinstance(key, str) or not key.strip():
@@ -247,7 +244,6 @@ def digest_of(messages: Sequence[Message]) -> str:
 
 
 def in_order(keys: Iterable[KeptKey]) -> list[KeptKey]:
-    """Return keys in order of their seqs."""
     return sorted(keys, key=lambda key: (key.seq, key.name))
 
 

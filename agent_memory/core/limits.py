@@ -63,14 +63,12 @@ def place_in_log(name: str, value: object) -> int:
 
 
 def text_of(name: str, value: object) -> str:
-    """Validate a text."""
     if not isinstance(value, str):
         raise InvalidInput(f"{name} is {quoted(value)}. Give a text.")
     return value
 
 
 def check_callable(name: str, value: object) -> None:
-    """Validate a function."""
     if not callable(value):
         raise InvalidInput(f"{name} is {quoted(value)}. Give a function.")
 

@@ -68,7 +68,6 @@ class Shown:
 
     @property
     def asked(self) -> list[Message]:
-        """Return the messages of the current turn."""
         return [draft.message for draft in self.drafts]
 
     @property

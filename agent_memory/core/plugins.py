@@ -37,7 +37,6 @@ BUILT_IN: dict[str, dict[str, str]] = {
 
 @cache
 def find_kind(group: str, kind: str) -> type[BaseModel]:
-    """Return the class for a kind."""
     built_in = BUILT_IN[group]
     if kind in built_in:
         module, name = built_in[kind].split(":")

@@ -82,7 +82,6 @@ _turns = itertools.count()
 
 
 def is_own(lock: threading.RLock) -> bool:
-    """Return whether this thread holds a lock."""
     return bool(lock._is_owned())  # type: ignore[attr-defined]
 
 

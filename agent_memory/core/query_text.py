@@ -77,7 +77,6 @@ _ALL = re.compile(
 
 @lru_cache(_MOST_KNOWN)  # recalled texts are looked at in each query
 def asks(text: str) -> bool:
-    """Return whether a text asks a question."""
     return _ASKS.search(text) is not None or _OPENS_ASKING.search(text) is not None
 
 

@@ -77,7 +77,6 @@ def are_known(messages: Iterable[Message]) -> bool:
 
 
 def role_of(message: Message) -> str | None:
-    """Return the role of a message in a chat."""
     return message.role if message.role is not None else shape_of(message).role
 
 

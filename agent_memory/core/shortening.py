@@ -56,7 +56,6 @@ def mark_of(seq: int | None) -> Mark:
 
 
 def format_in(message: Message) -> dict[str, Any]:
-    """Return the original format of a message as a field for its replacement."""
     return {"format": message.format} if message.format else {}
 
 

@@ -151,7 +151,6 @@ def start(thread: threading.Thread) -> None:
 
 
 def failed(error: BaseException) -> Future[Any]:
-    """Return the outcome of a call that raised an error."""
     outcome: Future[Any] = Future()
     outcome.set_exception(error)
     return outcome

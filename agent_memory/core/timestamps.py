@@ -27,7 +27,6 @@ _FIRST = datetime(1973, 3, 3, tzinfo=UTC)
 
 
 def now_utc() -> datetime:
-    """Return the current time."""
     return datetime.now(UTC)
 
 

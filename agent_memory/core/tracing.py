@@ -43,7 +43,6 @@ class Span:
         self._span.set_attributes(_known(attributes))
 
     def called(self, name: str) -> None:
-        """Change the name of the span."""
         self._span.update_name(name)
 
     def failed(self, kind: str) -> None:
@@ -55,7 +54,6 @@ class Span:
         self._span.set_status(_api().StatusCode.ERROR)
 
     def current(self) -> AbstractContextManager[object]:
-        """Make spans that begin in this block children of the span."""
         options = {
             "end_on_exit": False,
             "record_exception": False,
@@ -66,7 +64,6 @@ class Span:
 
 
 def is_on() -> bool:
-    """Return whether a tracer provider is set."""
     return _provider() is not None
 
 
@@ -124,7 +121,6 @@ def _span(
 
 
 def current(span: Span | None) -> AbstractContextManager[object]:
-    """Make a span the current one, if there is one."""
     return nullcontext() if span is None else span.current()
 
 
@@ -281,7 +277,6 @@ def tell_absorbed(span: Span | None, block: str, messages: int) -> None:
 
 
 def of_messages(arguments: Arguments, result: Any) -> Attributes:
-    """Return the attributes of messages that were passed."""
     argument = arguments["message"]
     messages = list(argument) if isinstance(argument, list | tuple) else [argument]
     count = {"gen_ai.memory.record.count": len(messages)}
@@ -294,7 +289,6 @@ def of_messages(arguments: Arguments, result: Any) -> Attributes:
 
 
 def of_record(arguments: Arguments, result: Any) -> Attributes:
-    """Return the attributes of a returned record."""
     attributes = {"gen_ai.memory.record.id": result.id, "gen_ai.memory.record.count": 1}
     if not records_content():
         return attributes

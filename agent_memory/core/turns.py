@@ -56,12 +56,10 @@ def turn_of(
     context: MemoryContext,
     regenerates: Span | None = None,
 ) -> Turn:
-    """Return the turn for a packed context."""
     return Turn(session_id, user_id, asked, context, context.to_messages(), regenerates)
 
 
 def check_turn(value: object) -> None:
-    """Refuse a value that is not a turn."""
     if not isinstance(value, Turn):
         raise InvalidInput(
             f"The turn is {quoted(value)}. Pass a result of before_turn() or regenerate()."

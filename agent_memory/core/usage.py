@@ -63,7 +63,6 @@ class SpendingLimit(SettingsModel):
 
     @property
     def is_set(self) -> bool:
-        """Return whether any limit is set."""
         return self.measures or self.calls is not None
 
     @property
@@ -120,7 +119,6 @@ def passed(limit: SpendingLimit, spent: Spent, more: Spent) -> str | None:
 
 
 def day_of(now: datetime) -> str:
-    """Return the day (UTC) of a time."""
     return now.astimezone(UTC).date().isoformat()
 
 

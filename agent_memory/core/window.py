@@ -79,7 +79,6 @@ _LAYOUTS: Cache[tuple[object, ...], _Known] = Cache(64)
 
 
 def is_user(entry: Entry) -> bool:
-    """Return whether an entry is a user's message with content."""
     return _is_users(shape_of(entry.message))
 
 
@@ -177,7 +176,6 @@ def ruled(head: Head, entries: Sequence[Entry | Draft]) -> Head:
 
 
 def apply(entries: Sequence[Entry], cut: Cut) -> list[Entry]:
-    """Return the entries that stay after a cut."""
     return [entry for entry in entries if entry.seq > cut.start or entry.seq in cut.pinned]
 
 

@@ -20,7 +20,6 @@ def marked(scope: Scope, user_id: str, rights: Set[str]) -> Scope:
 
 
 def caller_of(scope: Scope) -> tuple[str, Set[str]]:
-    """Return the user and the rights of a marked request."""
     caller: tuple[str, Set[str]] = scope[_CALLER]
     return caller
 

@@ -86,7 +86,6 @@ class Listener(socket.socket):
         raise BlockingIOError(errno.EAGAIN, "no connection is pending")
 
     def close(self) -> None:
-        """Close the socket and the spare file descriptor."""
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
@@ -158,17 +157,14 @@ class Connection(H11Protocol):
         self._waiting.make_room(len(self.connections))
 
     def data_received(self, data: bytes) -> None:
-        """Receive data, and update the wait."""
         super().data_received(data)
         self._look()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
         super().on_response_complete()
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
         self._waiting.end(self)
         super().connection_lost(exc)
 

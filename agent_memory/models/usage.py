@@ -83,7 +83,6 @@ class Ledger:
         self._by_purpose: dict[Purpose, Usage] = {}
 
     def add(self, usage: Usage, purpose: Purpose = "other") -> None:
-        """Add to the totals."""
         with self._lock:
             self._by_purpose[purpose] = self._by_purpose.get(purpose, Usage()) + usage
 
@@ -123,11 +122,9 @@ class Account:
 
     @property
     def usage(self) -> Usage:
-        """The usage so far."""
         return self.ledger.snapshot()
 
     def add(self, usage: Usage, purpose: Purpose) -> None:
-        """Add usage."""
         self.ledger.add(usage, purpose)
         if self._within is not None:
             self._within.add(usage, purpose)
@@ -170,7 +167,6 @@ class Hold(Protocol):
 
     def settle(self, tokens: int, cost: float | None) -> None:
         """Replace the reservation by the actual usage. Never raises."""
-        ...
 
 
 class Meter(Protocol):
@@ -185,7 +181,6 @@ class Meter(Protocol):
         Raises:
             SpendingLimitReached: The call would pass a limit and must not be made.
         """
-        ...
 
 
 Kind = Literal["completion", "embedding"]
@@ -214,7 +209,6 @@ class Call:
 
     @property
     def purpose(self) -> Purpose:
-        """The purpose to charge it to."""
         if self.kind == "embedding":
             return "embedding"
         return self.account.purpose
@@ -298,13 +292,11 @@ class Charges:
         return self._own_counter or TokenCounter(None, "approximate")
 
     def _count(self, call: Call) -> int:
-        """Count the request's tokens."""
         if call.kind == "embedding":
             return sum(self._counter.text(text) for text in call.sent)
         return self._counter.context(call.sent)
 
     def _count_answer(self, response: Any) -> int:
-        """Count the answer's tokens."""
         choices = getattr(response, "choices", None) or ()
         texts = (getattr(choice.message, "content", None) for choice in choices)
         return sum(self._counter.text(text) for text in texts if isinstance(text, str))

@@ -55,7 +55,6 @@ def unseen(raw: Mapping[str, Any]) -> list[Any]:
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """Return the message for a chat message."""
     role, content = view.get("role"), view.get("content")
     if role == "tool":
         result = {"type": "function_result", "call_id": view.get("tool_call_id"), "result": content}

@@ -70,7 +70,6 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """Return the `ModelMessage` of a chat message."""
     role, content = view.get("role"), view.get("content")
     if role == "tool":
         result = {"type": "tool-result", "toolCallId": view.get("tool_call_id")}

@@ -104,7 +104,6 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """Return the message for a chat message."""
     role, content = view.get("role"), view.get("content")
     if role == "tool":
         result: Any = (

@@ -97,7 +97,6 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """Return the message for a chat message."""
     role = view.get("role")
     blocks = [_block(part, str(role)) for part in parts_of(view.get("content"))]
     if role == "tool":

@@ -65,7 +65,6 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """Return the content for a chat message."""
     role, content = view.get("role"), view.get("content")
     if role == "tool":
         name, call_id = tool_name(view.get("name"), _NO_NAME), view.get("tool_call_id")
@@ -114,7 +113,6 @@ def merged(contents: list[Json]) -> list[Json]:
 
 
 def to_chat_of_event(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the chat messages of an event of ADK."""
     content = mapping(raw.get("content"))
     author = "user" if raw.get("author") == "user" else "model"
     return to_chat({**content, "role": content.get("role") or author})

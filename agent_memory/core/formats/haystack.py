@@ -56,7 +56,6 @@ def unseen(raw: Mapping[str, Any]) -> list[Any]:
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """Return the message for a chat message."""
     role = "system" if view.get("role") == "developer" else view.get("role")
     message: Json = {"role": role, "meta": {}, "name": view.get("name")}
     if role == "tool":

@@ -48,7 +48,6 @@ def recognises(value: Mapping[str, Any]) -> bool:
 
 
 def to_message(value: Mapping[str, Any]) -> Json:
-    """Return the flat form of a message."""
     data = value.get("data")
     if isinstance(data, Mapping):
         return {**data, "type": value.get("type")}
@@ -89,7 +88,6 @@ def unseen(raw: Mapping[str, Any]) -> list[Any]:
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """Return the message for a chat message."""
     role, content = str(view.get("role")), view.get("content")
     kind = _TYPES.get(role, role)
     if isinstance(content, list):
@@ -122,7 +120,6 @@ def items(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def _has_own(value: Mapping[str, Any]) -> bool:
-    """Return whether a message with a role has calls or blocks in LangChain's form."""
     calls = dicts(value.get("tool_calls"))
     if any("args" in call and "name" in call and "function" not in call for call in calls):
         return True
@@ -130,7 +127,6 @@ def _has_own(value: Mapping[str, Any]) -> bool:
 
 
 def _is_own_block(block: Json) -> bool:
-    """Return whether a picture or a file has LangChain's form."""
     if block.get("type") not in _MEDIA or block.keys() & {"file", "source", "mediaType"}:
         return False
     return bool(block.keys() & {"base64", "url", "source_type"})

@@ -57,7 +57,6 @@ def unseen(raw: Mapping[str, Any]) -> list[Any]:
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """Return the message for a chat message."""
     blocks: list[Json] = [
         {"block_type": "text", "text": mark_of(part)} for part in parts_of(view.get("content"))
     ]

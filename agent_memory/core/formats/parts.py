@@ -43,7 +43,6 @@ def says(text: object) -> bool:
 
 
 def text_part(text: str) -> Json:
-    """Return a part that holds a text."""
     return {"type": "text", "text": text}
 
 
@@ -75,7 +74,6 @@ def bytes_of(data: str) -> bytes:
 
 
 def decoded(data: str) -> str:
-    """Return the text that is encoded in base64."""
     return bytes_of(data).decode("utf-8", "replace")
 
 
@@ -126,7 +124,6 @@ def merged_neighbours(
 
 
 def is_text(part: object) -> bool:
-    """Return whether a part is a text."""
     return isinstance(part, dict) and part.get("type") == "text"
 
 
@@ -184,7 +181,6 @@ def tool_name(name: object, other: re.Pattern[str] = _NO_NAME) -> str:
 
 
 def call_of(call_id: object, name: object, arguments: object) -> Json:
-    """Return a tool call."""
     if not isinstance(arguments, str):
         arguments = json.dumps({} if arguments is None else arguments, ensure_ascii=False)
     function = {"name": name or "tool", "arguments": arguments}
@@ -224,7 +220,6 @@ def asked_of(call: Mapping[str, Any], other: re.Pattern[str] = _NO_NAME) -> tupl
 
 
 def answer_of(call_id: object, content: Any, name: object = None) -> Json:
-    """Return the result of a call."""
     view: Json = {"role": "tool", "tool_call_id": call_id, "content": content}
     return {**view, "name": name} if isinstance(name, str) and name else view
 
@@ -238,7 +233,6 @@ def said_by(role: str, parts: Sequence[Json], calls: Sequence[Json] = ()) -> lis
 
 
 def summary_element(text: str) -> str:
-    """Return a summary in its element."""
     return f"<summary>\n{escape(text)}\n</summary>"
 
 

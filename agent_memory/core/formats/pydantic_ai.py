@@ -24,7 +24,6 @@ _SHOWN = ("system-prompt", "user-prompt", "tool-return", "retry-prompt", "text",
 
 
 def recognises(value: Mapping[str, Any]) -> bool:
-    """Return whether a value is a request or a response with parts."""
     return value.get("kind") in ("request", "response") and isinstance(value.get("parts"), list)
 
 
@@ -51,7 +50,6 @@ def unseen(raw: Mapping[str, Any]) -> list[Any]:
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """Return the message for a chat message."""
     role, content = view.get("role"), view.get("content")
     if role == "assistant":
         parts: list[Json] = []

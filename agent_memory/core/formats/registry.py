@@ -229,7 +229,6 @@ def recognised(value: Raw) -> Format | None:
 
 
 def is_known(name: str | None) -> bool:
-    """Return whether a format is registered."""
     return name in _REGISTERED or name in _builtin()
 
 

@@ -94,7 +94,6 @@ def messages_of(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """Return the items for a chat message."""
     role, content = str(view.get("role")), view.get("content")
     if role == "tool":
         output: Any = content
@@ -179,7 +178,6 @@ def _with_kinds(context: list[Any]) -> list[Any]:
 
 
 def compacts(raw: Mapping[str, Any]) -> bool:
-    """Return whether an item replaces all items before it."""
     return any(
         item.get("type") == "compaction" and bool(item.get("encrypted_content"))
         for item in items(raw)
@@ -197,7 +195,6 @@ def pair(raw: Mapping[str, Any]) -> str | None:
 
 
 def leads(raw: Mapping[str, Any]) -> bool:
-    """Return whether an item must be sent with the item after it."""
     return raw.get("type") == "reasoning"
 
 

@@ -21,16 +21,13 @@ class Embedder(Protocol):
     @property
     def name(self) -> str:
         """The name of model and dimension. Vectors under different names are not comparable."""
-        ...
 
     @property
     def dimension(self) -> int:
         """Length of a vector. The first access may load the model or send a request."""
-        ...
 
     def load(self) -> None:
         """Load files that are on this machine. Sends no request. Idempotent."""
-        ...
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Return a (len(texts), dimension) float32 array of unit vectors, zeros for blank texts.
@@ -38,7 +35,6 @@ class Embedder(Protocol):
         Raises:
             ModelError: The model cannot be reached or refuses.
         """
-        ...
 
 
 class Encoder(Embedder, Protocol):
@@ -47,24 +43,19 @@ class Encoder(Embedder, Protocol):
     @property
     def on_this_machine(self) -> bool:
         """Whether encoding is free, so that texts may be encoded before anyone needs them."""
-        ...
 
     @property
     def baseline(self) -> float:
         """The average cosine of short unrelated texts, from 0 to 0.95."""
-        ...
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Return the encoding of each text."""
-        ...
 
     def encode_query(self, text: str) -> Encoding:
         """Return the encoding of a question."""
-        ...
 
     def cached(self, texts: Sequence[str]) -> bool:
         """Return whether all of these texts are encoded already. Sends no request."""
-        ...
 
 
 class NoEmbedder:

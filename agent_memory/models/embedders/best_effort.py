@@ -46,7 +46,6 @@ class BestEffort:
 
     @property
     def name(self) -> str:
-        """The embedder's name."""
         return self._embedder().name
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:

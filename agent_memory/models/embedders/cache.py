@@ -57,12 +57,10 @@ class CachedEmbedder:
 
     @property
     def name(self) -> str:
-        """The inner embedder's name, since the vectors are the same."""
         return self.inner.name
 
     @property
     def dimension(self) -> int:
-        """Length of a vector."""
         return self.inner.dimension
 
     @property
@@ -84,7 +82,6 @@ class CachedEmbedder:
         return self._baseline or 0.0
 
     def load(self) -> None:
-        """Load the inner embedder."""
         self.inner.load()
 
     def cached(self, texts: Sequence[str]) -> bool:
@@ -93,7 +90,6 @@ class CachedEmbedder:
             return all(_key(text) in self._cache for text in texts)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Return a unit vector for each text; see `encode`."""
         import numpy as np
 
         rows = [one.vector for one in self.encode(texts)]

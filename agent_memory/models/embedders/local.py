@@ -60,11 +60,9 @@ class MiniLMEmbedder:
         return "MiniLMEmbedder()"
 
     def load(self) -> None:
-        """Load the model."""
         _models.get(self._threads)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Return a unit vector for each text, zeros for a blank one."""
         import numpy as np
 
         rows = [one.vector for one in self.encode(texts)]

@@ -37,7 +37,6 @@ class LiteLLMEmbedder(Provider):
         """Do nothing: the model is remote."""
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Return a unit vector for each text, zeros for a blank one."""
         from agent_memory.models.embedders.vectors import embed_texts
 
         return embed_texts(texts, self.dimension, self._embed)
