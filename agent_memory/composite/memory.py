@@ -10,8 +10,16 @@ from functools import partial, wraps
 from itertools import chain, islice
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
-from agent_memory.composite.calls import CompositeSession, all_done, named, tools_of
-from agent_memory.composite.members import Asked, Members, Routing, Rule, memories_in
+from agent_memory.composite.members import (
+    Asked,
+    Members,
+    Routing,
+    Rule,
+    all_done,
+    memories_in,
+    named,
+    tools_of,
+)
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.fusion import merge
 from agent_memory.core.ids import marker
@@ -24,16 +32,11 @@ from agent_memory.core.turns import Turn, check_turn
 from agent_memory.engine.guard import scope_of
 from agent_memory.engine.loop.turns import Turns
 from agent_memory.engine.memory import AgentMemory
-from agent_memory.engine.recall.contexts import (
-    Pack,
-    View,
-    checked_budget,
-    query_of,
-    to_add,
-)
+from agent_memory.engine.recall.contexts import Pack, View, checked_budget, query_of, to_add
 from agent_memory.engine.recall.fan_out import FanOut, concerns
 from agent_memory.engine.recall.merged_search import SEARCHED, most_of
 from agent_memory.engine.recall.runner import resolve
+from agent_memory.engine.session import BoundSession, Session
 from agent_memory.engine.stats import Stats
 from agent_memory.engine.tool_calls import run_tool
 from agent_memory.errors import ConfigError
@@ -204,9 +207,7 @@ class CompositeMemory:
         query, limit = text_of("query", query), how_many("limit", limit)
         head = home.guard.owned(session_id, user_id) if session_id is not None else None
         scope = replace(
-            scope_of(head, user_id, session_id),
-            only_session=session_id is not None,
-            floor=SEARCHED,
+            scope_of(head, user_id, session_id), only_session=session_id is not None, floor=SEARCHED
         )
         asked = Message(role="user", content=query)
         blocks, most = self._members.searched, most_of(limit, scope, len(self.memories))
@@ -289,12 +290,7 @@ class CompositeMemory:
         return self._turns(session_id, user_id).before(session_id, message, user_id)
 
     def after_turn(
-        self,
-        turn: Turn,
-        answer: Any,
-        *,
-        key: str | None = None,
-        expected_end: int | None = None,
+        self, turn: Turn, answer: Any, *, key: str | None = None, expected_end: int | None = None
     ) -> Head:
         """Store a turn with its answer, in the session's home. See `AgentMemory.after_turn`."""
         check_turn(turn)
@@ -317,11 +313,7 @@ class CompositeMemory:
         return turns.complete(session_id, message, user_id=user_id, **options)
 
     def tools(
-        self,
-        session_id: str,
-        *,
-        user_id: str | None = None,
-        format: str = "openai.chat",
+        self, session_id: str, *, user_id: str | None = None, format: str = "openai.chat"
     ) -> list[dict[str, Any]]:
         """Return the schemas of all members' tools. See `AgentMemory.tools`.
 
@@ -405,11 +397,7 @@ class CompositeMemory:
             return self._tools(session_id, user_id)
 
         return replace(
-            home.turns,
-            begin=begin,
-            update=self.update,
-            call_tool=self.call_tool,
-            toolbox=toolbox,
+            home.turns, begin=begin, update=self.update, call_tool=self.call_tool, toolbox=toolbox
         )
 
     def _recall(
@@ -445,3 +433,15 @@ class CompositeMemory:
 
 def _comes_from(recall: Recall, session_id: str, here: bool) -> bool:
     return not recall.sources or (here and any(name == session_id for name, _ in recall.sources))
+
+
+class CompositeSession(BoundSession):
+    """A session of a user, from `CompositeMemory.session`."""
+
+    _memory: CompositeMemory
+
+    @property
+    def home(self) -> Session:
+        """The session in its home, for its scratchpad and its owner's memory."""
+        home = self._memory.home(self.session_id, self.user_id)
+        return home.session(self.session_id, self.user_id)

@@ -25,12 +25,7 @@ class Cache(OrderedDict[K, V]):
         least: The number of values that stay, however large.
     """
 
-    def __init__(
-        self,
-        most: int,
-        size: Callable[[V], int] = lambda _: 1,
-        least: int = 0,
-    ) -> None:
+    def __init__(self, most: int, size: Callable[[V], int] = lambda _: 1, least: int = 0) -> None:
         super().__init__()
         self.lock = fork_safe_lock()
         self.most = most

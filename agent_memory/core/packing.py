@@ -307,12 +307,7 @@ class Packer:
         key = ("leading", self.counter.encoding, role, content)
         return TEXTS.computed(key, lambda: self.counter.message(message))
 
-    def _shown(
-        self,
-        leading: _Leading,
-        fitted: Fitted,
-        drafts: Sequence[Entry],
-    ) -> Shown:
+    def _shown(self, leading: _Leading, fitted: Fitted, drafts: Sequence[Entry]) -> Shown:
         turns, current = _split(fitted.entries, drafts)
         return Shown(
             leading.messages,
@@ -325,10 +320,7 @@ class Packer:
         )
 
     def _as_text(
-        self,
-        shown: Sequence[Entry],
-        drafts: Sequence[Entry],
-        shortener: Shortener,
+        self, shown: Sequence[Entry], drafts: Sequence[Entry], shortener: Shortener
     ) -> Shown:
         """Return the newest message as text, with the question.
 

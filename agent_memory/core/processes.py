@@ -33,22 +33,13 @@ _held: list[threading.RLock] = []
 _child_hooks: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
 
 
-class _LockSet:
-    """A set of the existing locks. It is listed in one step, while other threads add more."""
-
-    def __init__(self) -> None:
-        self._references: dict[int, weakref.ref[threading.RLock]] = {}
-
-    def add(self, lock: threading.RLock) -> None:
-        references, name = self._references, id(lock)
-        references[name] = weakref.ref(lock, lambda _: references.pop(name, None))
-
-    def all(self) -> list[threading.RLock]:
-        living = (reference() for reference in list(self._references.values()))
-        return [lock for lock in living if lock is not None]
+_Locks = weakref.WeakValueDictionary[int, threading.RLock]
+_locks, _known = _Locks(), _Locks()
 
 
-_locks, _known = _LockSet(), _LockSet()
+def _existing(locks: _Locks) -> list[threading.RLock]:
+    """Return the existing locks, listed in one step while other threads add more."""
+    return [lock for reference in locks.valuerefs() if (lock := reference()) is not None]
 
 
 def fork_safe_lock(*, own: bool = False) -> threading.RLock:
@@ -66,14 +57,14 @@ def fork_safe_lock(*, own: bool = False) -> threading.RLock:
     if not own:
         return _SHARED[next(_turns) % len(_SHARED)]
     lock = known_lock()
-    _locks.add(lock)
+    _locks[id(lock)] = lock
     return lock
 
 
 def known_lock() -> threading.RLock:
     """Return a lock that `holds_a_lock` knows."""
     lock = threading.RLock()
-    _known.add(lock)
+    _known[id(lock)] = lock
     return lock
 
 
@@ -87,7 +78,7 @@ def is_own(lock: threading.RLock) -> bool:
 
 def holds_a_lock() -> bool:
     """Return whether this thread holds a lock. It looks at all locks of the process."""
-    return any(is_own(lock) for lock in _known.all())
+    return any(is_own(lock) for lock in _existing(_known))
 
 
 def interrupts_a_holder() -> bool:
@@ -157,7 +148,7 @@ def _imports(frame: FrameType | None) -> bool:
 
 
 def _before_fork() -> None:
-    for lock in _locks.all():
+    for lock in _existing(_locks):
         lock.acquire()
         _held.append(lock)
     wait_for_imports()
@@ -176,7 +167,5 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork,
-        after_in_child=_after_fork_in_child,
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
     )

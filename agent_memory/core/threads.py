@@ -21,11 +21,7 @@ from time import monotonic
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
 
 from agent_memory.core import tracing
-from agent_memory.core.processes import (
-    begin_anew_in_child,
-    fork_safe_lock,
-    interrupts_a_holder,
-)
+from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock, interrupts_a_holder
 
 P = ParamSpec("P")
 T = TypeVar("T")

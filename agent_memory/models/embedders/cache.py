@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.cache import Cache
 from agent_memory.core.processes import begin_anew_in_child
-from agent_memory.errors import (
-    AgentMemoryError,
-    DimensionMismatch,
-    ModelOutputInvalid,
-)
+from agent_memory.errors import AgentMemoryError, DimensionMismatch, ModelOutputInvalid
 from agent_memory.models.embedders.base import Embedder
 
 if TYPE_CHECKING:
