@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from agent_memory.core.context import BlockInfo
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Absorbed, Head, Recall, Scope
 from agent_memory.core.tools import READ_MESSAGE, Tool
@@ -16,7 +15,7 @@ from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.recall.contexts import existing
 from agent_memory.engine.recall.fan_out import ask_block
 from agent_memory.errors import ConfigError, InvalidInput, StoreError
-from agent_memory.ltm_blocks.base import Block, ManualBlock, Resources
+from agent_memory.ltm_blocks.base import Block, Resources
 
 T = TypeVar("T")
 
@@ -90,21 +89,6 @@ class Members:
             ):
                 asked += [Asked(f"{name}.{one.name}", name, one, memory) for one in found]
         return cls(memories, bound, recalled, searched)
-
-    @property
-    def infos(self) -> dict[str, BlockInfo]:
-        """The descriptions of the blocks for contexts, by name."""
-        return {
-            one.name: BlockInfo(one.block.kind, one.block.max_tokens, one.block.selective)
-            for one in self.recalled
-        }
-
-    @property
-    def manual_blocks(self) -> dict[str, ManualBlock]:
-        """The member blocks that store users' data, by name."""
-        return {
-            name: block for name, block in self.blocks.items() if isinstance(block, ManualBlock)
-        }
 
 
 def memories_in(given: Mapping[str, AgentMemory | Block]) -> dict[str, AgentMemory]:

@@ -20,7 +20,7 @@ from agent_memory.composite.members import (
     named,
     tools_of,
 )
-from agent_memory.core.context import MemoryContext
+from agent_memory.core.context import BlockInfo, MemoryContext
 from agent_memory.core.fusion import merge
 from agent_memory.core.ids import marker
 from agent_memory.core.limits import how_many, text_of
@@ -40,7 +40,7 @@ from agent_memory.engine.session import BoundSession, Session
 from agent_memory.engine.stats import Stats
 from agent_memory.engine.tool_calls import run_tool
 from agent_memory.errors import ConfigError
-from agent_memory.ltm_blocks.base import Block
+from agent_memory.ltm_blocks.base import Block, ManualBlock
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +108,10 @@ class CompositeMemory:
         asked = (*self._members.recalled, *self._members.searched)
         own_limits = {one.name: limits[one.member] for one in asked if one.member in limits}
         self._fan_out = FanOut(timeout, own_limits)
-        self._infos = self._members.infos
+        self._infos = {
+            one.name: BlockInfo(one.block.kind, one.block.max_tokens, one.block.selective)
+            for one in self._members.recalled
+        }
 
     def __repr__(self) -> str:
         return f"CompositeMemory({[*self.memories, *self.blocks]})"
@@ -428,7 +431,11 @@ class CompositeMemory:
             resolve(block.delete(scope))
             self._first.components.store.secure_erase()
 
-        return {name: partial(forget, block) for name, block in self._members.manual_blocks.items()}
+        return {
+            name: partial(forget, block)
+            for name, block in self.blocks.items()
+            if isinstance(block, ManualBlock)
+        }
 
 
 def _comes_from(recall: Recall, session_id: str, here: bool) -> bool:

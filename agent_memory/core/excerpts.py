@@ -251,15 +251,11 @@ class Piece(NamedTuple):
 
     Attributes:
         value: The text, or the list of parts.
-        path: The keys and indexes that lead to it in the message.
+        path: The keys and indexes that lead to it in the message; several for arguments.
     """
 
     value: Any
     path: tuple[Any, ...]
-
-    @property
-    def is_arguments(self) -> bool:
-        return len(self.path) > 1
 
     def put(self, view: View, value: Any) -> View:
         """Return a view with another value in its place."""

@@ -124,7 +124,7 @@ class Fitting:
         room: int,
     ) -> list[Entry] | None:
         """Return the question, earlier steps and the newest step, within a room."""
-        needed = self._needed(newest)
+        needed = min(cost_of(newest), self.shortener.fewest(newest))
         if sum(least) + needed > room:
             return None
         others = sum(min(cost_of(step), room // 2) for step in [*steps, newest])
@@ -191,10 +191,6 @@ class Fitting:
         newest_seqs = {entry.seq for entry in newest}
         users = [entry for entry in turn if is_user(entry) and entry.seq not in newest_seqs]
         return users if len(users) < 2 else [users[0], users[-1]]
-
-    def _needed(self, unit: Sequence[Entry]) -> int:
-        """Return the fewest tokens that show a unit. If it has many results, one stays."""
-        return min(cost_of(unit), self.shortener.fewest(unit))
 
 
 def cost_of(entries: Sequence[Entry]) -> int:
@@ -277,11 +273,12 @@ class Placed:
         if recall.tokens <= most:
             return recall
         limit = most - self.counter.text(render_line(replace(recall, text=""))) - 1
-        text = excerpt(recall.text, question, self._escaped_cost, max(1, limit))
-        return self._priced(replace(recall, text=text))
 
-    def _escaped_cost(self, text: str) -> int:
-        return self.counter.text(listed_text(text).removeprefix("- "))
+        def cost(text: str) -> int:
+            return self.counter.text(listed_text(text).removeprefix("- "))
+
+        text = excerpt(recall.text, question, cost, max(1, limit))
+        return self._priced(replace(recall, text=text))
 
     def _cost(self, chat: list[dict[str, Any]], recalls: Sequence[Recall]) -> int:
         memory, count = render_memory(recalls, list(self.blocks)), self.counter.chat

@@ -6,11 +6,10 @@ id may begin with.
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 from uuid import UUID
 
-from agent_memory.core.limits import MOST
+from agent_memory.core.limits import MOST, is_whole
 from agent_memory.errors import InvalidId
 
 Access = Literal["read", "write"]
@@ -22,7 +21,6 @@ PAST_SHARED = "\x1f"
 """Sorts after every id of a shared session, and before the next id of another session."""
 
 _MARK = "\x1e"
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class OwnId(str):
@@ -56,7 +54,7 @@ def _converted(value: object) -> str:
 
 def is_storable(text: str) -> bool:
     """Return whether every store accepts a text as a name: without NUL and lone surrogates."""
-    return "\x00" not in text and (text.isascii() or not _SURROGATE.search(text))
+    return "\x00" not in text and is_whole(text)
 
 
 def marker(value: object) -> str | None:

@@ -68,6 +68,15 @@ def text_of(name: str, value: object) -> str:
     return value
 
 
+def is_whole(text: str) -> bool:
+    """Return whether a text has no lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def check_callable(name: str, value: object) -> None:
     if not callable(value):
         raise InvalidInput(f"{name} is {quoted(value)}. Give a function.")

@@ -12,10 +12,11 @@ from pydantic_core import PydanticSerializationError, from_json
 
 from agent_memory.core.formats.exact import require_json
 from agent_memory.core.formats.names import LANGCHAIN, ROLES, role_in
-from agent_memory.core.limits import UNREADABLE, quoted
+from agent_memory.core.ids import is_storable
+from agent_memory.core.limits import UNREADABLE, is_whole, quoted
 from agent_memory.core.recognition import check_count, dated, fields_in
 from agent_memory.core.settings_model import requirement
-from agent_memory.core.timestamps import TIMES, moment_said
+from agent_memory.core.timestamps import TIMES, moment_said, now_utc
 from agent_memory.errors import InvalidMessage
 
 SYSTEM_ROLES = ("system", "developer")
@@ -27,10 +28,6 @@ STANDING = "_standing"
 """The attribute of a message that caches what is shown instead; see `core.provider_formats`."""
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 class Message(BaseModel):
@@ -61,7 +58,7 @@ class Message(BaseModel):
     name: str | None = None
     tool_calls: list[dict[str, Any]] | None = None
     tool_call_id: str | None = None
-    created_at: datetime = Field(default_factory=_now)
+    created_at: datetime = Field(default_factory=now_utc)
     metadata: dict[str, Any] = Field(default_factory=dict)
     raw: dict[str, Any] | None = None
     format: str | None = None
@@ -209,9 +206,7 @@ class Message(BaseModel):
         text = self.__dict__["content"]
         if self.__pydantic_fields_set__ != _PLAIN or type(text) is not str:
             return None
-        if self.__dict__["role"] is None or "\0" in text or not (text.isascii() or _encodes(text)):
-            return None
-        return text
+        return text if self.__dict__["role"] is not None and is_storable(text) else None
 
     @classmethod
     def of_plain(cls, role: str, text: str, created_at: datetime) -> Message:
@@ -327,7 +322,7 @@ def _simple_message(fields: Mapping[str, Any]) -> Message | None:
         **_UNSET,
         "role": role,
         "content": text,
-        "created_at": _now(),
+        "created_at": now_utc(),
         "metadata": {},
     }
     return _validated(values, _SIMPLE, {})
@@ -347,14 +342,6 @@ _FIELDS = frozenset(Message.model_fields)
 _UNSET = dict.fromkeys(Message.model_fields)
 _SIMPLE = ("role", "content")
 _PLAIN = frozenset(_SIMPLE)
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # lone surrogates
-        return False
-    return True
 
 
 def _validated(values: dict[str, Any], fields: Iterable[str], extra: dict[str, Any]) -> Message:
@@ -380,11 +367,8 @@ def copied(value: Any) -> Any:
 def compact_json(value: object) -> str:
     """Return compact JSON that every database can hold, even with lone surrogates and NULs."""
     text = _compact(value)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # lone surrogates are legal JSON only when escaped
-        return json.dumps(value, separators=(",", ":"))
-    return text
+    # lone surrogates are legal JSON only when escaped
+    return text if is_whole(text) else json.dumps(value, separators=(",", ":"))
 
 
 def content_text(content: object) -> str:
@@ -393,13 +377,8 @@ def content_text(content: object) -> str:
         return content
     if not isinstance(content, list):
         return ""
-    texts = (part if isinstance(part, str) else _part_text(part) for part in content)
-    return "\n".join(text for text in texts if text)
-
-
-def _part_text(part: object) -> str:
-    text = part.get("text") if isinstance(part, dict) else None
-    return text if isinstance(text, str) else ""
+    texts = (part.get("text") if isinstance(part, dict) else part for part in content)
+    return "\n".join(text for text in texts if isinstance(text, str) and text)
 
 
 # The first dump prepares pydantic. It runs here, because a child forked during it would inherit a

@@ -80,7 +80,7 @@ def sentence_of(error: ValidationError, model: type[BaseModel], fields: Mapping[
     """Describe invalid fields of a model, without their values and pydantic's own tags."""
     by_path: dict[str, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
-        by_path.setdefault(_path(detail, fields), []).append(detail)
+        by_path.setdefault(".".join(_parts(detail, fields)), []).append(detail)
     return " ".join(
         _unknown([*_parts(errors[0], fields)], model, fields)
         if errors[0]["type"] == "extra_forbidden"
@@ -140,10 +140,6 @@ def requirement(errors: list[ErrorDetails]) -> str:
         else:  # a validator's own sentence
             return f"is not valid: {says}"
     return f"must be {' or '.join(dict.fromkeys(wanted))}"
-
-
-def _path(error: ErrorDetails, fields: Mapping[str, Any]) -> str:
-    return ".".join(_parts(error, fields))
 
 
 def _parts(error: ErrorDetails, fields: Mapping[str, Any]) -> Iterator[str]:

@@ -222,7 +222,7 @@ class Shortener:
     def _shown(self, piece: Piece, room: int, mark: Mark) -> Any:
         if isinstance(piece.value, list):
             return self._parts(piece.value, room, mark)
-        if piece.is_arguments:
+        if len(piece.path) > 1:
             return self._arguments(piece.value, room, mark)
         return self._text(piece.value, room, mark)
 

@@ -16,12 +16,12 @@ from agent_memory.core.formats.parts import (
     Json,
     answer_of,
     asked_of,
+    bytes_of,
     calls_in,
     calls_of,
     cleaned,
     data_in,
     data_url,
-    decoded,
     dicts,
     dumped,
     is_blank,
@@ -300,7 +300,11 @@ def _block(part: object) -> Any:
         if kind in (IMAGES if is_image else ("application/pdf",)):
             source = {"type": "base64", "media_type": kind, "data": body}
         elif kind == "text/plain":
-            source = {"type": "text", "media_type": kind, "data": decoded(body)}
+            source = {
+                "type": "text",
+                "media_type": kind,
+                "data": bytes_of(body).decode("utf-8", "replace"),
+            }
     elif url.startswith(("http://", "https://")):
         source = {"type": "url", "url": url}
     if source is None:

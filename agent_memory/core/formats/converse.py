@@ -141,13 +141,8 @@ def limited(context: list[Any]) -> list[Any]:
 
 
 def _has_document(block: Any) -> bool:
-    if not isinstance(block, dict):
-        return False
-    result = block.get("toolResult")
-    content = result.get("content") if isinstance(result, dict) else None
-    return "document" in block or (
-        isinstance(content, list) and any("document" in item for item in dicts(content))
-    )
+    content = mapping(mapping(block).get("toolResult")).get("content")
+    return "document" in mapping(block) or any("document" in item for item in dicts(content))
 
 
 def _documented(message: Json, used: set[str]) -> Json:

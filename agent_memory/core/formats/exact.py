@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from agent_memory.core.limits import MAX_DEPTH
+from agent_memory.core.limits import MAX_DEPTH, is_whole
 from agent_memory.errors import InvalidMessage
 
 _MARK = "\u0001exact"
@@ -29,7 +29,9 @@ def written(value: Any) -> Any:
         case int():
             return value if value.bit_length() <= _MAX_BITS else [_MARK, "int", hex(value)]
         case str():
-            return value if _is_whole(value) else [_MARK, "text", _bytes(value)]
+            if is_whole(value):
+                return value
+            return [_MARK, "text", b64encode(value.encode("utf-8", "surrogatepass")).decode()]
         case float():
             return value if isfinite(value) else [_MARK, "float", repr(value)]
         case bytes() | bytearray():
@@ -40,7 +42,7 @@ def written(value: Any) -> Any:
             items = [written(item) for item in value]
             return [_MARK, "list", items] if items and items[0] == _MARK else items
         case Mapping():
-            if all(isinstance(key, str) and _is_whole(key) for key in value):
+            if all(isinstance(key, str) and is_whole(key) for key in value):
                 return {key: written(item) for key, item in value.items()}
             return [_MARK, "dict", [[written(key), written(item)] for key, item in value.items()]]
         case _:
@@ -150,11 +152,3 @@ def _require_unicode(text: str, where: str) -> None:
             f"The message's `{where}` holds a character split into two surrogates, which JSON "
             'would join. Join them first: text.encode("utf-16", "surrogatepass").decode("utf-16").'
         )
-
-
-def _is_whole(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
-def _bytes(text: str) -> str:
-    return b64encode(text.encode("utf-8", "surrogatepass")).decode()

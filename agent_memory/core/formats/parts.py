@@ -17,7 +17,6 @@ from agent_memory.core.formats.exact import base64_of
 from agent_memory.core.text import escape
 
 Json = dict[str, Any]
-Chat = Sequence[Json]
 
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 _MOST_NAME = 64
@@ -71,10 +70,6 @@ def bytes_of(data: str) -> bytes:
         return b64decode(data)
     except ValueError:
         return data.encode()
-
-
-def decoded(data: str) -> str:
-    return bytes_of(data).decode("utf-8", "replace")
 
 
 def joined(parts: Sequence[Json]) -> Any:

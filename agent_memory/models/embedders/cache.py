@@ -42,7 +42,9 @@ class CachedEmbedder:
 
     def __init__(self, inner: Embedder, size: int = 10_000) -> None:
         self.inner = inner
-        self.size = size
+        self.name, self.load = inner.name, inner.load  # the vectors are the same
+        # False for a user's own function, which may cost money
+        self.on_this_machine = bool(getattr(inner, "on_this_machine", False))
         self._cache: Cache[bytes, Encoding] = Cache(size)
         self._pending: dict[bytes, Future[dict[bytes, Encoding]]] = {}
         self._baseline: float | None = getattr(inner, "baseline", None)
@@ -52,17 +54,8 @@ class CachedEmbedder:
         return f"CachedEmbedder({self.inner!r})"
 
     @property
-    def name(self) -> str:
-        return self.inner.name
-
-    @property
     def dimension(self) -> int:
         return self.inner.dimension
-
-    @property
-    def on_this_machine(self) -> bool:
-        """The inner embedder's value; False for a user's own function, which may cost money."""
-        return bool(getattr(self.inner, "on_this_machine", False))
 
     @property
     def baseline(self) -> float:
@@ -76,9 +69,6 @@ class CachedEmbedder:
             except AgentMemoryError as error:  # callers that need vectors report it
                 logger.info("the baseline of %s cannot be measured yet: %s", self.name, error)
         return self._baseline or 0.0
-
-    def load(self) -> None:
-        self.inner.load()
 
     def cached(self, texts: Sequence[str]) -> bool:
         """Return whether all of these texts are encoded already. Sends no request."""
