@@ -120,13 +120,12 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
             {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
             for call_id, name, arguments in map(asked_of, calls)
         ]
-        content_blocks = (
-            [text_part(blocks)] if says(blocks) else [] if isinstance(blocks, str) else blocks
-        )
-        return [{"role": role, "content": [*content_blocks, *uses]}]
+        if isinstance(blocks, str):
+            blocks = [text_part(blocks)] if says(blocks) else []
+        return [{"role": role, "content": [*blocks, *uses]}]
     more = {key: value for key, value in view.items() if key not in _CHAT_ONLY}
-    content_blocks = says(blocks) if isinstance(blocks, str) else blocks
-    return [{"role": role, "content": blocks, **more}] if content_blocks else []
+    is_empty = not (says(blocks) if isinstance(blocks, str) else blocks)
+    return [] if is_empty else [{"role": role, "content": blocks, **more}]
 
 
 def items(raw: Mapping[str, Any]) -> list[Json]:
@@ -300,11 +299,8 @@ def _block(part: object) -> Any:
         if kind in (IMAGES if is_image else ("application/pdf",)):
             source = {"type": "base64", "media_type": kind, "data": body}
         elif kind == "text/plain":
-            source = {
-                "type": "text",
-                "media_type": kind,
-                "data": bytes_of(body).decode("utf-8", "replace"),
-            }
+            text = bytes_of(body).decode("utf-8", "replace")
+            source = {"type": "text", "media_type": kind, "data": text}
     elif url.startswith(("http://", "https://")):
         source = {"type": "url", "url": url}
     if source is None:
