@@ -236,16 +236,12 @@ class AgentMemoryConfig(Sourced):
         return value
 
     @model_validator(mode="after")
-    def _shares(self) -> Self:
+    def _check_pairs(self) -> Self:
         if self.strategy.summary_tokens * 2 > self.max_tokens:
             raise InvalidShares(
                 f"A summary of {self.strategy.summary_tokens} tokens takes more than half of "
                 f"max_tokens={self.max_tokens}. Lower max_summary_tokens or raise max_tokens."
             )
-        return self
-
-    @model_validator(mode="after")
-    def _kept_as_sent(self) -> Self:
         if self.redact is not None and self.keep_contexts:
             raise ConfigError(
                 "keep_contexts stores prompts exactly, and redact changes every text before it is "
@@ -254,21 +250,13 @@ class AgentMemoryConfig(Sourced):
         return self
 
     @model_validator(mode="after")
-    def _default_blocks(self) -> Self:
+    def _check_blocks(self) -> Self:
         if "blocks" not in self.model_fields_set and not self.all_blocks:
             object.__setattr__(self, "blocks", (_default("vector"),))
-        return self
-
-    @model_validator(mode="after")
-    def _effects(self) -> Self:
         for name, why in _without_effect(self).items():
             default = type(self).model_fields[name].default
             if name in self.model_fields_set and getattr(self, name) != default:
                 raise ConfigError(f"{name}={getattr(self, name)!r} has no effect: {why}")
-        return self
-
-    @model_validator(mode="after")
-    def _names(self) -> Self:
         for block in self.all_blocks:
             if block.routed_to is not None:
                 check_url(block.routed_to)
@@ -346,9 +334,12 @@ class AgentMemoryConfig(Sourced):
     @property
     def lacking_models(self) -> dict[str, str]:
         """A message for each block that needs the configured language model, if none is set."""
+        absorber = "absorbs nothing: it needs"
+        reranker = "recalls by the local ranking only: its LLM reranker needs"
         return {
-            block.name: f"The block {block.name!r} {_without_model(block)} a language model, and "
-            'none is configured. Set `model`, such as model="openai/gpt-4o-mini".'
+            block.name: f"The block {block.name!r} {absorber if block.absorbs else reranker} a "
+            "language model, and none is configured. Set `model`, such as "
+            'model="openai/gpt-4o-mini".'
             for block in self.all_blocks
             if self.model is None and None in block.language_models
         }
@@ -373,12 +364,6 @@ def _without_effect(config: AgentMemoryConfig) -> dict[str, str]:
     if config.embedding is not None and all(is_remote(one) or callable(one) for one in named):
         found["embedding_threads"] = "no embedding model runs on this machine. Remove it."
     return found
-
-
-def _without_model(block: Block) -> str:
-    if block.absorbs:
-        return "absorbs nothing: it needs"
-    return "recalls by the local ranking only: its LLM reranker needs"
 
 
 def _default(kind: str, **fields: Any) -> Block:

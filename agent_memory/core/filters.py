@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,13 +26,13 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
 
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "$eq": lambda value, wanted: value == wanted,
-    "$ne": lambda value, wanted: value != wanted,
+    "$eq": operator.eq,
+    "$ne": operator.ne,
     "$in": lambda value, wanted: value in wanted,
-    "$gt": _ordered(lambda value, wanted: value > wanted),
-    "$gte": _ordered(lambda value, wanted: value >= wanted),
-    "$lt": _ordered(lambda value, wanted: value < wanted),
-    "$lte": _ordered(lambda value, wanted: value <= wanted),
+    "$gt": _ordered(operator.gt),
+    "$gte": _ordered(operator.ge),
+    "$lt": _ordered(operator.lt),
+    "$lte": _ordered(operator.le),
 }
 
 
