@@ -174,8 +174,7 @@ class Message(BaseModel):
             return [value]
         if zone is not None:
             return [cls._build(dated(fields, zone)) for fields in fields_in(value)]
-        is_simple = type(value) is dict and len(value) == 2
-        if is_simple and (message := _simple_message(value)) is not None:
+        if (message := _simple_message(value)) is not None:
             return [message]
         return [cls._build(fields) for fields in fields_in(value)]
 
@@ -310,22 +309,17 @@ class Message(BaseModel):
         return _validated(values, fields, extra)
 
 
-def _simple_message(fields: Mapping[str, Any]) -> Message | None:
+def _simple_message(value: object) -> Message | None:
     """Build a message of a plain role and text without validation; None if there is more to check.
 
     The result is what validation would return, in a fifth of the time.
     """
-    role, text = fields.get("role"), fields.get("content")
+    if type(value) is not dict or len(value) != 2:
+        return None
+    role, text = value.get("role"), value.get("content")
     if type(role) is not str or role not in ROLES or type(text) is not str or not text.isascii():
         return None
-    values: dict[str, Any] = {
-        **_UNSET,
-        "role": role,
-        "content": text,
-        "created_at": now_utc(),
-        "metadata": {},
-    }
-    return _validated(values, _SIMPLE, {})
+    return Message.of_plain(role, text, now_utc())
 
 
 def _refusal(error: ValidationError) -> InvalidMessage:
@@ -340,8 +334,7 @@ def _refusal(error: ValidationError) -> InvalidMessage:
 _set = object.__setattr__
 _FIELDS = frozenset(Message.model_fields)
 _UNSET = dict.fromkeys(Message.model_fields)
-_SIMPLE = ("role", "content")
-_PLAIN = frozenset(_SIMPLE)
+_PLAIN = frozenset({"role", "content"})
 
 
 def _validated(values: dict[str, Any], fields: Iterable[str], extra: dict[str, Any]) -> Message:
