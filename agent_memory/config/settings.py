@@ -15,11 +15,12 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 
 from agent_memory.config.sources import Sourced, read_settings, settings
 from agent_memory.core.ids import Access, check_id, check_share
 from agent_memory.core.limits import MOST, quoted
-from agent_memory.core.plugins import Offering, find_kind
+from agent_memory.core.plugins import find_kind, offering
 from agent_memory.core.redaction import Redactor
 from agent_memory.core.settings_model import (
     YEAR_SECONDS,
@@ -50,7 +51,7 @@ MIN_TOKENS = 64
 NOTES = "notes"
 """The kind of the default block for notes, used if no configured block takes notes."""
 
-StoreField = Annotated[Store, Offering()]
+StoreField = Annotated[Store, offering(Store), SkipJsonSchema()]
 
 Retention = Literal["forever", "window"] | Duration
 """How long a log stores messages that nothing reads any more."""

@@ -122,11 +122,7 @@ class Message(BaseModel):
                 # Not marked as set: `model_fields_set` holds the caller's fields.
                 _set(self, "created_at", at)
         for key, value in (self.__dict__ | extra).items():
-            kind = type(value)  # a short cut, because nearly all values are plain
-            plain = (
-                value is None or (kind is str and value.isascii()) or (kind is dict and not value)
-            )
-            if not plain and key != "created_at":
+            if key != "created_at":
                 require_json(value, key)
         return self
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainValidator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -107,9 +107,6 @@ class ByKind:
         return find_kind(self.group, kind).model_validate(table)  # errors begin at the field
 
 
-T = TypeVar("T")
-
-
 _NAMED = 3
 
 
@@ -118,26 +115,21 @@ def offers(value: object, protocol: type) -> bool:
     return not _missing(value, protocol)
 
 
-@dataclass(frozen=True)
-class Offering:
-    """Annotates a field of a protocol type. It accepts any value with the protocol's members."""
+def offering(protocol: type) -> PlainValidator:
+    """Return the validator of a field that accepts any value with the protocol's public members."""
 
-    def __get_pydantic_core_schema__(
-        self, source: type, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        def check(value: Any) -> Any:
-            missing = _missing(value, source)
-            if missing:
-                names = ", ".join(f"`{name}`" for name in missing[:_NAMED])
-                more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-                raise PydanticCustomError(
-                    "offers",
-                    "Input should be a {protocol}: it has no {names}",
-                    {"protocol": source.__name__, "names": names + more},
-                )
-            return value
+    def check(value: Any) -> Any:
+        if missing := _missing(value, protocol):
+            names = ", ".join(f"`{name}`" for name in missing[:_NAMED])
+            more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+            raise PydanticCustomError(
+                "offers",
+                "Input should be a {protocol}: it has no {names}",
+                {"protocol": protocol.__name__, "names": names + more},
+            )
+        return value
 
-        return core_schema.no_info_plain_validator_function(check)
+    return PlainValidator(check)
 
 
 def _missing(value: object, protocol: type) -> list[str]:
