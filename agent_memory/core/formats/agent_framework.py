@@ -8,9 +8,8 @@ from typing import Any
 from agent_memory.core.formats.parts import (
     Json,
     answer_of,
-    asked_of,
+    asked_in,
     calls_in,
-    calls_of,
     dicts,
     dumped,
     mark_of,
@@ -60,8 +59,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         result = {"type": "function_result", "call_id": view.get("tool_call_id"), "result": content}
         return [{"type": "message", "role": "tool", "contents": [result]}]
     contents: list[Json] = [text_part(mark_of(part)) for part in parts_of(content)]
-    for call in calls_of(view):
-        call_id, name, arguments = asked_of(call)
+    for call_id, name, arguments in asked_in(view):
         used = {"type": "function_call", "call_id": call_id, "name": name}
         contents.append({**used, "arguments": dumped(arguments)})
     message: Json = {"type": "message", "role": role, "contents": contents}

@@ -12,9 +12,8 @@ from agent_memory.core.formats.names import role_in
 from agent_memory.core.formats.parts import (
     Json,
     answer_of,
-    asked_of,
+    asked_in,
     call_of,
-    calls_of,
     data_in,
     data_url,
     dicts,
@@ -77,7 +76,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         named = {**result, "toolName": view.get("name") or "tool", "output": output}
         return [{"role": "tool", "content": [named]}]
     parts = [_part(part, role) for part in parts_of(content)]
-    for call_id, name, arguments in map(asked_of, calls_of(view)):
+    for call_id, name, arguments in asked_in(view):
         call = {"type": "tool-call", "toolCallId": call_id, "toolName": name}
         parts.append({**call, "input": arguments})
     text = joined(parts)

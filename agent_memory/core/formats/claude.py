@@ -15,10 +15,9 @@ from agent_memory.core.formats.parts import (
     NO_OUTPUT,
     Json,
     answer_of,
-    asked_of,
+    asked_in,
     bytes_of,
     calls_in,
-    calls_of,
     cleaned,
     data_in,
     data_url,
@@ -115,11 +114,11 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     if not isinstance(content, str):
         block_of = _block if role == "user" else _text_block
         blocks = [block_of(part) for part in parts_of(content)]
-    if calls := calls_of(view):
-        uses = [
-            {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
-            for call_id, name, arguments in map(asked_of, calls)
-        ]
+    uses = [
+        {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+        for call_id, name, arguments in asked_in(view)
+    ]
+    if uses:
         if isinstance(blocks, str):
             blocks = [text_part(blocks)] if says(blocks) else []
         return [{"role": role, "content": [*blocks, *uses]}]

@@ -14,10 +14,9 @@ from agent_memory.core.formats.parts import (
     NO_OUTPUT,
     Json,
     answer_of,
-    asked_of,
+    asked_in,
     bytes_of,
     calls_in,
-    calls_of,
     cleaned,
     data_in,
     data_url,
@@ -105,7 +104,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         return [{"role": "user", "content": [{"toolResult": result}]}]
     uses = [
         {"toolUse": {"toolUseId": call_id, "name": name, "input": arguments}}
-        for call_id, name, arguments in map(asked_of, calls_of(view))
+        for call_id, name, arguments in asked_in(view)
     ]
     return [{"role": role, "content": [*blocks, *uses]}] if blocks or uses else []
 

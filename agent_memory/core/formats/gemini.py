@@ -12,9 +12,8 @@ from typing import Any
 from agent_memory.core.formats.parts import (
     Json,
     answer_of,
-    asked_of,
+    asked_in,
     calls_in,
-    calls_of,
     data_in,
     data_url,
     dicts,
@@ -78,7 +77,10 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
             answer["parts"] = files
         return [{"role": "user", "parts": [{"functionResponse": answer}]}]
     parts = [_part(part) for part in parts_of(content)]
-    calls = [{"functionCall": _call_part(call)} for call in calls_of(view)]
+    calls = [
+        {"functionCall": {**({"id": call_id} if call_id else {}), "name": name, "args": args}}
+        for call_id, name, args in asked_in(view, _NO_NAME)
+    ]
     parts += [call | _UNSIGNED for call in calls[:1]] + calls[1:]
     return [{"role": "model" if role == "assistant" else "user", "parts": parts}] if parts else []
 
@@ -169,11 +171,6 @@ def _chat_parts(part: Json) -> Iterator[Json]:
         yield text_part(f"[code {code.get('code')}]")
     if ran := _field(part, "codeExecutionResult", "code_execution_result"):
         yield text_part(f"[code_result {ran.get('output')}]")
-
-
-def _call_part(call: Mapping[str, Any]) -> Json:
-    call_id, name, args = asked_of(call, _NO_NAME)
-    return {**({"id": call_id} if call_id else {}), "name": name, "args": args}
 
 
 def _part(part: Any) -> Json:

@@ -8,9 +8,8 @@ from typing import Any
 from agent_memory.core.formats.parts import (
     Json,
     answer_of,
-    asked_of,
+    asked_in,
     calls_in,
-    calls_of,
     data_in,
     data_url,
     dicts,
@@ -64,9 +63,10 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         called = {**result, "origin": {**origin, "arguments": {}}}
         return [{**message, "name": None, "content": [{"tool_call_result": called}]}]
     content = [_part(part, role) for part in parts_of(view.get("content"))]
-    for call in calls_of(view):
-        call_id, name, arguments = asked_of(call)
-        content.append({"tool_call": {"id": call_id, "tool_name": name, "arguments": arguments}})
+    content += [
+        {"tool_call": {"id": call_id, "tool_name": name, "arguments": arguments}}
+        for call_id, name, arguments in asked_in(view)
+    ]
     return [{**message, "content": content}] if content else []
 
 

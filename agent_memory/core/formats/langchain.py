@@ -8,9 +8,8 @@ from typing import Any
 from agent_memory.core.formats.names import role_in
 from agent_memory.core.formats.parts import (
     Json,
-    asked_of,
+    asked_in,
     calls_in,
-    calls_of,
     data_url,
     dicts,
     is_blank,
@@ -92,7 +91,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     kind = _TYPES.get(role, role)
     if isinstance(content, list):
         content = list(parts_of(content)) if kind in ("human", "ai", "tool") else text_of(content)
-    calls = calls_of(view)
+    calls = asked_in(view)
     if not (content or calls or kind == "tool"):
         return []
     data: Json = {"type": kind, "content": content or ""}
@@ -102,7 +101,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     if calls:
         data["tool_calls"] = [
             {"type": "tool_call", "id": call_id, "name": name, "args": args}
-            for call_id, name, args in map(asked_of, calls)
+            for call_id, name, args in calls
         ]
     return [data]
 

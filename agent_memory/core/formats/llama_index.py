@@ -7,9 +7,8 @@ from typing import Any
 
 from agent_memory.core.formats.parts import (
     Json,
-    asked_of,
+    asked_in,
     calls_in,
-    calls_of,
     data_url,
     dicts,
     joined,
@@ -60,7 +59,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     blocks: list[Json] = [
         {"block_type": "text", "text": mark_of(part)} for part in parts_of(view.get("content"))
     ]
-    for call_id, name, given in map(asked_of, calls_of(view)):
+    for call_id, name, given in asked_in(view):
         called = {"block_type": "tool_call", "tool_call_id": call_id, "tool_name": name}
         blocks.append({**called, "tool_kwargs": given})
     more = {name: view[name] for name in ("tool_call_id", "name") if view.get(name) is not None}

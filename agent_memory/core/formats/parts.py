@@ -195,11 +195,17 @@ def calls_of(view: Mapping[str, Any]) -> list[Json]:
     return calls
 
 
-def asked_of(call: Mapping[str, Any], other: re.Pattern[str] = _NO_NAME) -> tuple[Any, str, Json]:
-    """Return the id, the tool name and the arguments of a call; see `tool_name`.
+def asked_in(
+    view: Mapping[str, Any], other: re.Pattern[str] = _NO_NAME
+) -> list[tuple[Any, str, Json]]:
+    """Return the id, the tool name and the arguments of each call; see `tool_name`.
 
     Arguments that are not a JSON object become the field `arguments` of one.
     """
+    return [_asked(call, other) for call in calls_of(view)]
+
+
+def _asked(call: Json, other: re.Pattern[str]) -> tuple[Any, str, Json]:
     function = mapping(call.get("function"))
     arguments = function.get("arguments")
     if not function and (custom := mapping(call.get("custom"))):

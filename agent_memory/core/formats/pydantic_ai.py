@@ -8,8 +8,8 @@ from typing import Any
 from agent_memory.core.formats.parts import (
     Json,
     answer_of,
+    asked_in,
     calls_in,
-    calls_of,
     data_url,
     dicts,
     dumped,
@@ -55,12 +55,9 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         parts: list[Json] = []
         if content:
             parts.append({"part_kind": "text", "content": text_of(content)})
-        for call in calls_of(view):
-            function = call.get("function") or {}
-            call_part = {"part_kind": "tool-call", "tool_name": function.get("name")}
-            parts.append(
-                {**call_part, "args": function.get("arguments"), "tool_call_id": call.get("id")}
-            )
+        for call_id, name, args in asked_in(view):
+            call_part = {"part_kind": "tool-call", "tool_name": name, "args": args}
+            parts.append({**call_part, "tool_call_id": call_id})
         return [{"kind": "response", "parts": parts}] if parts else []
     if role == "tool":
         name = view.get("name") or "tool"

@@ -11,9 +11,8 @@ from typing import Any
 from agent_memory.core.formats.parts import (
     Json,
     answer_of,
-    asked_of,
+    asked_in,
     call_of,
-    calls_of,
     dicts,
     mapping,
     said_by,
@@ -57,7 +56,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     if role == "tool":
         return [{"observations": text}]
     step: Json = {"model_output": text} if text else {}
-    if calls := list(map(asked_of, calls_of(view))):
+    if calls := asked_in(view):
         step["tool_calls"] = [
             {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
             for call_id, name, arguments in calls
