@@ -41,19 +41,9 @@ class Run(Protocol):
     def __call__(self, call: Callable[[], T], /) -> Coroutine[Any, Any, T]: ...
 
 
-class Awaits(Protocol):
-    """An async wrapper: its sync object, and the function that runs calls on threads."""
-
-    @property
-    def _sync(self) -> Any: ...
-
-    @property
-    def _run(self) -> Run: ...
-
-
 def awaited(
     call: Callable[Concatenate[S, P], T],
-) -> Callable[Concatenate[Awaits, P], Coroutine[Any, Any, T]]:
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
     """Return the async method of a sync class's method, which runs on a thread.
 
     With `update = awaited(AgentMemory.update)`, type checkers see the original's parameters, and
@@ -62,7 +52,7 @@ def awaited(
     name = call.__name__
 
     @wraps(call)
-    async def method(self: Awaits, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         made: Callable[P, T] = getattr(self._sync, name)
         return await self._run(partial(made, *args, **kwargs))
 
@@ -120,12 +110,12 @@ class AsyncCompletionStream:
 
 def completion_of(
     call: Callable[Concatenate[S, P], Any],
-) -> Callable[Concatenate[Awaits, P], Coroutine[Any, Any, Any]]:
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, Any]]:
     """Return the async method of a completion; a stream becomes an `AsyncCompletionStream`."""
     complete = awaited(call)
 
     @wraps(complete)
-    async def method(self: Awaits, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+    async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         answer = await complete(self, *args, **kwargs)
         if type(answer) is CompletionStream:
             return AsyncCompletionStream(answer, self._run)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from types import ModuleType
+from importlib import import_module
 from typing import Any
 
 from agent_memory.core.formats.names import (
@@ -120,49 +120,37 @@ class Format:
     is_exact: bool = False
 
 
-def _made(name: str, module: ModuleType, **more: Any) -> Format:
-    """Return the format of a module, whose functions have the names of the fields."""
+def _made(name: str, file: str, **more: Any) -> Format:
+    """Return the format of a module here, whose functions have the names of the fields."""
+    module = import_module(f"agent_memory.core.formats.{file}")
     names = {field.name for field in fields(Format)} & vars(module).keys()
     return Format(name, **{field: getattr(module, field) for field in names}, **more)
 
 
 @cache
-def _builtin() -> dict[str, Format]:
-    """Return the built-in formats by name. Their modules are loaded at the first call."""
-    from agent_memory.core.formats import (
-        agent_framework,
-        ai_sdk,
-        chat,
-        claude,
-        converse,
-        gemini,
-        haystack,
-        langchain,
-        llama_index,
-        pydantic_ai,
-        responses,
-        smolagents,
-    )
+def _formats() -> dict[str, Format]:
+    """Return all formats by name. The built-in modules are loaded at the first call."""
+    from agent_memory.core.formats import gemini
 
     shared = _made(
         RESPONSES,
-        responses,
+        "responses",
         ids=Ids(re.compile(r".{1,64}", re.DOTALL), unique=True),
         arguments=Arguments("input"),
         in_runs=True,
     )
     every = [
-        _made(CHAT, chat, ids=Ids(re.compile(r".{1,40}", re.DOTALL), functions=True)),
+        _made(CHAT, "chat", ids=Ids(re.compile(r".{1,40}", re.DOTALL), functions=True)),
         _made(
             LANGCHAIN,
-            langchain,
+            "langchain",
             ids=Ids(re.compile(r".{1,40}", re.DOTALL)),
             arguments=Arguments("input"),
             is_exact=True,
         ),
         _made(
             ANTHROPIC,
-            claude,
+            "claude",
             ids=Ids(re.compile(r"[a-zA-Z0-9_-]+"), unique=True),
             arguments=Arguments(system=("system",), user_first=True),
         ),
@@ -171,30 +159,27 @@ def _builtin() -> dict[str, Format]:
         replace(shared, name="xai.responses", recognises=_never),
         _made(
             GOOGLE,
-            gemini,
+            "gemini",
             ids=Ids(None),
             arguments=Arguments("contents", ("config", "system_instruction"), user_first=True),
             is_exact=True,
         ),
         _made(
             CONVERSE,
-            converse,
+            "converse",
             ids=Ids(re.compile(r"[a-zA-Z0-9_.:-]{1,64}"), unique=True),
             arguments=Arguments(system=("system",), system_parts=True, user_first=True),
             is_exact=True,
         ),
-        _made(AI_SDK, ai_sdk, arguments=Arguments(system=("system",)), is_exact=True),
+        _made(AI_SDK, "ai_sdk", arguments=Arguments(system=("system",)), is_exact=True),
         Format(ADK, gemini.to_chat_of_event, gemini.from_chat, unseen=gemini.unseen_of_event),
-        _made(AGENT_FRAMEWORK, agent_framework),
-        _made(PYDANTIC_AI, pydantic_ai),
-        _made(LLAMA_INDEX, llama_index),
-        _made(HAYSTACK, haystack, is_exact=True),
-        _made(SMOLAGENTS, smolagents, is_exact=True),
+        _made(AGENT_FRAMEWORK, "agent_framework"),
+        _made(PYDANTIC_AI, "pydantic_ai"),
+        _made(LLAMA_INDEX, "llama_index"),
+        _made(HAYSTACK, "haystack", is_exact=True),
+        _made(SMOLAGENTS, "smolagents", is_exact=True),
     ]
     return {form.name: form for form in every}
-
-
-_REGISTERED: dict[str, Format] = {}
 
 
 def register(form: Format) -> None:
@@ -202,11 +187,7 @@ def register(form: Format) -> None:
 
     Register it before a memory is opened, in every process that reads such items.
     """
-    _REGISTERED[form.name] = form
-
-
-def _formats() -> dict[str, Format]:
-    return {**_builtin(), **_REGISTERED}
+    _formats()[form.name] = form
 
 
 def format_of(name: str) -> Format:
@@ -229,12 +210,12 @@ def recognised(value: Raw) -> Format | None:
 
 
 def is_known(name: str | None) -> bool:
-    return name in _REGISTERED or name in _builtin()
+    return name in _formats()
 
 
 def form_of(name: str | None) -> Format:
     """Return the format with this name, or the one of unknown items."""
-    return _REGISTERED.get(name or "") or _builtin().get(name or "") or _unknown()
+    return _formats().get(name or "") or _unknown()
 
 
 @cache
