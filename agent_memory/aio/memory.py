@@ -54,7 +54,8 @@ def awaited(
     @wraps(call)
     async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         made: Callable[P, T] = getattr(self._sync, name)
-        return await self._run(partial(made, *args, **kwargs))
+        result: T = await self._run(partial(made, *args, **kwargs))
+        return result
 
     method.__qualname__ = f"Async{call.__qualname__}"
     return method

@@ -17,7 +17,7 @@ from agent_memory.errors import (
     ModelUnavailable,
 )
 from agent_memory.models.embedders import open_embedder
-from agent_memory.models.embedders.cache import CachedEmbedder
+from agent_memory.models.embedders.base import CachedEmbedder
 from agent_memory.models.embedders.local import MiniLMEmbedder
 from agent_memory.models.embedders.onnx import FastEmbedEmbedder
 from agent_memory.models.embedders.remote import LiteLLMEmbedder

@@ -24,7 +24,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Lease, Recall, Record, Scope
 from agent_memory.errors import LeaseLost, SessionOfAnotherUser, StoreError, StoreUnavailable
 from agent_memory.ltm_blocks.base import Resources, record_id
-from agent_memory.models.embedders.cache import CachedEmbedder
+from agent_memory.models.embedders.base import CachedEmbedder
 from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.sql.store import SQLStore

@@ -13,7 +13,7 @@ from agent_memory import AgentMemory, AgentMemoryConfig, Message, NoteMemory, Ve
 from agent_memory.core.records import Scope
 from agent_memory.errors import InvalidInput, ModelUnavailable
 from agent_memory.ltm_blocks.notes import Note, Notes
-from agent_memory.models.embedders.cache import CachedEmbedder
+from agent_memory.models.embedders.base import CachedEmbedder
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing.contract import together
 from tests.kit import SECONDS, opened

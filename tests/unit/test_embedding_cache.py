@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from agent_memory.core.cache import Cache
 from agent_memory.core.lazy import made_once
 from agent_memory.errors import ModelOutputInvalid, ModelUnavailable
-from agent_memory.models.embedders.base import Embedder
-from agent_memory.models.embedders.cache import CachedEmbedder
+from agent_memory.models.embedders.base import CachedEmbedder, Embedder
 from agent_memory.models.embedders.vectors import embed_texts, unit_rows
 from agent_memory.retrieval.vectors import Encoding, encoding_of
 

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from agent_memory.errors import install_command
-from agent_memory.models.embedders.base import Embedder, Encoder, NoEmbedder
+from agent_memory.models.embedders.base import CachedEmbedder, Embedder, Encoder, NoEmbedder
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -40,7 +40,6 @@ def open_embedder(
             names a litellm model, such as "openai/text-embedding-3-small". For functions and
             objects see `embedder_of`.
     """
-    from agent_memory.models.embedders.cache import CachedEmbedder
     from agent_memory.models.embedders.local import MiniLMEmbedder, is_installed
 
     inner: Embedder

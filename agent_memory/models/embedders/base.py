@@ -1,14 +1,39 @@
-"""The embedder interfaces, and `NoEmbedder`, which is used if none is installed or configured."""
+"""The interface of an embedder, a cache in front of any, and `NoEmbedder`, if there is none."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+import hashlib
+import logging
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Protocol
+
+from agent_memory.core.cache import Cache
+from agent_memory.core.processes import begin_anew_in_child
+from agent_memory.errors import AgentMemoryError, DimensionMismatch, ModelOutputInvalid
 
 if TYPE_CHECKING:
     import numpy as np
 
     from agent_memory.retrieval.vectors import Encoding
+
+logger = logging.getLogger(__name__)
+
+_UNRELATED = (
+    "The library closes at six on Saturdays.",
+    "My left shoe has a hole in it.",
+    "Photosynthesis turns light into sugar.",
+    "We painted the kitchen yellow.",
+    "The match ended in a draw.",
+    "Interest rates rose again in spring.",
+    "She plays the violin in a quartet.",
+    "Please restart the server tonight.",
+    "A storm delayed the ferry to the island.",
+    "He is allergic to penicillin.",
+    "The recipe needs two eggs and some flour.",
+    "Our lawyer read the contract yesterday.",
+)
+_MOST_BASELINE = 0.95
 
 
 class Embedder(Protocol):
@@ -37,27 +62,6 @@ class Embedder(Protocol):
         """
 
 
-class Encoder(Embedder, Protocol):
-    """An embedder that encodes; `open_embedder` returns one."""
-
-    @property
-    def on_this_machine(self) -> bool:
-        """Whether encoding is free, so that texts may be encoded before anyone needs them."""
-
-    @property
-    def baseline(self) -> float:
-        """The average cosine of short unrelated texts, from 0 to 0.95."""
-
-    def encode(self, texts: Sequence[str]) -> list[Encoding]:
-        """Return the encoding of each text."""
-
-    def encode_query(self, text: str) -> Encoding:
-        """Return the encoding of a question."""
-
-    def cached(self, texts: Sequence[str]) -> bool:
-        """Return whether all of these texts are encoded already. Sends no request."""
-
-
 class NoEmbedder:
     """Returns empty vectors: records are found by their words alone."""
 
@@ -77,17 +81,175 @@ class NoEmbedder:
         return True
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Return a (len(texts), 0) array."""
         import numpy as np
 
         return np.zeros((len(texts), 0), np.float32)
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
-        """Return empty encodings."""
         from agent_memory.retrieval.vectors import encoding_of
 
         return [encoding_of(row) for row in self.embed(texts)]
 
     def encode_query(self, text: str) -> Encoding:
-        """Return an empty encoding."""
         return self.encode([text])[0]
+
+
+class CachedEmbedder:
+    """Caches the encodings of recent texts and validates the embedder's results. Thread-safe."""
+
+    def __init__(self, inner: Embedder, size: int = 10_000) -> None:
+        self.inner = inner
+        self.name, self.load = inner.name, inner.load  # the vectors are the same
+        # False for a user's own function, which may cost money
+        self.on_this_machine = bool(getattr(inner, "on_this_machine", False))
+        self._cache: Cache[bytes, Encoding] = Cache(size)
+        self._pending: dict[bytes, Future[dict[bytes, Encoding]]] = {}
+        self._baseline: float | None = getattr(inner, "baseline", None)
+        begin_anew_in_child(self, lambda cache: cache._pending.clear())
+
+    def __repr__(self) -> str:
+        return f"CachedEmbedder({self.inner!r})"
+
+    @property
+    def dimension(self) -> int:
+        return self.inner.dimension
+
+    @property
+    def baseline(self) -> float:
+        """The inner embedder's baseline, or the mean cosine of twelve unrelated sentences.
+
+        From 0 to 0.95. Measured once, in the call that embeds the first texts; 0 if that fails.
+        """
+        if self._baseline is None:
+            try:
+                self.encode(_UNRELATED[:1])
+            except AgentMemoryError as error:  # callers that need vectors report it
+                logger.info("the baseline of %s cannot be measured yet: %s", self.name, error)
+        return self._baseline or 0.0
+
+    def cached(self, texts: Sequence[str]) -> bool:
+        """Return whether all of these texts are encoded already. Sends no request."""
+        with self._cache.lock:
+            return all(_key(text) in self._cache for text in texts)
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        import numpy as np
+
+        rows = [one.vector for one in self.encode(texts)]
+        return np.stack(rows) if rows else np.zeros((0, self.dimension), np.float32)
+
+    def encode_query(self, text: str) -> Encoding:
+        """Return the encoding of a question, which some models encode differently from texts."""
+        embed_query = getattr(self.inner, "embed_query", None)
+        if embed_query is None:
+            return self.encode([text])[0]
+        return self._encoded([text], lambda _: embed_query(text)[None])[0]
+
+    def encode(self, texts: Sequence[str]) -> list[Encoding]:
+        """Return the encoding of each text. Texts that are not cached are embedded in one call."""
+        keys = [_key(text) for text in texts]
+        wanted = dict(zip(keys, texts, strict=True))
+        done: Future[dict[bytes, Encoding]] = Future()
+        encodings, others, own = self._split(wanted, done)
+        if own:
+            try:
+                requested = [wanted[key] for key in own]
+                new = dict(zip(own, self._encode_new(requested), strict=True))
+                self._store(new)
+                encodings |= new
+                done.set_result(new)
+            except BaseException as error:
+                done.set_exception(error)
+                raise
+            finally:
+                with self._cache.lock:
+                    for key in own:
+                        self._pending.pop(key, None)
+        for key, future in others.items():
+            encodings[key] = future.result()[key]
+        return [encodings[key] for key in keys]
+
+    def _encode_new(self, texts: list[str]) -> list[Encoding]:
+        encode = getattr(self.inner, "encode", None)
+        if encode is not None:
+            own: list[Encoding] = encode(texts)
+            if len(own) != len(texts):
+                raise ModelOutputInvalid(
+                    f"The embedder {self.name!r} returned {len(own)} encodings for {len(texts)} "
+                    "texts. Return one for each text."
+                )
+            return own
+        more = _UNRELATED if self._baseline is None else ()
+        requested = [*texts, *more]
+        encoded = self._encoded(requested, self.inner.embed)
+        if more:
+            self._measure([one.vector for one in encoded[len(texts) :]])
+        return encoded[: len(texts)]
+
+    def _measure(self, rows: Sequence[np.ndarray]) -> None:
+        import numpy as np
+
+        count, total = len(rows), sum(rows)
+        mean = (float(np.dot(total, total)) - count) / (count * (count - 1))
+        self._baseline = min(_MOST_BASELINE, max(0.0, mean))
+
+    def _encoded(self, texts: Sequence[str], embed: Any) -> list[Encoding]:
+        """Call an embedder of whole texts, and validate its vectors."""
+        import numpy as np
+
+        from agent_memory.models.embedders.vectors import answered, unit_rows
+        from agent_memory.retrieval.vectors import encoding_of
+
+        result = answered(self.name, embed, texts)
+        try:
+            rows: np.ndarray[Any, Any] = np.asarray(result)
+            count = len(rows)
+        except (TypeError, ValueError):  # rows of different lengths, or no rows
+            rows, count = np.empty(0), -1
+        if count != len(texts) or rows.ndim != 2:
+            what = f"an array of {rows.shape}" if count >= 0 else "no array of numbers"
+            raise ModelOutputInvalid(
+                f"The embedder {self.name!r} returned {what} for {len(texts)} texts. "
+                "Return one vector for each text, all of the same length."
+            )
+        if rows.shape[1] != self.dimension:
+            raise DimensionMismatch(
+                f"The embedder {self.name!r} returned vectors of {rows.shape[1]} numbers, where "
+                f"{self.dimension} were expected. Give each model its own name."
+            )
+        try:
+            units = unit_rows(rows)
+        except ModelOutputInvalid as error:
+            raise ModelOutputInvalid(f"The embedder {self.name!r}: {error}") from error
+        # copies: a row is a view, which would keep its whole batch in memory
+        return [encoding_of(row.copy()) for row in units]
+
+    def _split(
+        self, wanted: Iterable[bytes], done: Future[dict[bytes, Encoding]]
+    ) -> tuple[dict[bytes, Encoding], dict[bytes, Future[dict[bytes, Encoding]]], list[bytes]]:
+        """Split texts into cached ones, ones that other threads encode now, and the caller's."""
+        encodings, others, own = {}, {}, []
+        with self._cache.lock:
+            for key in wanted:
+                if (encoding := self._cache.find(key)) is not None:
+                    encodings[key] = encoding
+                elif key in self._pending:
+                    others[key] = self._pending[key]
+                else:
+                    self._pending[key] = done
+                    own.append(key)
+        return encodings, others, own
+
+    def _store(self, new: dict[bytes, Encoding]) -> None:
+        with self._cache.lock:
+            for key, encoding in new.items():
+                self._cache.put(key, encoding)
+
+
+def _key(text: str) -> bytes:
+    """Return a text's digest: cache keys have the same size for long texts."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+Encoder = CachedEmbedder | NoEmbedder
+"""An embedder that encodes, as `open_embedder` returns it."""
