@@ -116,8 +116,8 @@ class Services:
             stores.pop_all()
         prices = Prices(config.prices)
         self.spending = Spending(store, config.spending_limits, prices)
-        meter = self.spending if self.spending.is_limited else None
-        charges = Charges(self.ledger, meter, prices, counter)
+        hold = self.spending.hold if self.spending.is_limited else None
+        charges = Charges(self.ledger, hold, prices, counter)
         self.resources = Resources(
             store=store,
             namespace=config.namespace,

@@ -7,12 +7,12 @@ therefore cannot exceed a limit of calls. The call of a process that dies meanwh
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import date, timedelta
+from functools import partial
 from random import random
 from time import monotonic, sleep
-from typing import Any, NamedTuple
+from typing import Any
 
 from agent_memory.core.cache import Cache
 from agent_memory.core.records import Record
@@ -28,7 +28,7 @@ from agent_memory.core.usage import (
 )
 from agent_memory.errors import SpendingLimitReached, StoreError, StoreUnavailable
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.models.usage import Account, Prices
+from agent_memory.models.usage import Account, Prices, Settle
 from agent_memory.stores.base import RecordStore
 
 logger = logging.getLogger(__name__)
@@ -41,8 +41,6 @@ _RETRY_SECONDS = 300.0
 _LOOKED_FOR = 5.0
 """Seconds for which a limit's stored state is cached."""
 _MOST_KNOWN = 10_000
-
-Change = Callable[[Spent], Spent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +89,8 @@ class Spending:
         """Whether there is a limit per user."""
         return self._per_user.is_set
 
-    @property
-    def measures(self) -> bool:
-        """Whether tokens or money are limited."""
-        return self._limits[""].measures or self._per_user.measures
-
-    def hold(self, account: Account, model: str, prompt: int, answer: int) -> Held | None:
-        """Count a call. See `Meter.hold`."""
+    def hold(self, account: Account, model: str, prompt: int, answer: int) -> Settle | None:
+        """Count a call before it is made. See `models.usage.Hold`."""
         if account.purpose == "completion" or not self.is_limited:
             return None
         try:
@@ -127,16 +120,18 @@ class Spending:
         record = self._store.record(_PLACE, _id(day, ""))
         return Today(day, _spent(record), None if record is None else record.metadata["reached"])
 
-    def settle(self, held: Held, tokens: int, cost: float | None) -> None:
-        """Correct the count of a call. See `Hold.settle`."""
-        more = Spent(0, tokens, cost or 0.0) - replace(held.counted, calls=0)
-        for owner in held.owners:
+    def _settle(
+        self, day: str, owners: list[str], counted: Spent, tokens: int, cost: float | None
+    ) -> None:
+        """Correct the count of a call by its actual tokens and cost."""
+        more = Spent(0, tokens, cost or 0.0) - replace(counted, calls=0)
+        for owner in owners:
             try:
-                self._change(held.day, owner, more, None)
+                self._change(day, owner, more, None)
             except StoreError as error:  # then the estimate stays counted
                 logger.warning("a model call stays counted as estimated: %s", error)
 
-    def _held(self, user_id: str | None, model: str, prompt: int, answer: int) -> Held | None:
+    def _held(self, user_id: str | None, model: str, prompt: int, answer: int) -> Settle | None:
         concerned = self._concerned(user_id)
         for owner in concerned:
             if self._limit(owner).calls == 0:  # needs no read
@@ -152,7 +147,9 @@ class Spending:
             for owner in counted:
                 self._change(day, owner, Spent() - more, None)
             raise
-        return Held(self, day, tuple(counted), more)
+        if not (self._limits[""].measures or self._per_user.measures):
+            return None  # calls alone are limited
+        return partial(self._settle, day, counted, more)
 
     def _concerned(self, user_id: str | None) -> list[str]:
         """Return the owners of the counters of a call, the busiest counter last."""
@@ -240,27 +237,6 @@ class Spending:
         for owner in self._store.owners(_PLACE, ""):
             if owner < yesterday:
                 self._store.delete_records(_PLACE, owner=owner)
-
-
-class Held(NamedTuple):
-    """A call that was counted before it was made.
-
-    Attributes:
-        spending: The counters.
-        day: The day of the count.
-        owners: The owners of the counters.
-        counted: The counted amount.
-    """
-
-    spending: Spending
-    day: str
-    owners: tuple[str, ...]
-    counted: Spent
-
-    def settle(self, tokens: int, cost: float | None) -> None:
-        """Correct the count. See `Hold.settle`."""
-        if self.spending.measures:
-            self.spending.settle(self, tokens, cost)
 
 
 def _refusal(owner: str, reason: str, seconds: float) -> SpendingLimitReached:

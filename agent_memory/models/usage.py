@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from agent_memory.core.lazy import made_once
 from agent_memory.core.processes import fork_safe_lock
@@ -70,7 +70,7 @@ def _cost(model: str, ask: Callable[[], float]) -> float | None:
     return cost if cost or is_known else None
 
 
-__all__ = ["Account", "Hold", "Ledger", "Meter", "Purpose", "Usage", "current_account"]
+__all__ = ["Account", "Ledger", "Purpose", "Settle", "Usage", "current_account"]
 
 T = TypeVar("T")
 
@@ -162,25 +162,15 @@ def current_account() -> Account | None:
     return _current.get()
 
 
-class Hold(Protocol):
-    """A reservation for a call."""
+Settle = Callable[[int, float | None], None]
+"""Replaces a reservation by the tokens and the cost of a call. Never raises."""
 
-    def settle(self, tokens: int, cost: float | None) -> None:
-        """Replace the reservation by the actual usage. Never raises."""
+Hold = Callable[[Account, str, int, int], Settle | None]
+"""Reserves what a call of a model may take: its account, the model, tokens of request and answer.
 
-
-class Meter(Protocol):
-    """Checks spending limits."""
-
-    def hold(self, account: Account, model: str, prompt: int, answer: int) -> Hold | None:
-        """Reserve the tokens that a call may take; None if nothing limits it.
-
-        Args:
-            answer: Tokens to reserve for the answer: its limit, or `LONG_ANSWER` without one.
-
-        Raises:
-            SpendingLimitReached: The call would pass a limit and must not be made.
-        """
+It returns None if there is nothing to settle. It raises `SpendingLimitReached` if the call would
+pass a limit and must not be made.
+"""
 
 
 Kind = Literal["completion", "embedding"]
@@ -197,7 +187,7 @@ class Call:
     Attributes:
         sent: OpenAI-style messages, or texts to embed.
         answer: Maximum tokens of the answer; None for no limit.
-        hold: The reservation for the current attempt.
+        settle: Settles the reservation for the current attempt.
     """
 
     kind: Kind
@@ -205,7 +195,7 @@ class Call:
     account: Account
     sent: Sequence[Any]
     answer: int | None
-    hold: Hold | None = field(default=None)
+    settle: Settle | None = field(default=None)
 
     @property
     def purpose(self) -> Purpose:
@@ -224,12 +214,12 @@ class Charges:
     def __init__(
         self,
         ledger: Ledger | None = None,
-        meter: Meter | None = None,
+        hold: Hold | None = None,
         prices: Prices | None = None,
         counter: TokenCounter | None = None,
     ) -> None:
         self.ledger = Ledger() if ledger is None else ledger
-        self._meter = meter
+        self._hold = hold
         self._prices = Prices() if prices is None else prices
         self._own_counter = counter
 
@@ -239,17 +229,17 @@ class Charges:
         Raises:
             SpendingLimitReached: The attempt would pass a limit and must not be made.
         """
-        if self._meter is not None:
+        if self._hold is not None:
             answer = LONG_ANSWER if call.answer is None else call.answer
-            call.hold = self._meter.hold(call.account, call.model, self._count(call), answer)
+            call.settle = self._hold(call.account, call.model, self._count(call), answer)
         one = Usage(embedding_calls=1) if call.kind == "embedding" else Usage(calls=1)
         self._add(call, one)
 
     def failed(self, call: Call, may_be_billed: bool) -> None:
         """Record a failed attempt. If it may be billed, its reservation stays."""
-        hold, call.hold = call.hold, None
-        if hold is not None and not may_be_billed:
-            hold.settle(0, 0.0)
+        settle, call.settle = call.settle, None
+        if settle is not None and not may_be_billed:
+            settle(0, 0.0)
         self._add(call, Usage(failures=1))
 
     def done(self, call: Call, usage: Any, response: Any, *, estimated: bool = False) -> Usage:
@@ -265,9 +255,9 @@ class Charges:
             cost = self._prices.of_tokens(call.model, prompt, answer)
         else:
             cost = self._prices.of_response(call.model, response, prompt, answer)
-        hold, call.hold = call.hold, None
-        if hold is not None:
-            hold.settle(prompt + answer, cost)
+        settle, call.settle = call.settle, None
+        if settle is not None:
+            settle(prompt + answer, cost)
         if call.kind == "embedding":
             total = Usage(embedding_tokens=prompt, cost=cost, estimated=int(estimated))
         else:
