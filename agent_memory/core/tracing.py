@@ -12,8 +12,8 @@ from functools import cache, partial, wraps
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from opentelemetry import trace
     from opentelemetry.context import Context
+    from opentelemetry.trace import Span
 
     from agent_memory.core.messages import Message
     from agent_memory.core.records import Recall
@@ -28,39 +28,19 @@ _API = "opentelemetry.trace"
 _WITH_CONTENT = ("true", "1", "span_only", "span_and_event")
 
 
-class Span:
-    """A span that is under way.
+def told(span: Span | None, attributes: Attributes) -> None:
+    """Add attributes to a span, if there is one. Those that are None are left out."""
+    if span is not None:
+        span.set_attributes(_known(attributes))
 
-    Args:
-        span: The span of OpenTelemetry.
+
+def failed(span: Span, kind: str) -> None:
+    """Set the type of the error with which a span ended.
+
+    The error's text is left out, because it may repeat a user's words.
     """
-
-    def __init__(self, span: trace.Span) -> None:
-        self._span = span
-
-    def told(self, attributes: Attributes) -> None:
-        """Add attributes. Those that are None are left out."""
-        self._span.set_attributes(_known(attributes))
-
-    def called(self, name: str) -> None:
-        self._span.update_name(name)
-
-    def failed(self, kind: str) -> None:
-        """Set the type of the error with which the span ended.
-
-        The error's text is left out, because it may repeat a user's words.
-        """
-        self._span.set_attribute("error.type", kind)
-        self._span.set_status(_api().StatusCode.ERROR)
-
-    def current(self) -> AbstractContextManager[object]:
-        options = {
-            "end_on_exit": False,
-            "record_exception": False,
-            "set_status_on_exception": False,
-        }
-        context: AbstractContextManager[object] = _api().use_span(self._span, **options)
-        return context
+    span.set_attribute("error.type", kind)
+    span.set_status(_api().StatusCode.ERROR)
 
 
 def is_on() -> bool:
@@ -78,7 +58,7 @@ def under_way(
 ) -> Iterator[Span | None]:
     """Start a span for the duration of the block; None without a provider.
 
-    Spans that begin in the block are not its children; see `Span.current`. A generator may
+    Spans that begin in the block are not its children; see `current`. A generator may
     therefore hold it.
     """
     provider = _provider()
@@ -89,20 +69,19 @@ def under_way(
 
     kinds = _api().SpanKind
     tracer = provider.get_tracer("agent_memory", __version__)
-    started = tracer.start_span(
+    span = tracer.start_span(
         name,
         within,
         {"internal": kinds.INTERNAL, "client": kinds.CLIENT, "server": kinds.SERVER}[kind],
         _known(attributes),
     )
-    span = Span(started)
     try:
         yield span
     except Exception as error:
-        span.failed(_name_of(error))
+        failed(span, _name_of(error))
         raise
     finally:
-        started.end()
+        span.end()
 
 
 def span(
@@ -121,7 +100,13 @@ def _span(
 
 
 def current(span: Span | None) -> AbstractContextManager[object]:
-    return nullcontext() if span is None else span.current()
+    """Make spans that begin in this block children of a span, if there is one."""
+    if span is None:
+        return nullcontext()
+    context: AbstractContextManager[object] = _api().use_span(
+        span, record_exception=False, set_status_on_exception=False
+    )
+    return context
 
 
 def here() -> Context | None:
@@ -251,7 +236,7 @@ def traced(
             with operation(name, store_id(args[0]), _id(arguments.get("session_id"))) as span:
                 result = call(*args, **kwargs)
                 if span is not None and describe is not None:
-                    span.told(describe(arguments, result))
+                    told(span, describe(arguments, result))
                 return result
 
         return traced_call
@@ -264,16 +249,15 @@ def tell_search(span: Span | None, query: Message | None, recalls: Iterable[Reca
     if span is None:
         return
     records = list(recalls)
-    span.told({"gen_ai.memory.record.count": len(records)})
+    told(span, {"gen_ai.memory.record.count": len(records)})
     if records_content():
         text = None if query is None else query.text()
-        span.told({"gen_ai.memory.query.text": text, **_records(map(_record, records))})
+        told(span, {"gen_ai.memory.query.text": text, **_records(map(_record, records))})
 
 
 def tell_absorbed(span: Span | None, block: str, messages: int) -> None:
     """Add to a span the block, and the number of messages that it is about to absorb."""
-    if span is not None:
-        span.told({"agent_memory.block": block, "gen_ai.memory.record.count": messages})
+    told(span, {"agent_memory.block": block, "gen_ai.memory.record.count": messages})
 
 
 def of_messages(arguments: Arguments, result: Any) -> Attributes:

@@ -7,17 +7,20 @@ import re
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from agent_memory.core.threads import apart, given_up
-from agent_memory.core.tracing import Span, current
+from agent_memory.core.tracing import current
 from agent_memory.errors import ModelOutputInvalid
 from agent_memory.models.loading import load_litellm
 from agent_memory.models.provider import Provider
 from agent_memory.models.tracing import answered, asking
 from agent_memory.models.usage import Call, Charges, Ledger, Usage
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
 
 __all__ = ["LLM", "Charges", "Ledger", "Usage"]
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from agent_memory.core import tracing
 from agent_memory.core.usage import Usage
 from agent_memory.models.usage import Call
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
 
 PURPOSE = "agent_memory.purpose"
 
@@ -31,9 +34,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 @contextmanager
-def asking(
-    call: Call, api_base: str | None, options: Mapping[str, Any]
-) -> Iterator[tracing.Span | None]:
+def asking(call: Call, api_base: str | None, options: Mapping[str, Any]) -> Iterator[Span | None]:
     """Open a span for a model call with all its attempts. It is not the current span yet."""
     if not tracing.is_on():
         yield None
@@ -54,18 +55,19 @@ def asking(
     with tracing.under_way(f"{operation} {model}", attributes, "client") as span:
         if span is not None and call.kind == "completion" and tracing.records_content():
             sent = [_message(one) for one in call.sent]
-            span.told({"gen_ai.input.messages": tracing.as_json(sent)})
+            tracing.told(span, {"gen_ai.input.messages": tracing.as_json(sent)})
         yield span
 
 
-def answered(span: tracing.Span | None, response: Any, usage: Usage) -> None:
+def answered(span: Span | None, response: Any, usage: Usage) -> None:
     """Add the model's answer and its usage to a span."""
     if span is None:
         return
     choices = getattr(response, "choices", None) or ()
     reasons = [str(one.finish_reason) for one in choices if one.finish_reason]
     details = getattr(getattr(response, "usage", None), "prompt_tokens_details", None)
-    span.told(
+    tracing.told(
+        span,
         {
             "gen_ai.response.id": getattr(response, "id", None),
             "gen_ai.response.model": getattr(response, "model", None),
@@ -74,14 +76,14 @@ def answered(span: tracing.Span | None, response: Any, usage: Usage) -> None:
             "gen_ai.usage.output_tokens": usage.completion_tokens or None,
             "gen_ai.usage.cache_read.input_tokens": getattr(details, "cached_tokens", None),
             "agent_memory.cost": usage.cost,
-        }
+        },
     )
     if choices and tracing.records_content():
         answers = [
             {**_message(one.message.model_dump()), "finish_reason": str(one.finish_reason)}
             for one in choices
         ]
-        span.told({"gen_ai.output.messages": tracing.as_json(answers)})
+        tracing.told(span, {"gen_ai.output.messages": tracing.as_json(answers)})
 
 
 def _provider(prefix: str, model: str) -> str:

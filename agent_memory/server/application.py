@@ -33,7 +33,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, Router
 
 from agent_memory.client.calls import EXACT
-from agent_memory.core.tracing import Span, arriving, is_on, span
+from agent_memory.core.tracing import arriving, failed, is_on, span, told
 from agent_memory.errors import AgentMemoryError, ConfigError
 from agent_memory.listening.asgi import marked, shown_in
 from agent_memory.server.calls import OPERATIONS
@@ -70,6 +70,8 @@ from agent_memory.server.wire import (
 )
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
     from agent_memory.aio.memory import AsyncAgentMemory
     from agent_memory.listening.asgi import App, Event, Receive, Scope, Send
     from agent_memory.server.metrics import Metrics
@@ -395,10 +397,10 @@ class Application:
     def _note(self, seen: _Seen, traced: Span | None) -> None:
         seconds = perf_counter() - seen.began
         if traced is not None:
-            traced.called(f"{seen.method} {seen.route}")
-            traced.told({"http.route": seen.route, "http.response.status_code": seen.status})
+            traced.update_name(f"{seen.method} {seen.route}")
+            told(traced, {"http.route": seen.route, "http.response.status_code": seen.status})
             if seen.status >= 500:
-                traced.failed(str(seen.status))
+                failed(traced, str(seen.status))
         if self._metrics is not None:
             self._metrics.ended(seen.route, seen.method, seen.status, seconds)
         quiet = seen.route.startswith(_HEALTH) and seen.status < 500
