@@ -143,26 +143,24 @@ class LLM(Provider):
         else:
             request, response_format = _with_schema(messages, schema), {"type": "json_object"}
         options = {**options, "response_format": response_format}
-        text = self.complete(request, **options)
-        try:
-            return _parse(text, schema)
-        except ValidationError as error:
-            problem = str(error)
-        request += [
-            {"role": "assistant", "content": text},
-            {
-                "role": "user",
-                "content": f"That answer does not have the form asked for:\n{problem}\n"
-                "Answer again, with the corrected JSON only.",
-            },
-        ]
-        try:
-            return _parse(self.complete(request, **options), schema)
-        except ValidationError as error:
-            raise ModelOutputInvalid(
-                f"{self.model} answered twice without fitting the schema {schema.__name__}. "
-                "Raise `max_tokens`, or use a model with structured output."
-            ) from error
+        for _ in range(2):
+            text = self.complete(request, **options)
+            try:
+                return _parse(text, schema)
+            except ValidationError as error:
+                problem = error
+            correction = (
+                f"That answer does not have the form asked for:\n{problem}\n"
+                "Answer again, with the corrected JSON only."
+            )
+            request += [
+                {"role": "assistant", "content": text},
+                {"role": "user", "content": correction},
+            ]
+        raise ModelOutputInvalid(
+            f"{self.model} answered twice without fitting the schema {schema.__name__}. "
+            "Raise `max_tokens`, or use a model with structured output."
+        ) from problem
 
     def context_window(self) -> int:
         """Return the tokens of the context window; 8192 if litellm does not know the model."""
