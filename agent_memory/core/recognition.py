@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
-from agent_memory.core.formats.exact import is_plain, written
+from agent_memory.core.formats.exact import written
 from agent_memory.core.formats.names import RESPONSES, ROLES, role_in
 from agent_memory.core.limits import MAX_DEPTH
 from agent_memory.core.timestamps import TIMES, moment_said
@@ -104,9 +104,7 @@ def _of_raw(fields: Fields, raw: Any) -> Fields:
     name = fields.get("format")
     if name is None and isinstance(raw, Mapping) and (form := recognised(raw)) is not None:
         return {**fields, **_stored(raw, form)}
-    return (
-        {**fields, "raw": written(raw)} if form_of(name).is_exact and not is_plain(raw) else fields
-    )
+    return {**fields, "raw": written(raw)} if form_of(name).is_exact else fields
 
 
 def _stored(fields: Fields, form: Format) -> Fields:
@@ -118,7 +116,7 @@ def _stored(fields: Fields, form: Format) -> Fields:
     item = form.to_message(
         {key: value for key, value in fields.items() if key not in callers_fields}
     )
-    raw = written(item) if form.is_exact and not is_plain(item) else item
+    raw = written(item) if form.is_exact else item
     return {"raw": raw, "format": form.name, **callers_fields}
 
 

@@ -366,7 +366,7 @@ def test_a_raw_item_that_its_format_cannot_show_is_refused(name: str, value: obj
 
 PLAIN = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.binary(),
-    st.text(st.characters(exclude_categories=[])), st.just("\u0001exact"),
+    st.text(), st.just("\u0001exact"), st.just("\ud800"),
 )  # fmt: skip
 VALUES = st.recursive(
     PLAIN,
@@ -386,11 +386,10 @@ def test_what_is_written_is_read_again(value: Any) -> None:
 
 
 def test_odd_values() -> None:
-    """Wrong: infinity, NaN or a huge number makes a write fail."""
+    """Wrong: infinity or NaN makes a write fail."""
     for value in (
         float("inf"),
         float("-inf"),
-        2**20_000,
         {1: {2: b""}},
         ["\u0001exact", "int", "z"],
     ):

@@ -1,8 +1,7 @@
 """Exact encoding of values that JSON does not round-trip. Pure.
 
-These values are bytes, non-finite numbers, lone surrogates, tuples, and keys that are not texts.
-They become lists that begin with a mark. A list that already begins with the mark gets another
-one.
+These values are bytes, non-finite numbers, tuples, and keys that are not texts. They become lists
+that begin with a mark. A list that already begins with the mark gets another one.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from agent_memory.core.limits import MAX_DEPTH, is_whole
+from agent_memory.core.limits import MAX_DEPTH
 from agent_memory.errors import InvalidMessage
 
 _MARK = "\u0001exact"
@@ -21,32 +20,32 @@ _MAX_BITS = 4096  # Python refuses to write integers of more than 4,300 digits
 _SPLIT_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
-def written(value: Any) -> Any:
-    """Encode a value as plain JSON. A value of an unknown type becomes its text."""
+def written(value: Any, depth: int = 0) -> Any:
+    """Encode a value as plain JSON. A value of an unknown type becomes its text.
+
+    Values nested more than `MAX_DEPTH` deep stay as they are. `require_json` refuses them.
+    """
+    if depth > MAX_DEPTH:
+        return value
     match value:
-        case None | bool():
+        case None | bool() | int() | str():
             return value
-        case int():
-            return value if value.bit_length() <= _MAX_BITS else [_MARK, "int", hex(value)]
-        case str():
-            if is_whole(value):
-                return value
-            return [_MARK, "text", b64encode(value.encode("utf-8", "surrogatepass")).decode()]
         case float():
             return value if isfinite(value) else [_MARK, "float", repr(value)]
         case bytes() | bytearray():
             return [_MARK, "bytes", b64encode(value).decode()]
         case tuple():
-            return [_MARK, "tuple", [written(item) for item in value]]
+            return [_MARK, "tuple", [written(item, depth + 1) for item in value]]
         case list():
-            items = [written(item) for item in value]
+            items = [written(item, depth + 1) for item in value]
             return [_MARK, "list", items] if items and items[0] == _MARK else items
         case Mapping():
-            if all(isinstance(key, str) and is_whole(key) for key in value):
-                return {key: written(item) for key, item in value.items()}
-            return [_MARK, "dict", [[written(key), written(item)] for key, item in value.items()]]
+            pairs = [(written(key), written(item, depth + 1)) for key, item in value.items()]
+            if all(isinstance(key, str) for key in value):
+                return dict(pairs)
+            return [_MARK, "dict", [list(pair) for pair in pairs]]
         case _:
-            return [_MARK, "object", written(str(value))]
+            return [_MARK, "object", str(value)]
 
 
 def read(value: Any) -> Any:
@@ -59,10 +58,6 @@ def read(value: Any) -> Any:
         return [read(item) for item in value]
     _, kind, encoded = value
     match kind:
-        case "int":
-            return int(encoded, 16)
-        case "text":
-            return b64decode(encoded).decode("utf-8", "surrogatepass")
         case "float":
             return float(encoded)
         case "bytes":
@@ -96,25 +91,6 @@ def as_json(value: Any) -> Any:
     if isinstance(value, list):
         return [as_json(item) for item in value]
     return base64_of(value) if isinstance(value, bytes | bytearray) else value
-
-
-def is_plain(value: Any, depth: int = 0) -> bool:
-    """Return whether a value needs no encoding by `written`.
-
-    Nesting below `MAX_DEPTH` is not checked, nor are lone surrogates and large integers.
-    """
-    if depth > MAX_DEPTH:
-        return True
-    if isinstance(value, dict):
-        return all(type(key) is str and is_plain(item, depth + 1) for key, item in value.items())
-    if isinstance(value, list):
-        has_mark = bool(value) and value[0] == _MARK
-        return not has_mark and all(is_plain(item, depth + 1) for item in value)
-    return (
-        value is None
-        or isinstance(value, str | int)
-        or (isinstance(value, float) and isfinite(value))
-    )
 
 
 def require_json(value: object, where: str, depth: int = 0) -> None:
