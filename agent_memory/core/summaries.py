@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from agent_memory.core.records import Entry
 from agent_memory.core.shapes import role_of
-from agent_memory.core.text import codes, identifiers, names, pieces, sentences, terms
+from agent_memory.core.text import codes, identifiers, names, sentences, terms
 from agent_memory.core.transcript import Count, clip, full_text, speaker
 from agent_memory.core.window import turns
 
@@ -46,6 +47,7 @@ _IDENTIFIER_WEIGHT = 3.0
 _LEAST_TOKENS = 5
 """The fewest tokens of a sentence that is worth including ("Lovely." is not)."""
 _SENTENCE_CHARS = 400
+_PIECES = textwrap.TextWrapper(_SENTENCE_CHARS, break_long_words=False, break_on_hyphens=False)
 _TRIES = 4
 HEADINGS = ("Open", "People", "Earlier")
 """The headings of a summary. Text under the first is dropped last."""
@@ -168,7 +170,7 @@ def _lines(entries: Sequence[Entry], count: Count) -> list[str]:
         f"{speaker(entry.message)}: {piece}"
         for entry in entries
         for sentence in sentences(full_text(entry.message))
-        for piece in pieces(sentence, _SENTENCE_CHARS)
+        for piece in _PIECES.wrap(sentence)
         if count(piece) >= _LEAST_TOKENS
     ]
 

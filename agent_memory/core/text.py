@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import textwrap
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -103,13 +102,6 @@ def last_break(text: str, upto: int) -> int:
         return ends[-1]
     words = [match.start() for match in _SPACE.finditer(text[: upto + 1])]
     return words[-1] if words and words[-1] > 0 else upto
-
-
-def pieces(text: str, size: int) -> list[str]:
-    """Split a text between words into pieces of up to `size` characters, or a longer word."""
-    if len(text) <= size:
-        return [text]
-    return textwrap.wrap(text, size, break_long_words=False, break_on_hyphens=False)
 
 
 def terms(text: str) -> list[str]:

@@ -17,7 +17,6 @@ from agent_memory.core.text import (
     last_break,
     names,
     overlap_scores,
-    pieces,
     sentences,
     terms,
 )
@@ -274,14 +273,6 @@ def test_escaped_text_holds_no_markup(text: str) -> None:
     assert not re.search(r"[<>\x00]", escaped)
     plain = escaped.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
     assert plain == text.replace("\x00", "")
-
-
-@given(texts(), st.integers(1, 60))
-def test_pieces_lose_no_word(text: str, size: int) -> None:
-    """Wrong: the end of a long line is dropped, or a word is cut in two."""
-    parts = pieces(text, size)
-    assert " ".join(parts).split() == text.split()
-    assert all(len(part) <= size or len(part.split()) == 1 for part in parts)
 
 
 @given(texts(), st.integers(0, 300))
