@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from agent_memory.core.formats.names import ROLES
+from agent_memory.core.formats.parts import mapping
 from agent_memory.core.limits import text_of
 from agent_memory.core.messages import Message
 from agent_memory.core.tokens.encodings import (
@@ -66,22 +67,17 @@ def media_tokens(part: Mapping[str, Any]) -> int | None:
     match part.get("type"):
         case "image_url":
             image = part.get("image_url")
-            url, detail = (image, "auto") if isinstance(image, str) else _image_fields(image)
-            return _image(url, detail)
+            if isinstance(image, str):
+                return _image(image, "auto")
+            return _image(mapping(image).get("url"), mapping(image).get("detail"))
         case "input_audio":
-            audio = part.get("input_audio")
-            data = audio.get("data") if isinstance(audio, dict) else None
+            data = mapping(part.get("input_audio")).get("data")
             return max(64, _decoded_length(data) // 400)
         case "file":
-            file = part.get("file")
-            data = file.get("file_data") if isinstance(file, dict) else None
+            data = mapping(part.get("file")).get("file_data")
             return max(256, _decoded_length(data) // 16) if data else UNKNOWN_FILE
         case _:
             return None
-
-
-def _image_fields(image: object) -> tuple[object, object]:
-    return (image.get("url"), image.get("detail")) if isinstance(image, dict) else (None, None)
 
 
 def _image(url: object, detail: object) -> int:
@@ -272,8 +268,7 @@ class TokenCounter:
                 return self._line(part["text"]) + 1
             media = media_tokens(part)
             if media is not None:
-                file = part.get("file")
-                name = file.get("filename") if isinstance(file, dict) else None
+                name = mapping(part.get("file")).get("filename")
                 return media + (self.text(name) if isinstance(name, str) else 0)
         return self._json(part)
 

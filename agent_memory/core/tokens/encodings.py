@@ -23,10 +23,10 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.threads import apart, start
@@ -81,8 +81,10 @@ class OpenAI:
 
     file: str
     pattern: str
-    normal: ClassVar[None] = None
-    """Texts are not changed."""
+
+    def normal(self, text: str) -> str:
+        """Return a text as it is counted."""
+        return text
 
     def listing(self) -> bytes:
         """Return the names of the tokens, in the order of their ranks."""
@@ -218,15 +220,14 @@ class MergeCounter:
         self._table: dict[bytes, int] | None = None
         self._split = re.compile(vocabulary.pattern.format(**_CLASSES)).findall
         self._shapes = _Shapes((code, chr(code)) for code in range(128))
-        self._counts = _Counts(self._count_piece)
+        self._count = cache(self._count_piece)
 
     def __call__(self, text: str) -> int:
         """Return the tokens of a text."""
         self._spend(_WORK_PER_CHARACTER * len(text))
-        if self._normal is not None:
-            text = self._normal(text)
+        text = self._normal(text)
         pieces = self._split(text) if text.isascii() else self._split_by_shape(text)
-        return sum(map(self._counts.__getitem__, pieces))
+        return sum(map(self._count, pieces))
 
     def _split_by_shape(self, text: str) -> list[str]:
         pieces, start = [], 0
@@ -281,15 +282,6 @@ class MergeCounter:
         self.work += work
         if self.work > _MOST_WORK:
             raise NotForMerging
-
-
-class _Counts(dict[str, int]):
-    def __init__(self, count: Callable[[str], int]) -> None:
-        self._count = count
-
-    def __missing__(self, piece: str) -> int:
-        count = self[piece] = self._count(piece)
-        return count
 
 
 class _Shapes(dict[int, str]):
@@ -414,11 +406,11 @@ def _counter(encoding: tiktoken.Encoding, vocabulary: Vocabulary) -> Callable[[s
     encode, normal = encoding.encode_ordinary, vocabulary.normal
 
     def count(text: str) -> int:
+        text = normal(text)
         if len(text) < _BLANKS:
             return len(encode(text))
         cuts = [0, *(blanks.end() for blanks in _MANY_BLANKS.finditer(text)), len(text)]
         return sum(len(encode(text[start:end])) for start, end in pairwise(cuts))
 
-    whole = count if normal is None else lambda text: count(normal(text))
-    cached_count = lru_cache(_MOST_KEPT)(whole)  # recalled texts are counted at each query
-    return lambda text: cached_count(text) if len(text) < _LONG else whole(text)
+    cached_count = lru_cache(_MOST_KEPT)(count)  # recalled texts are counted at each query
+    return lambda text: cached_count(text) if len(text) < _LONG else count(text)
