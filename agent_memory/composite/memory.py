@@ -396,11 +396,12 @@ class CompositeMemory:
             view = self._view(session_id, asked, user_id)
             return self._pack(session_id, user_id, view)
 
-        def toolbox() -> dict[str, Tool]:
-            return self._tools(session_id, user_id)
-
         return replace(
-            home.turns, begin=begin, update=self.update, call_tool=self.call_tool, toolbox=toolbox
+            home.turns,
+            begin=begin,
+            update=self.update,
+            call_tool=self.call_tool,
+            toolbox=partial(self._tools, session_id, user_id),
         )
 
     def _recall(

@@ -9,6 +9,7 @@ from itertools import pairwise
 from math import ceil
 from typing import Any, NamedTuple
 
+from agent_memory.core.formats.parts import mapping
 from agent_memory.core.formats.registry import form_of
 from agent_memory.core.messages import Message, content_text
 from agent_memory.core.records import Entry, Recall
@@ -60,8 +61,7 @@ def _parts(view: dict[str, Any]) -> list[str]:
 def _named(part: object) -> str:
     if not isinstance(part, dict) or isinstance(part.get("text"), str):
         return ""
-    file = part.get("file")
-    name = file.get("filename") if isinstance(file, dict) else None
+    name = mapping(part.get("file")).get("filename")
     kind = str(part.get("type") or "part").removeprefix("input_").removesuffix("_url")
     return f"({kind} {name})" if name else f"({kind})"
 
