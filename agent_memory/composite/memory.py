@@ -69,7 +69,8 @@ class CompositeMemory:
     Each session has a home: the memory with its window, budget, model and tools. `get` and `search`
     ask all members, each within a time limit. Members that fail or time out are named in
     `warnings`. The recalls are merged and packed into the home's budget. Each member separates
-    users by itself, as without a composite.
+    users by itself, as without a composite. `contexts` returns the home's prompt log, without
+    recalls of the other members.
 
     Args:
         members: Open memories, and blocks that only read, by names of lower-case letters, digits
