@@ -66,10 +66,6 @@ class AsyncCompletionStream:
 
     If the consumer is cancelled while it waits, the stream is closed. Nothing is stored then,
     unless the stream had been read to its end.
-
-    Args:
-        stream: The sync stream.
-        run: Runs a call on a thread.
     """
 
     def __init__(self, stream: CompletionStream, run: Run) -> None:
@@ -128,10 +124,6 @@ def completion_of(
 class AsyncUser:
     """A `User` for async code. Call the methods of its handles with `AsyncAgentMemory.run`.
 
-    Args:
-        user: The user.
-        run: Runs a call on a thread.
-
     Attributes:
         user_id: The user's id; None for the owner of a session without a user.
     """
@@ -165,10 +157,6 @@ class AsyncUser:
 
 class AsyncSession:
     """A `Session` for async code, from `AsyncAgentMemory.session`.
-
-    Args:
-        session: The session.
-        run: Runs a call on a thread.
 
     Attributes:
         session_id: The session's id.

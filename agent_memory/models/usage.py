@@ -102,11 +102,8 @@ class Account:
     A model call uses the account of its thread or asyncio task, so that blocks and strategies,
     including third parties', need not pass it on.
 
-    Args:
-        user_id: The user; None if there is none.
-
     Attributes:
-        user_id: As given, or that of the enclosing account.
+        user_id: The user, as given or of the enclosing account; None if there is none.
     """
 
     def __init__(

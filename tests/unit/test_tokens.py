@@ -14,7 +14,6 @@ from agent_memory.core.tokens.counter import (
     CLAUDE,
     LOW_DETAIL,
     UNKNOWN_FILE,
-    WORST,
     Estimate,
     TokenCounter,
     encoding_for,
@@ -22,6 +21,8 @@ from agent_memory.core.tokens.counter import (
 )
 from agent_memory.core.tokens.encodings import encoding
 from tests.histories import PNG, histories, texts
+
+WORST = 15 / 4
 
 MODELS = ["gpt-4o", "gpt-4", "claude-sonnet-4-5"]
 COUNTERS = {model: TokenCounter(model) for model in MODELS}

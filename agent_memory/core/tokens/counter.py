@@ -29,8 +29,6 @@ from agent_memory.core.tokens.encodings import (
     encoding,
 )
 
-WORST = 15 / 4
-
 _CHEAP = (string.ascii_lowercase + " ").encode()
 _BEYOND_ASCII = bytes(range(128, 256))
 
