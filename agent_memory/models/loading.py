@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import threading
-from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 from agent_memory.core.processes import fork_safe_lock
-from agent_memory.core.threads import start
+from agent_memory.core.threads import Handover
 from agent_memory.errors import ModelUnavailable
-
-logger = logging.getLogger(__name__)
 
 _END_SECONDS = 5.0
 
 _loading = fork_safe_lock(own=True)
 _ending = threading.Event()
 _importing: int | None = None
-_loader: threading.Thread | None = None
+_loader: Handover[Any] | None = None
 
 
 def load_litellm() -> Any:
@@ -62,11 +58,8 @@ def load_in_background() -> None:
     A failure is raised again by the next `load_litellm`.
     """
     global _loader
-    if "litellm" in sys.modules or (_loader is not None and _loader.is_alive()):
-        return
-    _loader = threading.Thread(target=_load, name="memory-litellm", daemon=True)
-    with suppress(RuntimeError):  # the interpreter is shutting down and starts no threads
-        start(_loader)
+    if "litellm" not in sys.modules and (_loader is None or _loader.ended(0)):
+        _loader = Handover("memory-litellm", load_litellm)
 
 
 def break_off_loading() -> None:
@@ -74,13 +67,6 @@ def break_off_loading() -> None:
     _ending.set()
     if _loading.acquire(timeout=_END_SECONDS):
         _loading.release()
-
-
-def _load() -> None:
-    try:
-        load_litellm()
-    except Exception as error:  # noqa: BLE001 - the next `load_litellm` raises it again
-        logger.debug("litellm was not loaded beforehand: %r", error)
 
 
 def _forget_parts() -> None:
