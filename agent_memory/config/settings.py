@@ -300,18 +300,14 @@ class AgentMemoryConfig(Sourced):
         """The strategy in force."""
         if self.overflow is not None:
             return self.overflow
-        from agent_memory.strategies.base import Chain
-        from agent_memory.strategies.bounded import ClearTools
+        from agent_memory import strategies  # each class is loaded at its first use
 
-        if self.model is not None:
-            from agent_memory.strategies.summarize import Summarize
-
-            return Chain(
-                [ClearTools(), Summarize(max_summary_tokens=min(500, self.max_tokens // 4))]
-            )
-        from agent_memory.strategies.bounded import Trim
-
-        return Chain([ClearTools(), Trim()])
+        last: Strategy
+        if self.model is None:
+            last = strategies.Trim()
+        else:
+            last = strategies.Summarize(max_summary_tokens=min(500, self.max_tokens // 4))
+        return strategies.Chain([strategies.ClearTools(), last])
 
     @property
     def all_blocks(self) -> tuple[Block, ...]:
