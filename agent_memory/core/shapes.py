@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_memory.core.formats.chat import says_something
-from agent_memory.core.formats.parts import calls_of, mapping
+from agent_memory.core.formats.neutral import calls_of, mapping
 from agent_memory.core.messages import SHAPE
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from agent_memory.core.excerpts import (
     least_view,
     pieces_of,
 )
-from agent_memory.core.formats.parts import dumped
+from agent_memory.core.formats.neutral import dumped
 from agent_memory.core.formats.registry import Ids
 from agent_memory.core.messages import Message, content_text
 from agent_memory.core.records import Entry

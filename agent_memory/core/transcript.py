@@ -9,7 +9,7 @@ from itertools import pairwise
 from math import ceil
 from typing import Any, NamedTuple
 
-from agent_memory.core.formats.parts import mapping
+from agent_memory.core.formats.neutral import mapping
 from agent_memory.core.formats.registry import form_of
 from agent_memory.core.messages import Message, content_text
 from agent_memory.core.records import Entry, Recall

@@ -5,20 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent_memory.core.formats.parts import (
-    Json,
-    answer_of,
-    asked_in,
-    calls_in,
-    dicts,
-    dumped,
-    mark_of,
-    media_part,
-    parts_of,
-    said_by,
-    says,
-    text_part,
-)
+from agent_memory.core.formats import neutral
+from agent_memory.core.formats.neutral import Json, dicts, dumped, says
 
 _ROLES = ("user", "assistant", "system", "developer")
 _SHOWN = ("text", "data", "uri", "function_call", "function_result", "usage")
@@ -34,15 +22,15 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
         return []
     blocks = [block for block in contents if isinstance(block, dict)]
     views = [
-        answer_of(block.get("call_id"), dumped(block.get("result")))
+        neutral.answer_of(block.get("call_id"), dumped(block.get("result")))
         for block in blocks
         if block.get("type") == "function_result"
     ]
     parts = [part for block in blocks for part in _parts(block)]
     used = [block for block in blocks if block.get("type") == "function_call"]
-    calls = calls_in(used, "call_id", "name", "arguments")
+    calls = neutral.calls_in(used, "call_id", "name", "arguments")
     role = raw.get("role")
-    said = said_by(role, parts, calls) if role in _ROLES else []
+    said = neutral.said_by(role, parts, calls) if role in _ROLES else []
     if said and isinstance(raw.get("author_name"), str) and role != "system":
         said[0]["name"] = raw["author_name"]
     return views + said
@@ -58,8 +46,10 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     if role == "tool":
         result = {"type": "function_result", "call_id": view.get("tool_call_id"), "result": content}
         return [{"type": "message", "role": "tool", "contents": [result]}]
-    contents: list[Json] = [text_part(mark_of(part)) for part in parts_of(content)]
-    for call_id, name, arguments in asked_in(view):
+    contents: list[Json] = [
+        neutral.text_part(neutral.mark_of(part)) for part in neutral.parts_of(content)
+    ]
+    for call_id, name, arguments in neutral.asked_in(view):
         used = {"type": "function_call", "call_id": call_id, "name": name}
         contents.append({**used, "arguments": dumped(arguments)})
     message: Json = {"type": "message", "role": role, "contents": contents}
@@ -70,6 +60,6 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
 
 def _parts(block: Json) -> Iterator[Json]:
     if block.get("type") == "text" and says(block.get("text")):
-        yield text_part(block["text"])
+        yield neutral.text_part(block["text"])
     elif block.get("type") in ("data", "uri") and block.get("uri"):
-        yield media_part(str(block["uri"]), str(block.get("media_type")))
+        yield neutral.media_part(str(block["uri"]), str(block.get("media_type")))

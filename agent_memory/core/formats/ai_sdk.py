@@ -8,27 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agent_memory.core.formats import neutral
 from agent_memory.core.formats.names import role_in
-from agent_memory.core.formats.parts import (
-    Json,
-    answer_of,
-    asked_in,
-    call_of,
-    data_in,
-    data_url,
-    dicts,
-    dumped,
-    joined,
-    link_of,
-    mapping,
-    mark_of,
-    media_part,
-    parts_of,
-    said_by,
-    says,
-    text_of,
-    text_part,
-)
+from agent_memory.core.formats.neutral import Json, dicts, dumped, mapping, says
 
 _OWN = ("tool-call", "tool-result", "tool-approval-request", "tool-approval-response")
 _UNSAID = ("reasoning", "step-start", "source-url", "source-document", *_OWN[2:])
@@ -55,31 +37,31 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     for part in dicts(raw.get("parts", raw.get("content"))):
         shown = list(_said(part))
         if answers and (shown or part.get("type") == "step-start"):
-            views += [*said_by(role, texts, calls), *answers]
+            views += [*neutral.said_by(role, texts, calls), *answers]
             texts, calls, answers = [], [], []
         texts += shown
         tool = _tool(part)
         if tool is not None:
             call_id, name = tool.get("toolCallId"), tool["toolName"]
             if part["type"] != "tool-result":
-                calls.append(call_of(call_id, name, tool.get("input", tool.get("args"))))
+                calls.append(neutral.call_of(call_id, name, tool.get("input", tool.get("args"))))
             if (output := _output(tool)) is not None:
-                answers.append(answer_of(call_id, output, name))
-    return [*views, *said_by(role, texts, calls), *answers]
+                answers.append(neutral.answer_of(call_id, output, name))
+    return [*views, *neutral.said_by(role, texts, calls), *answers]
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
     role, content = view.get("role"), view.get("content")
     if role == "tool":
         result = {"type": "tool-result", "toolCallId": view.get("tool_call_id")}
-        output = {"type": "text", "value": text_of(content or "")}
+        output = {"type": "text", "value": neutral.text_of(content or "")}
         named = {**result, "toolName": view.get("name") or "tool", "output": output}
         return [{"role": "tool", "content": [named]}]
-    parts = [_part(part, role) for part in parts_of(content)]
-    for call_id, name, arguments in asked_in(view):
+    parts = [_part(part, role) for part in neutral.parts_of(content)]
+    for call_id, name, arguments in neutral.asked_in(view):
         call = {"type": "tool-call", "toolCallId": call_id, "toolName": name}
         parts.append({**call, "input": arguments})
-    text = joined(parts)
+    text = neutral.joined(parts)
     return [{"role": role, "content": text}] if text else []
 
 
@@ -92,11 +74,11 @@ def items(raw: Mapping[str, Any]) -> list[Any]:
 
 def _part(part: Any, role: object) -> Json:
     """Return a text, or a picture or a file of a user; a mark for any other part."""
-    link = link_of(part) if isinstance(part, dict) and role == "user" else ""
+    link = neutral.link_of(part) if isinstance(part, dict) and role == "user" else ""
     is_picture = bool(link) and part.get("type") == "image_url"
-    data = data_in(link) or (("image/*", link) if is_picture else None)
+    data = neutral.data_in(link) or (("image/*", link) if is_picture else None)
     if data is None:
-        return text_part(mark_of(part))
+        return neutral.text_part(neutral.mark_of(part))
     file = {"type": "file", "mediaType": data[0], "data": data[1]}
     name = mapping(part.get("file")).get("filename")
     return {**file, "filename": name} if name else file
@@ -129,7 +111,7 @@ def _output(tool: Json) -> Any:
         return None if output is None else dumped(output)
     kind, value = mapping(output).get("type"), mapping(output).get("value")
     if kind == "content" and isinstance(value, list):
-        return joined([item for part in dicts(value) for item in _said(part)])
+        return neutral.joined([item for part in dicts(value) for item in _said(part)])
     if kind == "execution-denied":
         return str(mapping(output).get("reason") or "[denied]")
     return dumped(value if isinstance(kind, str) and "value" in output else output)
@@ -139,13 +121,13 @@ def _said(part: Json) -> Iterator[Json]:
     kind = str(part.get("type"))
     if kind == "text":
         if says(part.get("text")):
-            yield text_part(part["text"])
+            yield neutral.text_part(part["text"])
     elif kind in ("image", "file", "media") or kind.startswith(("image-", "file-")):
         data = part.get("image", part.get("data", part.get("url")))
         media = str(part.get("mediaType") or ("image/png" if kind.startswith("image") else ""))
         url = str(data or "")
         if not url.startswith(("http://", "https://", "data:")):
-            url = data_url(media, data)
-        yield media_part(url, media, part.get("filename"))
+            url = neutral.data_url(media, data)
+        yield neutral.media_part(url, media, part.get("filename"))
     elif kind not in _UNSAID and _tool(part) is None and not kind.startswith("data-"):
-        yield text_part(mark_of(part))
+        yield neutral.text_part(neutral.mark_of(part))

@@ -7,17 +7,8 @@ from collections.abc import Mapping
 from operator import is_
 from typing import Any
 
-from agent_memory.core.formats.parts import (
-    Json,
-    is_text,
-    mark_of,
-    openai_takes,
-    parts_of,
-    says,
-    text_of,
-    text_part,
-    tool_name,
-)
+from agent_memory.core.formats import neutral
+from agent_memory.core.formats.neutral import Json, is_text, says
 
 _NO_NAME = re.compile(r"[\s<|\\/>]+")
 _MOST_NAME = 64
@@ -31,7 +22,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 def says_something(view: Mapping[str, Any]) -> bool:
     """Return whether a chat message holds text, parts, a refusal, calls, or a call's result."""
     content = view.get("content")
-    if says(content) if isinstance(content, str) else content and any(parts_of(content)):
+    if says(content) if isinstance(content, str) else content and any(neutral.parts_of(content)):
         return True
     return bool(
         says(view.get("refusal"))
@@ -47,8 +38,8 @@ def with_refusal(view: Json) -> Json:
     if not says(refusal):
         return view
     rest = {key: value for key, value in view.items() if key != "refusal"}
-    parts = list(parts_of(content))
-    return {**rest, "content": [*parts, text_part(str(refusal))] if parts else refusal}
+    parts = list(neutral.parts_of(content))
+    return {**rest, "content": [*parts, neutral.text_part(str(refusal))] if parts else refusal}
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
@@ -56,7 +47,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     role, content, name = view.get("role"), view.get("content"), view.get("name")
     fixed: Json = {}
     if isinstance(content, list):
-        parts = list(parts_of(content))
+        parts = list(neutral.parts_of(content))
         if not parts or len(parts) != len(content) or not all(map(is_, parts, content)):
             fixed["content"] = parts or ("" if role in ("tool", "function") else None)
     elif content is None and role in ("tool", "function"):
@@ -78,23 +69,23 @@ def converted(view: Mapping[str, Any]) -> Json:
     if isinstance(content, list) and not all(map(is_text, content)):
         is_users = view.get("role") == "user"
         converted_view["content"] = (
-            [*map(_taken, parts_of(content))] if is_users else text_of(content)
+            [*map(_taken, neutral.parts_of(content))] if is_users else neutral.text_of(content)
         )
     if view.get("tool_calls"):
         converted_view["tool_calls"] = [_named(call) for call in view["tool_calls"]]
     if isinstance(name := view.get("name"), str) and view.get("role") == "tool":
-        converted_view["name"] = tool_name(name)
+        converted_view["name"] = neutral.tool_name(name)
     return converted_view
 
 
 def _taken(part: Any) -> Any:
-    if is_text(part) or (isinstance(part, dict) and openai_takes(part)):
+    if is_text(part) or (isinstance(part, dict) and neutral.openai_takes(part)):
         return part
-    return text_part(mark_of(part))
+    return neutral.text_part(neutral.mark_of(part))
 
 
 def _named(call: Json) -> Json:
     function = call.get("function")
     if not isinstance(function, dict):
         return call
-    return {**call, "function": {**function, "name": tool_name(function.get("name"))}}
+    return {**call, "function": {**function, "name": neutral.tool_name(function.get("name"))}}

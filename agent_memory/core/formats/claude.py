@@ -10,34 +10,8 @@ from collections.abc import Iterator, Mapping
 from operator import is_
 from typing import Any
 
-from agent_memory.core.formats.parts import (
-    IMAGES,
-    NO_OUTPUT,
-    Json,
-    answer_of,
-    asked_in,
-    bytes_of,
-    calls_in,
-    cleaned,
-    data_in,
-    data_url,
-    dicts,
-    dumped,
-    is_blank,
-    is_text,
-    joined,
-    link_of,
-    mapping,
-    mark_of,
-    media_part,
-    merged_neighbours,
-    parts_of,
-    said_by,
-    says,
-    summary_element,
-    text_of,
-    text_part,
-)
+from agent_memory.core.formats import neutral
+from agent_memory.core.formats.neutral import Json, dicts, dumped, is_text, mapping, says
 
 _BLOCKS = frozenset(
     {
@@ -93,34 +67,36 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
         return [{"role": role, "content": content}] if says(content) else []
     blocks = dicts(content)
     views = [
-        answer_of(block.get("tool_use_id"), _result(block.get("content")))
+        neutral.answer_of(block.get("tool_use_id"), _result(block.get("content")))
         for block in blocks
         if block.get("type") == "tool_result"
     ]
     parts = [part for block in blocks for part in _parts(block)]
     uses = [block for block in blocks if block.get("type") == "tool_use"]
-    return views + said_by(role, parts, calls_in(uses, "id", "name", "input"))
+    return views + neutral.said_by(role, parts, neutral.calls_in(uses, "id", "name", "input"))
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
     role, content = view.get("role"), view.get("content")
     if role == "tool":
         result: Any = (
-            content if isinstance(content, str) else [_block(part) for part in parts_of(content)]
+            content
+            if isinstance(content, str)
+            else [_block(part) for part in neutral.parts_of(content)]
         )
         block = {"type": "tool_result", "tool_use_id": view.get("tool_call_id"), "content": result}
         return [{"role": "user", "content": [block]}]
     blocks: Any = content
     if not isinstance(content, str):
         block_of = _block if role == "user" else _text_block
-        blocks = [block_of(part) for part in parts_of(content)]
+        blocks = [block_of(part) for part in neutral.parts_of(content)]
     uses = [
         {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
-        for call_id, name, arguments in asked_in(view)
+        for call_id, name, arguments in neutral.asked_in(view)
     ]
     if uses:
         if isinstance(blocks, str):
-            blocks = [text_part(blocks)] if says(blocks) else []
+            blocks = [neutral.text_part(blocks)] if says(blocks) else []
         return [{"role": role, "content": [*blocks, *uses]}]
     more = {key: value for key, value in view.items() if key not in _CHAT_ONLY}
     is_empty = not (says(blocks) if isinstance(blocks, str) else blocks)
@@ -135,7 +111,7 @@ def items(raw: Mapping[str, Any]) -> list[Json]:
     content = message.get("content")
     if not isinstance(content, list):
         return [message] if says(content) else []
-    blocks = cleaned(content, _clean)
+    blocks = neutral.cleaned(content, _clean)
     while blocks and mapping(blocks[-1]).get("type") in _THOUGHTS:
         blocks = blocks[:-1]  # a message must not end with a thinking block
     if blocks is not content:
@@ -145,13 +121,15 @@ def items(raw: Mapping[str, Any]) -> list[Json]:
 
 def _clean(block: Any) -> Any:
     """Return a block without blank texts; None for a blank block. An empty error gets a text."""
-    if not isinstance(block, dict) or is_blank(block):
+    if not isinstance(block, dict) or neutral.is_blank(block):
         return None if isinstance(block, dict) else block
     inner = cleaned_content = block.get("content")
     if isinstance(inner, list):
-        cleaned_content = cleaned(inner, lambda item: None if is_blank(mapping(item)) else item)
+        cleaned_content = neutral.cleaned(
+            inner, lambda item: None if neutral.is_blank(mapping(item)) else item
+        )
     if block.get("is_error") and not cleaned_content:
-        cleaned_content = NO_OUTPUT
+        cleaned_content = neutral.NO_OUTPUT
     return block if cleaned_content is inner else {**block, "content": cleaned_content}
 
 
@@ -165,7 +143,7 @@ def compacts(raw: Mapping[str, Any]) -> bool:
 
 def merged(messages: list[Json]) -> list[Json]:
     """Merge the results of a step into the one message after its calls, results first."""
-    return merged_neighbours(
+    return neutral.merged_neighbours(
         messages,
         lambda first, second: _is_results(first) and _is_results(second),
         lambda block: mapping(block).get("type") == "tool_result",
@@ -238,40 +216,42 @@ def _parts(block: Json) -> Iterator[Json]:
     match kind:
         case "text":
             if says(block.get("text")):
-                yield text_part(block["text"])
+                yield neutral.text_part(block["text"])
         case "compaction":
             if isinstance(block.get("content"), str):
-                yield text_part(summary_element(block["content"]))
+                yield neutral.text_part(neutral.summary_element(block["content"]))
         case "image":
-            yield media_part(_url(mapping(block.get("source"))), "image")
+            yield neutral.media_part(_url(mapping(block.get("source"))), "image")
         case "document":
             source = mapping(block.get("source"))
             if source.get("type") == "text":
-                yield text_part(str(source.get("data") or "[document]"))
+                yield neutral.text_part(str(source.get("data") or "[document]"))
             elif source.get("type") == "content":
                 yield from [part for item in dicts(source.get("content")) for part in _parts(item)]
             else:
-                yield media_part(_url(source), name=block.get("title"))
+                yield neutral.media_part(_url(source), name=block.get("title"))
         case "search_result":
             texts = [str(item.get("text") or "") for item in dicts(block.get("content"))]
             title = block.get("title") or block.get("source")
-            yield text_part("\n".join([f"[search_result {title}]", *texts]))
+            yield neutral.text_part("\n".join([f"[search_result {title}]", *texts]))
         case "server_tool_use" | "mcp_tool_use":
-            yield text_part(f"[{kind} {block.get('name')} {dumped(block.get('input') or {})}]")
+            yield neutral.text_part(
+                f"[{kind} {block.get('name')} {dumped(block.get('input') or {})}]"
+            )
         case "tool_result" | "tool_use" | "thinking" | "redacted_thinking":
             pass
         case _ if kind.endswith("_tool_result"):
             content = block.get("content")
             titles = [str(item.get("title") or item.get("text") or "") for item in dicts(content)]
             summary = "; ".join(filter(None, titles)) or str(mapping(content).get("stdout") or "")
-            yield text_part(f"[{kind}: {summary}]" if summary else f"[{kind}]")
+            yield neutral.text_part(f"[{kind}: {summary}]" if summary else f"[{kind}]")
         case _:
-            yield text_part(mark_of(block))
+            yield neutral.text_part(neutral.mark_of(block))
 
 
 def _url(source: Mapping[str, Any]) -> str:
     if source.get("type") == "base64":
-        return data_url(source.get("media_type"), source.get("data"))
+        return neutral.data_url(source.get("media_type"), source.get("data"))
     return str(source.get("url") or source.get("file_id") or "")
 
 
@@ -279,29 +259,29 @@ def _result(content: object) -> Any:
     """Return the result of a tool for a chat: text, or parts if it has pictures."""
     if not isinstance(content, list):
         return content or ""
-    return joined([part for block in dicts(content) for part in _parts(block)])
+    return neutral.joined([part for block in dicts(content) for part in _parts(block)])
 
 
 def _text_block(part: object) -> Any:
-    return part if is_text(part) else text_part(mark_of(part))
+    return part if is_text(part) else neutral.text_part(neutral.mark_of(part))
 
 
 def _block(part: object) -> Any:
     """Return a part of a user's message or a tool's result: text, a picture, or a document."""
     if is_text(part) or not isinstance(part, dict):
         return _text_block(part)
-    url = link_of(part)
-    is_image, data = part.get("type") == "image_url", data_in(url)
+    url = neutral.link_of(part)
+    is_image, data = part.get("type") == "image_url", neutral.data_in(url)
     source: Json | None = None
     if data is not None:
         kind, body = data
-        if kind in (IMAGES if is_image else ("application/pdf",)):
+        if kind in (neutral.IMAGES if is_image else ("application/pdf",)):
             source = {"type": "base64", "media_type": kind, "data": body}
         elif kind == "text/plain":
-            text = bytes_of(body).decode("utf-8", "replace")
+            text = neutral.bytes_of(body).decode("utf-8", "replace")
             source = {"type": "text", "media_type": kind, "data": text}
     elif url.startswith(("http://", "https://")):
         source = {"type": "url", "url": url}
     if source is None:
-        return text_part(text_of([part]))
+        return neutral.text_part(neutral.text_of([part]))
     return {"type": "image" if is_image else "document", "source": source}

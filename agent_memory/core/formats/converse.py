@@ -10,29 +10,8 @@ from collections.abc import Iterator, Mapping
 from operator import is_
 from typing import Any
 
-from agent_memory.core.formats.parts import (
-    NO_OUTPUT,
-    Json,
-    answer_of,
-    asked_in,
-    bytes_of,
-    calls_in,
-    cleaned,
-    data_in,
-    data_url,
-    dicts,
-    dumped,
-    joined,
-    link_of,
-    mapping,
-    mark_of,
-    media_part,
-    merged_neighbours,
-    parts_of,
-    said_by,
-    says,
-    text_part,
-)
+from agent_memory.core.formats import neutral
+from agent_memory.core.formats.neutral import Json, dicts, dumped, mapping, says
 
 _KEYS = frozenset(
     {
@@ -89,22 +68,26 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
         return []
     blocks = dicts(content)
     results = dicts([block.get("toolResult") for block in blocks])
-    views = [answer_of(item.get("toolUseId"), _result(item.get("content"))) for item in results]
+    views = [
+        neutral.answer_of(item.get("toolUseId"), _result(item.get("content"))) for item in results
+    ]
     parts = [part for block in blocks for part in _parts(block)]
     uses = dicts([block.get("toolUse") for block in blocks])
-    return views + said_by(str(role), parts, calls_in(uses, "toolUseId", "name", "input"))
+    return views + neutral.said_by(
+        str(role), parts, neutral.calls_in(uses, "toolUseId", "name", "input")
+    )
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
     role = view.get("role")
-    blocks = [_block(part, str(role)) for part in parts_of(view.get("content"))]
+    blocks = [_block(part, str(role)) for part in neutral.parts_of(view.get("content"))]
     if role == "tool":
-        blocks = blocks or [{"text": NO_OUTPUT}]
+        blocks = blocks or [{"text": neutral.NO_OUTPUT}]
         result = {"toolUseId": view.get("tool_call_id"), "status": "success", "content": blocks}
         return [{"role": "user", "content": [{"toolResult": result}]}]
     uses = [
         {"toolUse": {"toolUseId": call_id, "name": name, "input": arguments}}
-        for call_id, name, arguments in asked_in(view)
+        for call_id, name, arguments in neutral.asked_in(view)
     ]
     return [{"role": role, "content": [*blocks, *uses]}] if blocks or uses else []
 
@@ -113,7 +96,7 @@ def items(raw: Mapping[str, Any]) -> list[Json]:
     """Return a message as it is sent back, without empty texts."""
     message: Json = dict(_message(raw))
     content = message.get("content")
-    blocks = cleaned(content, _clean) if isinstance(content, list) else []
+    blocks = neutral.cleaned(content, _clean) if isinstance(content, list) else []
     if blocks is not content:
         message["content"] = blocks
     return [message] if blocks else []
@@ -121,7 +104,7 @@ def items(raw: Mapping[str, Any]) -> list[Json]:
 
 def merged(messages: list[Json]) -> list[Json]:
     """Merge neighbouring messages of the same role. Results come first."""
-    return merged_neighbours(
+    return neutral.merged_neighbours(
         messages,
         lambda first, second: first["role"] == second["role"],
         lambda block: "toolResult" in block,
@@ -191,8 +174,8 @@ def _clean(block: Any) -> Any:
     inner = result.get("content")
     if not isinstance(inner, list):
         return block
-    content = cleaned(inner, lambda item: None if _is_blank(item) else item)
-    content = content or [{"text": NO_OUTPUT}]
+    content = neutral.cleaned(inner, lambda item: None if _is_blank(item) else item)
+    content = content or [{"text": neutral.NO_OUTPUT}]
     return block if content is inner else {**block, "toolResult": {**result, "content": content}}
 
 
@@ -202,13 +185,13 @@ def _is_blank(block: Any) -> bool:
 
 def _parts(block: Json) -> Iterator[Json]:
     if says(block.get("text")):
-        yield text_part(block["text"])
+        yield neutral.text_part(block["text"])
     for kind in ("image", "document", "video", "audio"):
         if isinstance(block.get(kind), dict):
             yield _file(kind, block[kind])
     for text in dicts(mapping(block.get("citationsContent")).get("content")):
         if says(text.get("text")):
-            yield text_part(text["text"])
+            yield neutral.text_part(text["text"])
 
 
 def _file(kind: str, block: Json) -> Json:
@@ -218,11 +201,13 @@ def _file(kind: str, block: Json) -> Json:
         data = data.get("data")
     form = str(block.get("format") or "octet-stream")
     if data:
-        url = data_url(_TYPES.get(form, form) if kind == "document" else f"{kind}/{form}", data)
+        url = neutral.data_url(
+            _TYPES.get(form, form) if kind == "document" else f"{kind}/{form}", data
+        )
     else:
         location = mapping(source.get("location") or source.get("s3Location"))
         url = str(location.get("uri", ""))
-    return media_part(url, kind, block.get("name") or kind)
+    return neutral.media_part(url, kind, block.get("name") or kind)
 
 
 def _result(content: object) -> Any:
@@ -230,22 +215,26 @@ def _result(content: object) -> Any:
     parts: list[Json] = []
     for block in dicts(content):
         if "json" in block:
-            parts.append(text_part(dumped(block["json"])))
+            parts.append(neutral.text_part(dumped(block["json"])))
         else:
             parts += _parts(block)
-    return joined(parts)
+    return neutral.joined(parts)
 
 
 def _block(part: Any, role: str) -> Json:
     """Return a part as a block. Only users and tools have pictures and files; others get a text."""
-    data = data_in(link_of(part)) if isinstance(part, dict) and role in ("user", "tool") else None
+    data = (
+        neutral.data_in(neutral.link_of(part))
+        if isinstance(part, dict) and role in ("user", "tool")
+        else None
+    )
     if data is not None:
         kind, body = data
         family, _, form = kind.partition("/")
-        source = {"bytes": bytes_of(body)}
+        source = {"bytes": neutral.bytes_of(body)}
         if family == "image" and form in _IMAGES:
             return {"image": {"format": form, "source": source}}
         if kind in _DOCUMENTS:
             name = _document_name(mapping(part.get("file")).get("filename"))
             return {"document": {"format": _DOCUMENTS[kind], "name": name, "source": source}}
-    return {"text": mark_of(part)}
+    return {"text": neutral.mark_of(part)}

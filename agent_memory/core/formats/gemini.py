@@ -9,25 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent_memory.core.formats.parts import (
-    Json,
-    answer_of,
-    asked_in,
-    calls_in,
-    data_in,
-    data_url,
-    dicts,
-    dumped,
-    link_of,
-    mapping,
-    mark_of,
-    media_part,
-    parts_of,
-    said_by,
-    says,
-    text_part,
-    tool_name,
-)
+from agent_memory.core.formats import neutral
+from agent_memory.core.formats.neutral import Json, dicts, dumped, mapping, says
 
 _ROLES = {"model": "assistant", "assistant": "assistant", "system": "system"}
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_.:-]+")
@@ -60,14 +43,14 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     views = [_answer(item) for part in parts if (item := _field(part, *_ANSWER))]
     shown_parts = [item for part in parts for item in _chat_parts(part)]
     calls = [item for part in parts if (item := _field(part, *_CALL))]
-    return views + said_by(role, shown_parts, calls_in(calls, "id", "name", "args"))
+    return views + neutral.said_by(role, shown_parts, neutral.calls_in(calls, "id", "name", "args"))
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
     role, content = view.get("role"), view.get("content")
     if role == "tool":
-        name, call_id = tool_name(view.get("name"), _NO_NAME), view.get("tool_call_id")
-        parts = [_part(part) for part in parts_of(content)]
+        name, call_id = neutral.tool_name(view.get("name"), _NO_NAME), view.get("tool_call_id")
+        parts = [_part(part) for part in neutral.parts_of(content)]
         texts = [part["text"] for part in parts if "text" in part]
         files = [part for part in parts if "text" not in part]
         answer: Json = {"name": name, "response": {"result": "\n".join(texts)}}
@@ -76,10 +59,10 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         if files:
             answer["parts"] = files
         return [{"role": "user", "parts": [{"functionResponse": answer}]}]
-    parts = [_part(part) for part in parts_of(content)]
+    parts = [_part(part) for part in neutral.parts_of(content)]
     calls = [
         {"functionCall": {**({"id": call_id} if call_id else {}), "name": name, "args": args}}
-        for call_id, name, args in asked_in(view, _NO_NAME)
+        for call_id, name, args in neutral.asked_in(view, _NO_NAME)
     ]
     parts += [call | _UNSIGNED for call in calls[:1]] + calls[1:]
     return [{"role": "model" if role == "assistant" else "user", "parts": parts}] if parts else []
@@ -152,32 +135,32 @@ def _answer(response: Json) -> Json:
     only = mapping(output)
     if only.keys() == {"result"} or only.keys() == {"output"}:
         output = next(iter(only.values()))
-    text = [text_part(dumped(output if output is not None else ""))]
+    text = [neutral.text_part(dumped(output if output is not None else ""))]
     files = [chat_part for part in dicts(response.get("parts")) for chat_part in _chat_parts(part)]
     content: Any = [*text, *files] if files else text[0]["text"]
-    return answer_of(response.get("id"), content, response.get("name"))
+    return neutral.answer_of(response.get("id"), content, response.get("name"))
 
 
 def _chat_parts(part: Json) -> Iterator[Json]:
     if says(part.get("text")):
-        yield text_part(part["text"])
+        yield neutral.text_part(part["text"])
     blob = _field(part, "inlineData", "inline_data", "fileData", "file_data")
     if blob is not None:
         kind = str(blob.get("mimeType") or blob.get("mime_type") or "application/octet-stream")
         link = blob.get("fileUri") or blob.get("file_uri")
         name = blob.get("displayName") or blob.get("display_name")
-        yield media_part(str(link or data_url(kind, blob.get("data"))), kind, name)
+        yield neutral.media_part(str(link or neutral.data_url(kind, blob.get("data"))), kind, name)
     if code := _field(part, "executableCode", "executable_code"):
-        yield text_part(f"[code {code.get('code')}]")
+        yield neutral.text_part(f"[code {code.get('code')}]")
     if ran := _field(part, "codeExecutionResult", "code_execution_result"):
-        yield text_part(f"[code_result {ran.get('output')}]")
+        yield neutral.text_part(f"[code_result {ran.get('output')}]")
 
 
 def _part(part: Any) -> Json:
-    data = data_in(link_of(part)) if isinstance(part, dict) else None
+    data = neutral.data_in(neutral.link_of(part)) if isinstance(part, dict) else None
     if data is not None:
         return {"inlineData": {"mimeType": data[0], "data": data[1]}}
     if isinstance(part, dict) and isinstance(sound := part.get("input_audio"), dict):
         kind = f"audio/{sound.get('format') or 'wav'}"
         return {"inlineData": {"mimeType": kind, "data": str(sound.get("data") or "")}}
-    return {"text": mark_of(part)}
+    return {"text": neutral.mark_of(part)}

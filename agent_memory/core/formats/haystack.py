@@ -5,25 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent_memory.core.formats.parts import (
-    Json,
-    answer_of,
-    asked_in,
-    calls_in,
-    data_in,
-    data_url,
-    dicts,
-    joined,
-    link_of,
-    mapping,
-    mark_of,
-    media_part,
-    parts_of,
-    said_by,
-    says,
-    text_of,
-    text_part,
-)
+from agent_memory.core.formats import neutral
+from agent_memory.core.formats.neutral import Json, dicts, mapping, says
 
 _ROLES = ("user", "assistant", "system", "tool")
 
@@ -39,8 +22,8 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     results = [mapping(part["tool_call_result"]) for part in parts if "tool_call_result" in part]
     views = [_answer(result) for result in results]
     used = [mapping(part["tool_call"]) for part in parts if "tool_call" in part]
-    calls = calls_in(used, "id", "tool_name", "arguments")
-    said = said_by(role, [shown for part in parts for shown in _shown(part)], calls)
+    calls = neutral.calls_in(used, "id", "tool_name", "arguments")
+    said = neutral.said_by(role, [shown for part in parts for shown in _shown(part)], calls)
     if said and isinstance(raw.get("name"), str) and role != "system":
         said[0]["name"] = raw["name"]
     return [*views, *said]
@@ -59,13 +42,13 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     message: Json = {"role": role, "meta": {}, "name": view.get("name")}
     if role == "tool":
         origin = {"id": view.get("tool_call_id"), "tool_name": view.get("name") or "tool"}
-        result = {"result": text_of(view.get("content") or ""), "error": False}
+        result = {"result": neutral.text_of(view.get("content") or ""), "error": False}
         called = {**result, "origin": {**origin, "arguments": {}}}
         return [{**message, "name": None, "content": [{"tool_call_result": called}]}]
-    content = [_part(part, role) for part in parts_of(view.get("content"))]
+    content = [_part(part, role) for part in neutral.parts_of(view.get("content"))]
     content += [
         {"tool_call": {"id": call_id, "tool_name": name, "arguments": arguments}}
-        for call_id, name, arguments in asked_in(view)
+        for call_id, name, arguments in neutral.asked_in(view)
     ]
     return [{**message, "content": content}] if content else []
 
@@ -73,25 +56,25 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
 def _answer(result: Mapping[str, Any]) -> Json:
     origin, content = mapping(result.get("origin")), result.get("result")
     if isinstance(content, list):
-        content = joined([shown for part in dicts(content) for shown in _shown(part)])
-    return answer_of(origin.get("id"), content, origin.get("tool_name"))
+        content = neutral.joined([shown for part in dicts(content) for shown in _shown(part)])
+    return neutral.answer_of(origin.get("id"), content, origin.get("tool_name"))
 
 
 def _shown(part: Json) -> Iterator[Json]:
     if says(part.get("text")):
-        yield text_part(part["text"])
+        yield neutral.text_part(part["text"])
     for kind, field in (("image", "base64_image"), ("file", "base64_data")):
         if (media := mapping(part.get(kind))).get(field):
-            yield media_part(
-                data_url(media.get("mime_type"), media[field]), kind, media.get("filename")
+            yield neutral.media_part(
+                neutral.data_url(media.get("mime_type"), media[field]), kind, media.get("filename")
             )
 
 
 def _part(part: Json, role: Any) -> Json:
     """Return a part of a user's message with its data; a mark for others."""
-    data = data_in(link_of(part)) if role == "user" else None
+    data = neutral.data_in(neutral.link_of(part)) if role == "user" else None
     if data is None:
-        return {"text": mark_of(part)}
+        return {"text": neutral.mark_of(part)}
     kind, encoded = data
     if part.get("type") == "image_url":
         return {"image": {"base64_image": encoded, "mime_type": kind}}

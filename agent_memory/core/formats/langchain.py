@@ -5,22 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agent_memory.core.formats import neutral
 from agent_memory.core.formats.names import role_in
-from agent_memory.core.formats.parts import (
-    Json,
-    asked_in,
-    calls_in,
-    data_url,
-    dicts,
-    is_blank,
-    joined,
-    mapping,
-    media_part,
-    parts_of,
-    says,
-    text_of,
-    text_part,
-)
+from agent_memory.core.formats.neutral import Json, dicts, mapping, says
 
 _ROLES = {
     "human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function",
@@ -65,7 +52,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     if not isinstance(role, str):
         return []
     content = _content(raw.get("content"))
-    calls = calls_in(dicts(raw.get("tool_calls")), "id", "name", "args")
+    calls = neutral.calls_in(dicts(raw.get("tool_calls")), "id", "name", "args")
     view: Json = {"role": role, "content": content}
     if role == "tool":
         view["tool_call_id"] = raw.get("tool_call_id")
@@ -90,8 +77,12 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     role, content = str(view.get("role")), view.get("content")
     kind = _TYPES.get(role, role)
     if isinstance(content, list):
-        content = list(parts_of(content)) if kind in ("human", "ai", "tool") else text_of(content)
-    calls = asked_in(view)
+        content = (
+            list(neutral.parts_of(content))
+            if kind in ("human", "ai", "tool")
+            else neutral.text_of(content)
+        )
+    calls = neutral.asked_in(view)
     if not (content or calls or kind == "tool"):
         return []
     data: Json = {"type": kind, "content": content or ""}
@@ -114,7 +105,9 @@ def items(raw: Mapping[str, Any]) -> list[Json]:
     if kind.endswith("MessageChunk"):
         message["type"] = _TYPES.get(_ROLES[kind], _ROLES[kind])
     if isinstance(content, list):
-        message["content"] = [block for block in content if not is_blank(mapping(block))] or ""
+        message["content"] = [
+            block for block in content if not neutral.is_blank(mapping(block))
+        ] or ""
     return [message]
 
 
@@ -135,18 +128,18 @@ def _content(content: object) -> Any:
     """Return the content as text, or as parts if it has media. Reasoning has no chat form."""
     if not isinstance(content, list):
         return content if says(content) else ""
-    return joined([part for block in content for part in _parts(block)])
+    return neutral.joined([part for block in content for part in _parts(block)])
 
 
 def _parts(block: object) -> Iterator[Json]:
     if isinstance(block, str) and says(block):
-        yield text_part(block)
+        yield neutral.text_part(block)
     if not isinstance(block, dict):
         return
     match block.get("type"):
         case "text":
             if says(block.get("text")):
-                yield text_part(block["text"])
+                yield neutral.text_part(block["text"])
         case "image_url" | "input_audio":
             yield block
         case "file" if isinstance(block.get("file"), dict):
@@ -160,5 +153,5 @@ def _file(block: Json) -> Json:
     source: Json = inner if isinstance(inner, dict) else block
     data = source.get("base64") or source.get("data")
     kind = source.get("mime_type") or source.get("media_type")
-    url = data_url(kind, data) if data else str(source.get("url") or source.get("id") or "")
-    return media_part(url, block["type"])
+    url = neutral.data_url(kind, data) if data else str(source.get("url") or source.get("id") or "")
+    return neutral.media_part(url, block["type"])

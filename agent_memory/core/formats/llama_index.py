@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent_memory.core.formats.parts import (
-    Json,
-    asked_in,
-    calls_in,
-    data_url,
-    dicts,
-    joined,
-    mapping,
-    mark_of,
-    media_part,
-    parts_of,
-)
+from agent_memory.core.formats import neutral
+from agent_memory.core.formats.neutral import Json, dicts, mapping
 
 _ROLES = {
     "user": "user", "assistant": "assistant", "chatbot": "assistant", "model": "assistant",
@@ -33,14 +23,14 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     if role is None or not isinstance(blocks, list):
         return []
     extra = mapping(raw.get("additional_kwargs"))
-    content = joined([part for block in dicts(blocks) for part in _parts(block)])
+    content = neutral.joined([part for block in dicts(blocks) for part in _parts(block)])
     view: Json = {"role": role, "content": content}
     if role == "tool":
         view["tool_call_id"] = extra.get("tool_call_id")
     if isinstance(extra.get("name"), str):
         view["name"] = extra["name"]
     used = [block for block in dicts(blocks) if block.get("block_type") == "tool_call"]
-    calls = calls_in(used, "tool_call_id", "tool_name", "tool_kwargs")
+    calls = neutral.calls_in(used, "tool_call_id", "tool_name", "tool_kwargs")
     calls = calls or dicts(extra.get("tool_calls"))
     if calls:
         view |= {"content": content or None, "tool_calls": calls}
@@ -57,9 +47,10 @@ def unseen(raw: Mapping[str, Any]) -> list[Any]:
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
     blocks: list[Json] = [
-        {"block_type": "text", "text": mark_of(part)} for part in parts_of(view.get("content"))
+        {"block_type": "text", "text": neutral.mark_of(part)}
+        for part in neutral.parts_of(view.get("content"))
     ]
-    for call_id, name, given in asked_in(view):
+    for call_id, name, given in neutral.asked_in(view):
         called = {"block_type": "tool_call", "tool_call_id": call_id, "tool_name": name}
         blocks.append({**called, "tool_kwargs": given})
     more = {name: view[name] for name in ("tool_call_id", "name") if view.get(name) is not None}
@@ -73,4 +64,4 @@ def _parts(block: Json) -> Iterator[Json]:
     elif kind in ("image", "audio", "video", "document"):
         data = block.get("image") or block.get("audio") or block.get("video") or block.get("data")
         form = block.get(f"{kind}_mimetype") or "application/octet-stream"
-        yield media_part(str(block.get("url") or data_url(form, data)), str(kind))
+        yield neutral.media_part(str(block.get("url") or neutral.data_url(form, data)), str(kind))

@@ -5,20 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent_memory.core.formats.parts import (
-    Json,
-    answer_of,
-    asked_in,
-    calls_in,
-    data_url,
-    dicts,
-    dumped,
-    joined,
-    media_part,
-    said_by,
-    text_of,
-    text_part,
-)
+from agent_memory.core.formats import neutral
+from agent_memory.core.formats.neutral import Json, dicts, dumped
 
 _SHOWN = ("system-prompt", "user-prompt", "tool-return", "retry-prompt", "text", "tool-call")
 
@@ -36,8 +24,10 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     if raw.get("kind") == "response":
         texts = [p for p in parts if p.get("part_kind") == "text" and p.get("content")]
         used = [part for part in parts if part.get("part_kind") == "tool-call"]
-        calls = calls_in(used, "tool_call_id", "tool_name", "args")
-        return said_by("assistant", [text_part(str(part["content"])) for part in texts], calls)
+        calls = neutral.calls_in(used, "tool_call_id", "tool_name", "args")
+        return neutral.said_by(
+            "assistant", [neutral.text_part(str(part["content"])) for part in texts], calls
+        )
     return [view for part in parts for view in _chat_messages(part)]
 
 
@@ -54,8 +44,8 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     if role == "assistant":
         parts: list[Json] = []
         if content:
-            parts.append({"part_kind": "text", "content": text_of(content)})
-        for call_id, name, args in asked_in(view):
+            parts.append({"part_kind": "text", "content": neutral.text_of(content)})
+        for call_id, name, args in neutral.asked_in(view):
             call_part = {"part_kind": "tool-call", "tool_name": name, "args": args}
             parts.append({**call_part, "tool_call_id": call_id})
         return [{"kind": "response", "parts": parts}] if parts else []
@@ -65,7 +55,12 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         return_part["tool_call_id"] = view.get("tool_call_id")
         return [{"kind": "request", "parts": [return_part]}]
     kind = "system-prompt" if role in ("system", "developer") else "user-prompt"
-    return [{"kind": "request", "parts": [{"part_kind": kind, "content": text_of(content or "")}]}]
+    return [
+        {
+            "kind": "request",
+            "parts": [{"part_kind": kind, "content": neutral.text_of(content or "")}],
+        }
+    ]
 
 
 def _chat_messages(part: Json) -> Iterator[Json]:
@@ -79,13 +74,13 @@ def _chat_messages(part: Json) -> Iterator[Json]:
         if kind == "retry-prompt" and not part.get("tool_name"):
             yield {"role": "user", "content": text}
         else:
-            yield answer_of(part.get("tool_call_id"), text)
+            yield neutral.answer_of(part.get("tool_call_id"), text)
 
 
 def _user(content: object) -> Any:
     if not isinstance(content, list):
         return str(content or "")
-    return joined([part for item in content for part in _parts(item)])
+    return neutral.joined([part for item in content for part in _parts(item)])
 
 
 def _parts(item: object) -> Iterator[Json]:
@@ -94,4 +89,6 @@ def _parts(item: object) -> Iterator[Json]:
     elif isinstance(item, dict) and (item.get("url") or item.get("data")):
         form = str(item.get("media_type") or "application/octet-stream")
         kind = "image" if item.get("kind") == "image-url" else form
-        yield media_part(str(item.get("url") or data_url(form, item.get("data"))), kind)
+        yield neutral.media_part(
+            str(item.get("url") or neutral.data_url(form, item.get("data"))), kind
+        )

@@ -10,25 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent_memory.core.formats.parts import (
-    Json,
-    answer_of,
-    call_of,
-    calls_of,
-    dicts,
-    dumped,
-    joined,
-    link_of,
-    mapping,
-    mark_of,
-    openai_takes,
-    parts_of,
-    says,
-    summary_element,
-    text_of,
-    text_part,
-    tool_name,
-)
+from agent_memory.core.formats import neutral
+from agent_memory.core.formats.neutral import Json, dicts, dumped, mapping, says
 
 COMPACTED = "response.compaction"
 """The `object` of a response of `responses.compact`."""
@@ -65,18 +48,20 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     """Return the chat messages of an item; none for reasoning and others without a chat form."""
     kind = str(raw.get("type"))
     if kind in _CALLS:
-        call = call_of(raw.get("call_id"), raw.get("name"), raw.get(_CALLS[kind]) or "")
+        call = neutral.call_of(raw.get("call_id"), raw.get("name"), raw.get(_CALLS[kind]) or "")
         return [{"role": "assistant", "content": None, "tool_calls": [call]}]
     if kind in _OUTPUTS:
         output = raw.get("output", "")
         is_content = isinstance(output, list) and all(
             str(mapping(part).get("type")) in _OWN_PARTS for part in output
         )
-        content = joined([_chat_part(part) for part in output]) if is_content else dumped(output)
-        return [answer_of(raw.get("call_id"), content)]
+        content = (
+            neutral.joined([_chat_part(part) for part in output]) if is_content else dumped(output)
+        )
+        return [neutral.answer_of(raw.get("call_id"), content)]
     if kind == "compaction":
         text = "\n".join(_texts(raw.get("content"))) or "\n".join(_texts(raw.get("summary")))
-        return [{"role": "assistant", "content": summary_element(text)}] if text else []
+        return [{"role": "assistant", "content": neutral.summary_element(text)}] if text else []
     return messages_of(raw)
 
 
@@ -88,7 +73,7 @@ def messages_of(raw: Mapping[str, Any]) -> list[Json]:
     view: Json = {key: raw[key] for key in _CHAT_FIELDS if isinstance(raw.get(key), str)}
     shown = content
     if isinstance(content, list):
-        shown = list(parts_of([_chat_part(part) for part in content]))
+        shown = list(neutral.parts_of([_chat_part(part) for part in content]))
     is_empty = not (says(shown) if isinstance(shown, str) else shown)
     return [] if is_empty and role != "tool" else [{"role": role, "content": shown, **view}]
 
@@ -98,21 +83,21 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     if role == "tool":
         output: Any = content
         if not isinstance(content, str):
-            output = [_own_part(part) for part in parts_of(content)] or ""
+            output = [_own_part(part) for part in neutral.parts_of(content)] or ""
         return [{"type": _OUTPUTS[0], "call_id": view.get("tool_call_id"), "output": output}]
     items: list[Json] = []
     if isinstance(content, str):
         if says(content):
             items.append({"role": role, "content": content})
-    elif role == "assistant" and (text := text_of(content)):
+    elif role == "assistant" and (text := neutral.text_of(content)):
         items.append({"role": role, "content": text})
-    elif parts := [_own_part(part) for part in parts_of(content)]:
+    elif parts := [_own_part(part) for part in neutral.parts_of(content)]:
         items.append({"role": role, "content": parts})
-    for call in calls_of(view):
+    for call in neutral.calls_of(view):
         function = mapping(call.get("function") or call.get("custom"))
         arguments = function.get("arguments") or function.get("input")
         item = {"type": "function_call", "call_id": call.get("id")}
-        item["name"] = tool_name(function.get("name"))
+        item["name"] = neutral.tool_name(function.get("name"))
         items.append({**item, "arguments": arguments or "{}"})
     return items
 
@@ -216,7 +201,7 @@ def _chat_part(part: object) -> Any:
         return part
     match part.get("type"):
         case "input_text" | "output_text" | "summary_text" | "refusal" as kind:
-            return text_part(part.get(_TEXTS[kind], ""))
+            return neutral.text_part(part.get(_TEXTS[kind], ""))
         case "input_image":
             image = {"url": part.get("image_url", "")}
             detail = {"detail": part["detail"]} if part.get("detail") else {}
@@ -233,13 +218,13 @@ def _chat_part(part: object) -> Any:
 
 def _own_part(part: object) -> Any:
     match mapping(part).get("type"):
-        case "image_url" if openai_takes(mapping(part)):
-            url = link_of(mapping(part))
+        case "image_url" if neutral.openai_takes(mapping(part)):
+            url = neutral.link_of(mapping(part))
             detail = mapping(mapping(part)["image_url"]).get("detail") or "auto"
             return {"type": "input_image", "image_url": url, "detail": detail}
-        case "file" if openai_takes(mapping(part), links=True):
+        case "file" if neutral.openai_takes(mapping(part), links=True):
             file = mapping(mapping(part).get("file"))
-            if (url := link_of(mapping(part))).startswith(("http:", "https:")):
+            if (url := neutral.link_of(mapping(part))).startswith(("http:", "https:")):
                 file = {"file_url": url}
             elif url and "filename" not in file:
                 file = {**file, "filename": "file"}
@@ -247,4 +232,4 @@ def _own_part(part: object) -> Any:
         case str(own) if own in _OWN_PARTS and own != "input_audio":
             return part
         case _:
-            return {"type": "input_text", "text": mark_of(part)}
+            return {"type": "input_text", "text": neutral.mark_of(part)}

@@ -8,18 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agent_memory.core.formats.parts import (
-    Json,
-    answer_of,
-    asked_in,
-    call_of,
-    dicts,
-    mapping,
-    said_by,
-    says,
-    text_of,
-    text_part,
-)
+from agent_memory.core.formats import neutral
+from agent_memory.core.formats.neutral import Json, dicts, mapping, says
 
 _FINAL = "final_answer"
 _WITH_LAST = "[with the last result]"
@@ -32,13 +22,13 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     """
     for field, role in (("system_prompt", "system"), ("task", "user")):
         if field in raw:
-            return said_by(role, _parts(raw[field]))
+            return neutral.said_by(role, _parts(raw[field]))
     calls = [call for call in map(_call, dicts(raw.get("tool_calls"))) if _name(call) != _FINAL]
-    views = said_by("assistant", _parts(raw.get("model_output")), calls)
+    views = neutral.said_by("assistant", _parts(raw.get("model_output")), calls)
     for call in calls:
         text = raw.get("observations") or "" if call is calls[-1] else _WITH_LAST
-        views.append(answer_of(call["id"], text, _name(call)))
-    return views + said_by("assistant", _parts(raw.get("answer")))
+        views.append(neutral.answer_of(call["id"], text, _name(call)))
+    return views + neutral.said_by("assistant", _parts(raw.get("answer")))
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:
@@ -48,7 +38,7 @@ def unseen(raw: Mapping[str, Any]) -> list[Any]:
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
     """Return the step for a chat message. A result is a step of its own."""
-    role, text = view.get("role"), text_of(view.get("content") or "")
+    role, text = view.get("role"), neutral.text_of(view.get("content") or "")
     if role in ("system", "developer"):
         return [{"system_prompt": text}]
     if role == "user":
@@ -56,7 +46,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     if role == "tool":
         return [{"observations": text}]
     step: Json = {"model_output": text} if text else {}
-    if calls := asked_in(view):
+    if calls := neutral.asked_in(view):
         step["tool_calls"] = [
             {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
             for call_id, name, arguments in calls
@@ -65,7 +55,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
 
 
 def _parts(text: object) -> list[Json]:
-    return [text_part(str(text))] if says(text) else []
+    return [neutral.text_part(str(text))] if says(text) else []
 
 
 def _call(call: Json) -> Json:
@@ -73,7 +63,7 @@ def _call(call: Json) -> Json:
     arguments = mapping(call.get("function")).get("arguments")
     if not isinstance(arguments, Mapping):
         arguments = {"code": arguments}
-    return call_of(call.get("id"), _name(call), arguments)
+    return neutral.call_of(call.get("id"), _name(call), arguments)
 
 
 def _name(call: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from agent_memory.core.formats.names import ROLES
-from agent_memory.core.formats.parts import mapping
+from agent_memory.core.formats.neutral import mapping
 from agent_memory.core.limits import text_of
 from agent_memory.core.messages import Message
 from agent_memory.core.tokens.encodings import (

@@ -1,7 +1,6 @@
-"""Parts of chat messages that all formats share: texts, pictures, files, calls. Pure.
+"""The neutral form of messages: OpenAI's chat, with its texts, pictures, files and calls. Pure.
 
-The neutral form of a message is OpenAI's chat: a role, content (text or parts), tool calls, or the
-result of a call.
+A message has a role, content (text or parts) and tool calls, or it is the result of a call.
 """
 
 from __future__ import annotations
