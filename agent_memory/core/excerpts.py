@@ -1,4 +1,4 @@
-"""Excerpts of long texts, and the frame of a message: the part that always stays. Pure."""
+"""Excerpts of long texts: the beginning, what is relevant to a question, and the end. Pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import heapq
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import fsum, log
-from typing import Any, NamedTuple
 
 from agent_memory.core.cache import TEXTS
-from agent_memory.core.records import Entry
 from agent_memory.core.text import SENTENCE, last_break, terms
 
 Count = Callable[[str], int]
@@ -241,107 +239,3 @@ def _hits(text: str, within: Span, wanted: frozenset[str], size: int) -> dict[Sp
         if contained:
             hits[span] = contained
     return hits
-
-
-View = dict[str, Any]
-
-
-class Piece(NamedTuple):
-    """A part of a message that may be shortened: its content, another text, or a call's arguments.
-
-    Attributes:
-        value: The text, or the list of parts.
-        path: The keys and indexes that lead to it in the message; several for arguments.
-    """
-
-    value: Any
-    path: tuple[Any, ...]
-
-    def put(self, view: View, value: Any) -> View:
-        """Return a view with another value in its place."""
-        changed: View = _with_value(view, self.path, value)
-        return changed
-
-
-def _with_value(holder: Any, path: tuple[Any, ...], value: Any) -> Any:
-    if not path:
-        return value
-    copy = holder.copy()
-    copy[path[0]] = _with_value(holder[path[0]], path[1:], value) if path[1:] else value
-    return copy
-
-
-def frame_of(view: View, keys: Collection[str]) -> View:
-    """Return a view without the parts that may be shortened, but with other fields of its calls.
-
-    Fields in `keys` are copied too, if they are not texts. The name is, although it is a text.
-    """
-    frame = least_view(view)
-    for key in filter(keys.__contains__, view):
-        if key != "content" and (key == "name" or not isinstance(view[key], str)):
-            frame.setdefault(key, view[key])
-    calls = view.get("tool_calls")
-    if isinstance(calls, list) and calls:
-        frame["tool_calls"] = [_emptied(call) for call in calls]
-    return frame
-
-
-def _emptied(call: Any) -> Any:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
-        return call
-    return {**call, "function": {**function, "arguments": "{}"}}
-
-
-def least_view(view: View) -> View:
-    """Return the smallest view: who speaks, what is called, and what is answered."""
-    least: View = {"role": view.get("role")}
-    if "tool_call_id" in view:
-        least["tool_call_id"] = view["tool_call_id"]
-    calls, function = view.get("tool_calls"), view.get("function_call")
-    if isinstance(calls, list) and calls:
-        least["tool_calls"] = [bare_call(call) for call in calls]
-    if isinstance(function, dict):
-        least["function_call"] = {"name": function.get("name"), "arguments": "{}"}
-    if view.get("role") == "function":
-        least["name"] = view.get("name")
-    is_call = "tool_calls" in least or "function_call" in least
-    least["content"] = None if is_call else ELLIPSIS
-    return least
-
-
-def bare_call(call: Any) -> Any:
-    """Return a call without its arguments and its provider's extra fields."""
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
-        return call
-    identity = {key: call[key] for key in ("id", "type") if key in call}
-    return {**identity, "function": {"name": function.get("name"), "arguments": "{}"}}
-
-
-def pieces_of(view: View) -> list[Piece]:
-    """Return the parts of a message that may be shortened, in order."""
-    pieces: list[Piece] = []
-    for key, value in view.items():
-        is_text = isinstance(value, str) and key not in ("role", "name", "tool_call_id")
-        if value and (is_text or (key == "content" and isinstance(value, list))):
-            pieces.append(Piece(value, (key,)))
-    functions = [
-        (("tool_calls", place, "function"), call.get("function"))
-        for place, call in enumerate(view.get("tool_calls") or ())
-        if isinstance(call, dict)
-    ]
-    for path, function in (*functions, (("function_call",), view.get("function_call"))):
-        arguments = function.get("arguments") if isinstance(function, dict) else None
-        if isinstance(arguments, str) and arguments:
-            pieces.append(Piece(arguments, (*path, "arguments")))
-    return pieces
-
-
-def calls_of(entry: Entry) -> list[Any]:
-    return (entry.message.to_openai() or {}).get("tool_calls") or []
-
-
-def answers(entry: Entry, call: Any) -> bool:
-    view = entry.message.to_openai() or {}
-    return isinstance(call, dict) and view.get("tool_call_id") == call.get("id")

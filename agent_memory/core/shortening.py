@@ -7,30 +7,17 @@ excerpt. A call's arguments stay valid JSON. Pictures that do not fit are replac
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_memory.core.cache import TEXTS
-from agent_memory.core.excerpts import (
-    ELLIPSIS,
-    LONGEST_TOKEN,
-    Mark,
-    Piece,
-    View,
-    answers,
-    bare_call,
-    calls_of,
-    excerpt,
-    frame_of,
-    least_view,
-    pieces_of,
-)
-from agent_memory.core.formats.neutral import dumped
+from agent_memory.core.excerpts import ELLIPSIS, LONGEST_TOKEN, Mark, excerpt
+from agent_memory.core.formats.neutral import dumped, mapping
 from agent_memory.core.formats.registry import Ids
 from agent_memory.core.messages import Message, content_text
 from agent_memory.core.records import Entry
-from agent_memory.core.shapes import Arranging, shape_of
+from agent_memory.core.shapes import Arranging, View, shape_of
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.tools import READ_MESSAGE
 
@@ -104,7 +91,7 @@ class Shortener:
 
     def least(self, message: Message) -> int:
         """Return the tokens of the shortest form of a message."""
-        return sum(self.counter.chat(least_view(view)) for view in message.views())
+        return sum(self.counter.chat(_least_view(view)) for view in message.views())
 
     def unit(self, entries: Sequence[Entry], room: int) -> list[Entry] | None:
         """Return a message, or a call with its results, within `room` tokens; None if that is
@@ -130,11 +117,11 @@ class Shortener:
         entries = self._chat(entries)
         least = sum(self.least(entry.message) for entry in entries)
         answered = [
-            call for entry in entries for call in calls_of(entry) if answers(entries[-1], call)
+            call for entry in entries for call in _calls_of(entry) if _answers(entries[-1], call)
         ]
         if len(entries) < 3 or not answered:
             return least
-        frame = least_view({"role": "assistant", "tool_calls": answered[-1:]})
+        frame = _least_view({"role": "assistant", "tool_calls": answered[-1:]})
         return min(least, self.counter.chat(frame) + self.least(entries[-1].message) + 1)
 
     def _chat(self, entries: Sequence[Entry]) -> list[Entry]:
@@ -151,20 +138,20 @@ class Shortener:
 
     def _fewer(self, entries: Sequence[Entry], room: int) -> list[Entry] | None:
         """Return the newest results of a unit with their calls, as many as their frames fit."""
-        calls = [call for entry in entries for call in calls_of(entry)]
-        results = [entry for entry in entries if any(answers(entry, call) for call in calls)]
+        calls = [call for entry in entries for call in _calls_of(entry)]
+        results = [entry for entry in entries if any(_answers(entry, call) for call in calls)]
         used = sum(
-            self.counter.chat({"role": entry.message.role}) for entry in entries if calls_of(entry)
+            self.counter.chat({"role": entry.message.role}) for entry in entries if _calls_of(entry)
         )
         bare, note = self.counter.chat({}), self.counter.text(_NOTE.format(len(calls)))
         kept_results: list[Entry] = []
         kept_calls: list[Any] = []
         for answer in reversed(results):
-            own_calls = [call for call in calls if answers(answer, call)]
+            own_calls = [call for call in calls if _answers(answer, call)]
             least = self.least(answer.message)
             used += least
             used += sum(
-                self.counter.chat({"tool_calls": [bare_call(call)]}) - bare for call in own_calls
+                self.counter.chat({"tool_calls": [_bare_call(call)]}) - bare for call in own_calls
             )
             text = min(answer.tokens - least, _LEAST_TEXT) if kept_results else 0
             if used + text + (note if kept_results else 0) > room:
@@ -177,7 +164,7 @@ class Shortener:
         gone = _NOTE.format(len(calls) - len(kept_calls))
         fewer: list[Entry] = []
         for entry in entries:
-            newest = [call for call in calls_of(entry) if call in kept_calls]
+            newest = [call for call in _calls_of(entry) if call in kept_calls]
             if newest:
                 view = entry.message.to_openai() or {}
                 texts = [text for text in (gone, content_text(view.get("content"))) if text]
@@ -190,11 +177,11 @@ class Shortener:
         return fewer
 
     def _view(self, view: View, room: int, seq: int | None) -> View | None:
-        least = least_view(view)
+        least = _least_view(view)
         if self.counter.chat(least) > room:
             return None
-        mark, pieces = mark_of(seq), pieces_of(view)
-        for frame in (frame_of(view, view.keys()), frame_of(view, ("name",)), least):
+        mark, pieces = mark_of(seq), _pieces_of(view)
+        for frame in (_frame_of(view, view.keys()), _frame_of(view, ("name",)), least):
             cost = self.counter.chat(frame)
             if frame is not least and cost > room // 2:
                 continue
@@ -209,7 +196,7 @@ class Shortener:
                 left -= over + 1
         return least
 
-    def _filled(self, frame: View, pieces: Sequence[Piece], room: int, mark: Mark) -> View:
+    def _filled(self, frame: View, pieces: Sequence[_Piece], room: int, mark: Mark) -> View:
         """Return the frame with each piece within its share of the room."""
         rooms = [room]  # a single piece is too long in any case
         if len(pieces) > 1:
@@ -219,7 +206,7 @@ class Shortener:
             shown = piece.put(shown, self._shown(piece, most, mark))
         return shown
 
-    def _shown(self, piece: Piece, room: int, mark: Mark) -> Any:
+    def _shown(self, piece: _Piece, room: int, mark: Mark) -> Any:
         if isinstance(piece.value, list):
             return self._parts(piece.value, room, mark)
         if len(piece.path) > 1:
@@ -320,3 +307,96 @@ def _is_text(part: Any) -> bool:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+class _Piece(NamedTuple):
+    """A part of a message that may be shortened: its content, another text, or a call's arguments.
+
+    Attributes:
+        value: The text, or the list of parts.
+        path: The keys and indexes that lead to it in the message; several for arguments.
+    """
+
+    value: Any
+    path: tuple[Any, ...]
+
+    def put(self, view: View, value: Any) -> View:
+        """Return a view with another value in its place."""
+        changed: View = view.copy()
+        holder: Any = changed
+        for key in self.path[:-1]:
+            holder[key] = holder[key].copy()
+            holder = holder[key]
+        holder[self.path[-1]] = value
+        return changed
+
+
+def _frame_of(view: View, keys: Collection[str]) -> View:
+    """Return a view without the parts that may be shortened, but with other fields of its calls.
+
+    Fields in `keys` are copied too, if they are not texts. The name is, although it is a text.
+    """
+    frame = _least_view(view)
+    for key in filter(keys.__contains__, view):
+        if key != "content" and (key == "name" or not isinstance(view[key], str)):
+            frame.setdefault(key, view[key])
+    calls = view.get("tool_calls")
+    if isinstance(calls, list) and calls:
+        frame["tool_calls"] = [_bare_call(call, extras=True) for call in calls]
+    return frame
+
+
+def _least_view(view: View) -> View:
+    """Return the smallest view: who speaks, what is called, and what is answered."""
+    least: View = {"role": view.get("role")}
+    if "tool_call_id" in view:
+        least["tool_call_id"] = view["tool_call_id"]
+    calls, function = view.get("tool_calls"), view.get("function_call")
+    if isinstance(calls, list) and calls:
+        least["tool_calls"] = [_bare_call(call) for call in calls]
+    if isinstance(function, dict):
+        least["function_call"] = {"name": function.get("name"), "arguments": "{}"}
+    if view.get("role") == "function":
+        least["name"] = view.get("name")
+    is_call = "tool_calls" in least or "function_call" in least
+    least["content"] = None if is_call else ELLIPSIS
+    return least
+
+
+def _bare_call(call: Any, *, extras: bool = False) -> Any:
+    """Return a call without its arguments, with or without its provider's extra fields."""
+    function = mapping(call).get("function")
+    if not isinstance(function, dict):
+        return call
+    if not extras:
+        call = {key: call[key] for key in ("id", "type") if key in call}
+        function = {"name": function.get("name")}
+    return {**call, "function": {**function, "arguments": "{}"}}
+
+
+def _pieces_of(view: View) -> list[_Piece]:
+    """Return the parts of a message that may be shortened, in order."""
+    pieces: list[_Piece] = []
+    for key, value in view.items():
+        is_text = isinstance(value, str) and key not in ("role", "name", "tool_call_id")
+        if value and (is_text or (key == "content" and isinstance(value, list))):
+            pieces.append(_Piece(value, (key,)))
+    functions = [
+        (("tool_calls", place, "function"), call.get("function"))
+        for place, call in enumerate(view.get("tool_calls") or ())
+        if isinstance(call, dict)
+    ]
+    for path, function in (*functions, (("function_call",), view.get("function_call"))):
+        arguments = function.get("arguments") if isinstance(function, dict) else None
+        if isinstance(arguments, str) and arguments:
+            pieces.append(_Piece(arguments, (*path, "arguments")))
+    return pieces
+
+
+def _calls_of(entry: Entry) -> list[Any]:
+    return (entry.message.to_openai() or {}).get("tool_calls") or []
+
+
+def _answers(entry: Entry, call: Any) -> bool:
+    view = entry.message.to_openai() or {}
+    return isinstance(call, dict) and view.get("tool_call_id") == call.get("id")
