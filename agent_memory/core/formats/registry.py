@@ -9,21 +9,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from agent_memory.core.formats.names import (
-    ADK,
-    AGENT_FRAMEWORK,
-    AI_SDK,
-    ANTHROPIC,
-    CHAT,
-    CONVERSE,
-    GOOGLE,
-    HAYSTACK,
-    LANGCHAIN,
-    LLAMA_INDEX,
-    PYDANTIC_AI,
-    RESPONSES,
-    SMOLAGENTS,
-)
+from agent_memory.core.formats import names
 from agent_memory.core.limits import quoted
 from agent_memory.errors import InvalidInput
 
@@ -123,8 +109,8 @@ class Format:
 def _made(name: str, file: str, **more: Any) -> Format:
     """Return the format of a module here, whose functions have the names of the fields."""
     module = import_module(f"agent_memory.core.formats.{file}")
-    names = {field.name for field in fields(Format)} & vars(module).keys()
-    return Format(name, **{field: getattr(module, field) for field in names}, **more)
+    own = {field.name for field in fields(Format)} & vars(module).keys()
+    return Format(name, **{field: getattr(module, field) for field in own}, **more)
 
 
 @cache
@@ -133,23 +119,23 @@ def _formats() -> dict[str, Format]:
     from agent_memory.core.formats import gemini
 
     shared = _made(
-        RESPONSES,
+        names.RESPONSES,
         "responses",
         ids=Ids(re.compile(r".{1,64}", re.DOTALL), unique=True),
         arguments=Arguments("input"),
         in_runs=True,
     )
     every = [
-        _made(CHAT, "chat", ids=Ids(re.compile(r".{1,40}", re.DOTALL), functions=True)),
+        _made(names.CHAT, "chat", ids=Ids(re.compile(r".{1,40}", re.DOTALL), functions=True)),
         _made(
-            LANGCHAIN,
+            names.LANGCHAIN,
             "langchain",
             ids=Ids(re.compile(r".{1,40}", re.DOTALL)),
             arguments=Arguments("input"),
             is_exact=True,
         ),
         _made(
-            ANTHROPIC,
+            names.ANTHROPIC,
             "claude",
             ids=Ids(re.compile(r"[a-zA-Z0-9_-]+"), unique=True),
             arguments=Arguments(system=("system",), user_first=True),
@@ -158,26 +144,26 @@ def _formats() -> dict[str, Format]:
         # A provider cannot read another provider's items.
         replace(shared, name="xai.responses", recognises=_never),
         _made(
-            GOOGLE,
+            names.GOOGLE,
             "gemini",
             ids=Ids(None),
             arguments=Arguments("contents", ("config", "system_instruction"), user_first=True),
             is_exact=True,
         ),
         _made(
-            CONVERSE,
+            names.CONVERSE,
             "converse",
             ids=Ids(re.compile(r"[a-zA-Z0-9_.:-]{1,64}"), unique=True),
             arguments=Arguments(system=("system",), system_parts=True, user_first=True),
             is_exact=True,
         ),
-        _made(AI_SDK, "ai_sdk", arguments=Arguments(system=("system",)), is_exact=True),
-        Format(ADK, gemini.to_chat_of_event, gemini.from_chat, unseen=gemini.unseen_of_event),
-        _made(AGENT_FRAMEWORK, "agent_framework"),
-        _made(PYDANTIC_AI, "pydantic_ai"),
-        _made(LLAMA_INDEX, "llama_index"),
-        _made(HAYSTACK, "haystack", is_exact=True),
-        _made(SMOLAGENTS, "smolagents", is_exact=True),
+        _made(names.AI_SDK, "ai_sdk", arguments=Arguments(system=("system",)), is_exact=True),
+        Format(names.ADK, gemini.to_chat_of_event, gemini.from_chat, unseen=gemini.unseen_of_event),
+        _made(names.AGENT_FRAMEWORK, "agent_framework"),
+        _made(names.PYDANTIC_AI, "pydantic_ai"),
+        _made(names.LLAMA_INDEX, "llama_index"),
+        _made(names.HAYSTACK, "haystack", is_exact=True),
+        _made(names.SMOLAGENTS, "smolagents", is_exact=True),
     ]
     return {form.name: form for form in every}
 
@@ -194,10 +180,10 @@ def format_of(name: str) -> Format:
     """Return the format with this name, if contexts can be expressed in it."""
     form = _formats().get(name) if isinstance(name, str) else None
     if form is None or form.from_chat is None:
-        names = ", ".join(sorted(key for key, form in _formats().items() if form.from_chat))
+        known = ", ".join(sorted(key for key, form in _formats().items() if form.from_chat))
         raise InvalidInput(
             f"Contexts cannot be given in the format {quoted(name)}. Formats that they can be "
-            f"given in: {names}. `register` of agent_memory.core.formats.registry adds one."
+            f"given in: {known}. `register` of agent_memory.core.formats.registry adds one."
         )
     return form
 
