@@ -181,7 +181,11 @@ def tools_of(members: Members, home: str, user_id: str | None) -> dict[str, Tool
     Tools of another memory work on the user's memory there. Those that need a session are left out.
     """
     found = {**members.memories[home]._toolbox.tools()}
-    for tool in _others(members, home, user_id):
+    others = [tool for block in members.blocks.values() for tool in block.tools()]
+    if user_id is not None:
+        away = {name: memory for name, memory in members.memories.items() if name != home}
+        others += [_of(name, tool) for name, memory in away.items() for tool in _lasting(memory)]
+    for tool in others:
         if tool.name in found:
             raise ConfigError(
                 f"Two tools are named {tool.name!r}. Rename the member or the block of one of them."
@@ -193,14 +197,6 @@ def tools_of(members: Members, home: str, user_id: str | None) -> dict[str, Tool
             )
         found[tool.name] = tool
     return found
-
-
-def _others(members: Members, home: str, user_id: str | None) -> Iterator[Tool]:
-    for block in members.blocks.values():
-        yield from block.tools()
-    for name, memory in members.memories.items():
-        if name != home and user_id is not None:
-            yield from (_of(name, tool) for tool in _lasting(memory))
 
 
 def _lasting(memory: AgentMemory) -> Iterator[Tool]:
