@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import cache
 from typing import TYPE_CHECKING
 
 from agent_memory.errors import install_command
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["Embedder", "Encoder", "is_remote", "open_embedder"]
 
 logger = logging.getLogger(__name__)
-
-
-_warned = False
 
 
 def open_embedder(
@@ -44,7 +42,8 @@ def open_embedder(
 
     inner: Embedder
     if value is None and not is_installed():
-        return _without()
+        _warn()
+        return NoEmbedder()
     if value is None or value == "local":
         inner = MiniLMEmbedder(threads)
     elif not isinstance(value, str):
@@ -64,16 +63,13 @@ def open_embedder(
     return CachedEmbedder(inner)
 
 
-def _without() -> Encoder:
-    global _warned
-    if not _warned:  # once a process, not once a memory
-        _warned = True
-        logger.warning(
-            "No embedder is installed or configured, so recall matches words only. To match "
-            "meaning, set `embedding` or %s",
-            install_command("local"),
-        )
-    return NoEmbedder()
+@cache  # once a process, not once a memory
+def _warn() -> None:
+    logger.warning(
+        "No embedder is installed or configured, so recall matches words only. To match meaning, "
+        "set `embedding` or %s",
+        install_command("local"),
+    )
 
 
 def is_remote(value: object) -> bool:
