@@ -99,7 +99,7 @@ class CachedEmbedder:
 
     def __init__(self, inner: Embedder, size: int = 10_000) -> None:
         self.inner = inner
-        self.name, self.load = inner.name, inner.load  # the vectors are the same
+        self.name = inner.name  # the vectors are the same
         # False for a user's own function, which may cost money
         self.on_this_machine = bool(getattr(inner, "on_this_machine", False))
         self._cache: Cache[bytes, Encoding] = Cache(size)
@@ -126,6 +126,9 @@ class CachedEmbedder:
             except AgentMemoryError as error:  # callers that need vectors report it
                 logger.info("the baseline of %s cannot be measured yet: %s", self.name, error)
         return self._baseline or 0.0
+
+    def load(self) -> None:
+        self.inner.load()
 
     def cached(self, texts: Sequence[str]) -> bool:
         """Return whether all of these texts are encoded already. Sends no request."""
