@@ -67,14 +67,8 @@ def under_way(
         return
     from agent_memory import __version__
 
-    kinds = _api().SpanKind
     tracer = provider.get_tracer("agent_memory", __version__)
-    span = tracer.start_span(
-        name,
-        within,
-        {"internal": kinds.INTERNAL, "client": kinds.CLIENT, "server": kinds.SERVER}[kind],
-        _known(attributes),
-    )
+    span = tracer.start_span(name, within, _api().SpanKind[kind.upper()], _known(attributes))
     try:
         yield span
     except Exception as error:
