@@ -83,15 +83,16 @@ def _fields(fields: Fields) -> Fields:
     raw = fields.get("raw")
     if raw is not None:
         return _of_raw(fields, raw)
-    if _SHAPED & fields.keys() or isinstance(fields.get("content"), list) or "tool_calls" in fields:
+    content = fields.get("content", "")
+    is_shaped = _SHAPED & fields.keys() or isinstance(content, list) or "tool_calls" in fields
+    if is_shaped or type(content) is not str:
         fields = {key: plain(value) if key in _NESTED else value for key, value in fields.items()}
+    if is_shaped:
         from agent_memory.core.formats.registry import recognised
 
         form = recognised(fields)
         if form is not None:
             return _stored(fields, form)
-    elif type(fields.get("content", "")) is not str:
-        fields = {key: plain(value) if key in _NESTED else value for key, value in fields.items()}
     role = fields.get("role")
     if role is None:
         raise InvalidMessage(f"The message has no `role`. {_WANTED}")
@@ -138,12 +139,10 @@ def _items(response: Fields) -> list[Fields]:
 
 def _mapping(value: object) -> Fields:
     """Return a mapping, or an object that can be dumped, as a mapping."""
-    if isinstance(value, Mapping):
-        return value
-    fields = plain(value)
-    if isinstance(fields, Mapping):
-        return fields
-    raise InvalidMessage(f"A message cannot be of type {type(value).__name__}. {_WANTED}")
+    fields = value if isinstance(value, Mapping) else plain(value)
+    if not isinstance(fields, Mapping):
+        raise InvalidMessage(f"A message cannot be of type {type(value).__name__}. {_WANTED}")
+    return fields
 
 
 def plain(value: Any, depth: int = 0) -> Any:
