@@ -24,7 +24,8 @@ from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import SegmentsContract
 from tests.kit import Handles
-from tests.servers.redis import RedisServer, Relay
+from tests.servers.line import Line
+from tests.servers.redis import RedisServer
 from tests.servers.redis_suite import (
     GIVEN,
     RedisContract,
@@ -138,36 +139,36 @@ class TestValkey(RedisContract):
 
 def test_an_append_whose_answer_is_lost(server: RedisServer) -> None:
     """Wrong: after a lost reply a message is stored twice, or reported as not stored."""
-    relay = Relay(server.port)
-    store = RedisStore(relay.url)
+    line = Line(server.port)
+    store = RedisStore(f"redis://127.0.0.1:{line.port}/0")
     for session, ends in (("s", 2), ("s", 4), ("t", 2), ("s", 6)):
-        relay.lose_answer = store.head(session) is not None or session == "t"
+        line.lose_answer = store.head(session) is not None or session == "t"
         assert store.append(session, [draft("a"), draft("b")], "u").end == ends
-        assert not relay.lose_answer
+        assert not line.lose_answer
     assert [e.message.text() for e in store.read("s")] == ["a", "b"] * 3
     assert [e.message.text() for e in store.read("t")] == ["a", "b"]
-    relay.lose_answer = True
+    line.lose_answer = True
     store.put_records("facts", [record("r")])
     assert [r.id for r in store.records("facts", "user:a")] == ["r"]
     store.close()
-    relay.close()
+    line.close()
 
 
 def test_a_lock_whose_answer_is_lost(server: RedisServer) -> None:
     """Wrong: a caller whose reply was lost is refused the lock that it holds."""
-    relay = Relay(server.port)
-    store = RedisStore(relay.url)
+    line = Line(server.port)
+    store = RedisStore(f"redis://127.0.0.1:{line.port}/0")
     for seconds, renew in ((0, False), (60, True), (60, False)):
-        relay.lose_answer = True
+        line.lose_answer = True
         assert store.lock("l", "w1", seconds, renew=renew) is True
-        assert not relay.lose_answer
-    relay.lose_answer = True
+        assert not line.lose_answer
+    line.lose_answer = True
     assert store.lock("l", "w2", 60) is False
-    relay.lose_answer = True
+    line.lose_answer = True
     store.unlock("l", "w1")
     assert store.lock("l", "w2", 60) is True
     store.close()
-    relay.close()
+    line.close()
 
 
 def test_an_append_is_one_call(server: RedisServer, store: RedisStore) -> None:

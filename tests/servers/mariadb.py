@@ -55,10 +55,6 @@ class MariaDBServer(PrivateServer):
             self._make_tables()
         super().start()
 
-    def remove(self) -> None:
-        self.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
     def _make_tables(self) -> None:
         (self.folder / "first.sql").write_text(_FIRST)
         command = [

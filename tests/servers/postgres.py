@@ -52,14 +52,8 @@ class PostgresServer(PrivateServer):
         return self._as_user([str(self._programs / "postgres"), "-D", str(self._data), *options])
 
     def ready(self) -> bool:
-        command = [
-            str(self._programs / "pg_isready"),
-            "-q",
-            "-h",
-            "127.0.0.1",
-            "-p",
-            str(self.port),
-        ]
+        asks = str(self._programs / "pg_isready")
+        command = [asks, "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         return subprocess.run(command, check=False).returncode == 0
 
     def start(self) -> None:
@@ -77,10 +71,6 @@ class PostgresServer(PrivateServer):
     def stop(self) -> None:
         """Shut it down without waiting for its clients."""
         self._end(signal.SIGINT)
-
-    def remove(self) -> None:
-        self.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _make_cluster(self) -> None:
         self._data.mkdir(mode=0o700)

@@ -1,6 +1,7 @@
 """A private server: on a free port of 127.0.0.1, in its own folder."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -59,6 +60,10 @@ class PrivateServer:
     def stop(self) -> None:
         """Shut it down, and wait for its end."""
         self._end(signal.SIGTERM)
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)

