@@ -10,13 +10,13 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self, cast
+from typing import Any, Self
 from uuid import uuid4
 
 from agent_memory.errors import InvalidContext
 from agent_memory.testing import check_context
 from tests.frameworks.conversation import Turn
+from tests.servers.http import Handler, HTTPServer
 
 Json = dict[str, Any]
 Call = tuple[str, str, Json]
@@ -44,19 +44,14 @@ class Provider:
         self.requests: list[Request] = []
         self.refused: list[str] = []
         self._lock = threading.Lock()
-        self._server = _Server(self)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        serve = self._server.serve_forever
-        self._thread = threading.Thread(target=serve, kwargs={"poll_interval": 0.02}, daemon=True)
-        self._thread.start()
+        self._server = HTTPServer(_APIs, self)
+        self.url = self._server.url
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._server.stop()
 
     def answer(self, api: _Api, body: Json) -> tuple[str, list[Call]]:
         """Return the text or the calls for a request. Raise `InvalidContext` for a bad one."""
@@ -197,50 +192,26 @@ _APIS = (
 )
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, provider: Provider) -> None:
-        self.provider = provider
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    wbufsize = -1  # an answer is sent as one packet
-    disable_nagle_algorithm = True
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Write nothing to stderr."""
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+class _APIs(Handler):
+    def respond(self) -> None:
+        body = json.loads(self.body())
         path = self.path.partition("?")[0]
         api = next((one for one in _APIS if path.endswith(one.path)), None)
         if api is None:
-            self._send(404, {"error": {"message": f"{path} is not served", "type": "not_found"}})
+            self.send(404, {"error": {"message": f"{path} is not served", "type": "not_found"}})
             return
         if isinstance(body.get(api.field), str):
             body[api.field] = [{"role": "user", "content": body[api.field]}]
         if (system := body.get("systemInstruction")) is not None:  # as the SDK sends it
             body["config"] = {"system_instruction": [dict(part) for part in system["parts"]]}
         try:
-            said = cast("_Server", self.server).provider.answer(api, body)
+            said = self.server.owner.answer(api, body)
         except InvalidContext as error:
-            self._send(400, {"error": {"message": str(error), "type": "invalid_request_error"}})
+            self.send(400, {"error": {"message": str(error), "type": "invalid_request_error"}})
             return
         if body.get("stream") and api.whole is _chat:
             events = [*map(json.dumps, _chat_chunks(*said)), "[DONE]"]
-            self._write(200, "text/event-stream", "".join(f"data: {one}\n\n" for one in events))
+            text = "".join(f"data: {one}\n\n" for one in events)
+            self.send(200, text, "text/event-stream")
         else:
-            self._send(200, api.whole(*said))
-
-    def _send(self, status: int, body: Json) -> None:
-        self._write(status, "application/json", json.dumps(body))
-
-    def _write(self, status: int, kind: str, text: str) -> None:
-        data = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+            self.send(200, api.whole(*said))

@@ -1,6 +1,5 @@
 """The service's keys, how they are stored and issued, and JWTs."""
 
-import json
 import re
 import threading
 import time
@@ -8,7 +7,6 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from agent_memory.server.keys import KeyRing
 from agent_memory.stores import MemoryStore
 from tests.integration.serving import Service, fill, serving
 from tests.kit import invoke
+from tests.servers.http import Handler, HTTPServer
 
 ISSUER, AUDIENCE = "https://login.example", "memory"
 
@@ -95,29 +94,18 @@ def publishing(
     """Yield the URL where an issuer publishes its keys, and the requests to it."""
     asked: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Keys(Handler):
+        def respond(self) -> None:
             asked.append(self.path)
             if until is not None:
                 until.wait(60)
-            body = json.dumps({"keys": keys}).encode()
-            self.send_response(302 if self.path == "/elsewhere" else 200)
-            self.send_header("Location", "/keys")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.send(302 if self.path == "/elsewhere" else 200, {"keys": keys}, Location="/keys")
 
-        def log_message(self, *given: Any) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
+    server = HTTPServer(Keys, None)
     try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
+        yield server.url, asked
     finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+        server.stop()
 
 
 RSA = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)

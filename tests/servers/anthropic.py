@@ -1,10 +1,10 @@
 """A stand-in for Anthropic's Messages API on 127.0.0.1 with scripted answers."""
 
 import json
-import threading
 from collections import deque
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self, cast
+from typing import Any, Self
+
+from tests.servers.http import Handler, HTTPServer
 
 
 class FakeClaude:
@@ -14,19 +14,14 @@ class FakeClaude:
         self.requests: list[dict[str, Any]] = []
         self._turns: deque[list[dict[str, Any]]] = deque()
         self._asked = 0
-        self._server = _Server(self)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        serve = self._server.serve_forever
-        self._thread = threading.Thread(target=serve, kwargs={"poll_interval": 0.005}, daemon=True)
-        self._thread.start()
+        self._server = HTTPServer(_Messages, self)
+        self.url = self._server.url
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._server.stop()
 
     def say(self, text: str) -> None:
         self._turns.append([{"type": "text", "text": text}])
@@ -70,28 +65,8 @@ class FakeClaude:
         }
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, fake: FakeClaude) -> None:
-        self.fake = fake
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    wbufsize = -1  # an answer is sent immediately, as one packet
-    disable_nagle_algorithm = True
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Write nothing to stderr."""
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+class _Messages(Handler):
+    def respond(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        fake = cast("_Server", self.server).fake
-        data = json.dumps(fake._answer({**body, "path": self.path, "headers": headers})).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        request = {**json.loads(self.body()), "path": self.path, "headers": headers}
+        self.send(200, self.server.owner._answer(request))

@@ -10,13 +10,13 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from time import sleep
-from types import TracebackType
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel
 from qdrant_client import QdrantClient, models
+
+from tests.servers.http import Handler, HTTPServer
 
 Way = Literal["", "down", "slow", "refuse"]
 
@@ -63,12 +63,7 @@ class StandIn:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.stop()
         self._client.close()
 
@@ -89,21 +84,14 @@ class StandIn:
 
     def stop(self) -> None:
         """Stop listening, and keep the data. Idempotent."""
-        if self._thread.is_alive():
-            self._server.shutdown()
-            self._thread.join()
-        self._server.server_close()
+        self._server.stop()
 
     def restart(self) -> None:
         self._start(self.port)
 
     def _start(self, port: int) -> None:
-        self._server = _Server(self, port)
+        self._server = HTTPServer(_API, self, port)
         self.port: int = self._server.server_port
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.005}, daemon=True
-        )
-        self._thread.start()
 
     def answer(self, request: Request, key: str | None) -> Any:
         """Return a request's result, or raise `Refused` with a status other than 200."""
@@ -180,7 +168,7 @@ class StandIn:
             raise Refused(400, f"Wrong input: Alias with the same name already exists: {name}")
         return self._client.create_collection(
             name,
-            vectors_config=cast("Any", wanted.vectors),
+            vectors_config=wanted.vectors,
             sparse_vectors_config=wanted.sparse_vectors,
             metadata=wanted.metadata,
         )
@@ -195,25 +183,10 @@ class StandIn:
         return self._client.update_collection_aliases(actions)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, standing: StandIn, port: int) -> None:
-        self.standing = standing
-        super().__init__(("127.0.0.1", port), _Handler)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    wbufsize = -1
-    disable_nagle_algorithm = True
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Write nothing to stderr."""
-
-    def _any(self) -> None:
-        standing = cast("_Server", self.server).standing
-        sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+class _API(Handler):
+    def respond(self) -> None:
+        standing = self.server.owner
+        sent = self.body()
         if standing.way == "down":
             return
         if standing.way == "slow":
@@ -225,30 +198,10 @@ class _Handler(BaseHTTPRequestHandler):
                 raise Refused(413, "Payload too large")
             result = standing.answer(request, self.headers.get("api-key"))
         except Refused as error:
-            self._send(error.status, {"status": {"error": str(error)}, "time": 0.0})
+            self.send(error.status, {"status": {"error": str(error)}, "time": 0.0})
         except ValueError as error:  # an error of the local mode: a server answers 400
-            self._send(400, {"status": {"error": f"Wrong input: {error}"}, "time": 0.0})
+            self.send(400, {"status": {"error": f"Wrong input: {error}"}, "time": 0.0})
         else:
             if isinstance(result, BaseModel):
                 result = result.model_dump(mode="json")
-            self._send(200, {"result": result, "status": "ok", "time": 0.0})
-
-    def do_GET(self) -> None:
-        self._any()
-
-    def do_PUT(self) -> None:
-        self._any()
-
-    def do_POST(self) -> None:
-        self._any()
-
-    def do_DELETE(self) -> None:
-        self._any()
-
-    def _send(self, status: int, body: Any) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+            self.send(200, {"result": result, "status": "ok", "time": 0.0})
