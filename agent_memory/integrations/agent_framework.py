@@ -8,7 +8,6 @@ agent = Agent(client=client, context_providers=[
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -17,8 +16,10 @@ from agent_memory.core.formats import exact
 from agent_memory.core.formats.names import AGENT_FRAMEWORK
 from agent_memory.core.messages import Message as Said
 from agent_memory.core.rendering import items_of
+from agent_memory.core.text import listed_text
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import AgentMemoryError, MissingExtra
+from agent_memory.integrations.adapting import threaded
 
 try:
     from agent_framework import AgentSession, ContextProvider, HistoryProvider, Message
@@ -65,14 +66,22 @@ class AgentMemoryHistoryProvider(HistoryProvider):
         self._within_budget = within_budget
         self.skip_excluded = skip_excluded
 
-    async def get_messages(
+    @threaded
+    def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
         """Return the messages of a session, oldest first."""
-        found = await asyncio.to_thread(self._read, session_id or _NONE)
+        name = session_id or _NONE
+        if self._within_budget:
+            context = self._memory.get(name, user_id=self._user_id, format=AGENT_FRAMEWORK)
+            found = [Message.from_dict(exact.read(raw)) for raw in context.to_messages()]
+        else:
+            entries = self._memory.history(name, user_id=self._user_id)
+            found = [one for entry in entries for one in _messages(entry.message)]
         return [one for one in found if not (self.skip_excluded and _is_excluded(one))]
 
-    async def save_messages(
+    @threaded
+    def save_messages(
         self,
         session_id: str | None,
         messages: Sequence[Message],
@@ -83,16 +92,7 @@ class AgentMemoryHistoryProvider(HistoryProvider):
         """Append messages, all or none."""
         if messages:
             kept = [_kept(one) for one in messages]
-            await asyncio.to_thread(
-                self._memory.update, session_id or _NONE, kept, user_id=self._user_id
-            )
-
-    def _read(self, session_id: str) -> list[Message]:
-        if self._within_budget:
-            context = self._memory.get(session_id, user_id=self._user_id, format=AGENT_FRAMEWORK)
-            return [Message.from_dict(exact.read(raw)) for raw in context.to_messages()]
-        entries = self._memory.history(session_id, user_id=self._user_id)
-        return [one for entry in entries for one in _messages(entry.message)]
+            self._memory.update(session_id or _NONE, kept, user_id=self._user_id)
 
 
 class AgentMemoryContextProvider(ContextProvider):
@@ -126,7 +126,8 @@ class AgentMemoryContextProvider(ContextProvider):
         self._limit = limit
         self._stores = stores
 
-    async def before_run(
+    @threaded
+    def before_run(
         self, *, agent: Any, session: AgentSession, context: Any, state: dict[str, Any]
     ) -> None:
         """Add memories relevant to the user's newest message."""
@@ -134,20 +135,17 @@ class AgentMemoryContextProvider(ContextProvider):
         if not said:
             return
         try:
-            recalls = await asyncio.to_thread(
-                self._memory.search, said[-1], user_id=self._of(session), limit=self._limit
-            )
+            recalls = self._memory.search(said[-1], user_id=self._of(session), limit=self._limit)
         except AgentMemoryError as error:
             logger.warning("nothing was recalled: %s", error)
             return
         if recalls:
-            from agent_memory.core.text import listed_text
-
             lines = "\n".join(listed_text(str(one)) for one in recalls)
             text = f"<memory>\n{lines}\n</memory>"
             context.extend_messages(self, [Message("user", [text])])
 
-    async def after_run(
+    @threaded
+    def after_run(
         self, *, agent: Any, session: AgentSession, context: Any, state: dict[str, Any]
     ) -> None:
         """Store the run's messages."""
@@ -156,12 +154,7 @@ class AgentMemoryContextProvider(ContextProvider):
         answered = context.response.messages if context.response else []
         kept = [_kept(one) for one in (*context.input_messages, *answered)]
         try:
-            await asyncio.to_thread(
-                self._memory.update,
-                context.session_id or _NONE,
-                kept,
-                user_id=self._of(session),
-            )
+            self._memory.update(context.session_id or _NONE, kept, user_id=self._of(session))
         except AgentMemoryError as error:
             logger.warning("a run was not stored: %s", error)
 

@@ -85,18 +85,7 @@ class MemoryTool(BetaAbstractMemoryTool):
 
 
 class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
-    """The tool for `anthropic.AsyncAnthropic`; commands run on the memory's threads.
-
-    Args:
-        memory: A memory with a `FileMemory`.
-        user_id: See `MemoryTool`.
-        session_id: See `MemoryTool`.
-
-    Raises:
-        ConfigError: See `MemoryTool`.
-        InvalidInput: See `MemoryTool`.
-        SessionOfAnotherUser: See `MemoryTool`.
-    """
+    """`MemoryTool` for `anthropic.AsyncAnthropic`. Commands run on the memory's threads."""
 
     def __init__(
         self,

@@ -5,12 +5,10 @@ Memory(storage=AgentMemoryStorage(memory, user_id="ana"))
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from threading import Lock
 from typing import Any
@@ -19,7 +17,7 @@ from agent_memory.core.limits import MOST
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.values.items import Put
 from agent_memory.errors import MissingExtra
-from agent_memory.ltm_blocks.base import record_id
+from agent_memory.integrations.adapting import locked, threaded
 from agent_memory.standalone.indexes import VectorIndex
 from agent_memory.standalone.item_index import Item, Match
 
@@ -72,7 +70,7 @@ class AgentMemoryStorage:
         """
         for one in records:
             json.dumps(one.metadata)  # pydantic would turn a set into a list
-        with self._changing():
+        with locked(self._memory, "crewai", self._user_id or ""):
             length = self._length([one.embedding for one in records if one.embedding])
             puts = [Put(_RECORDS, one.id, _kept(one)) for one in records]
             if length:
@@ -211,24 +209,14 @@ class AgentMemoryStorage:
 
         After all are deleted, embeddings may have another length.
         """
-        with self._changing():
+        with locked(self._memory, "crewai", self._user_id or ""):
             self._forget([one["id"] for one in self._in(scope_prefix)])
             if _path(scope_prefix) == _ROOT:
                 self._values.delete(_ABOUT, _LENGTH)
 
-    async def asave(self, records: list[MemoryRecord]) -> None:
-        """Run `save` on a thread."""
-        await asyncio.to_thread(self.save, records)
-
-    async def asearch(
-        self, query_embedding: list[float], *args: Any, **kwargs: Any
-    ) -> list[tuple[MemoryRecord, float]]:
-        """Run `search` on a thread."""
-        return await asyncio.to_thread(self.search, query_embedding, *args, **kwargs)
-
-    async def adelete(self, *args: Any, **kwargs: Any) -> int:
-        """Run `delete` on a thread."""
-        return await asyncio.to_thread(self.delete, *args, **kwargs)
+    asave = threaded(save)
+    asearch = threaded(search)
+    adelete = threaded(delete)
 
     def _in(self, scope: str | None) -> list[Json]:
         found = self._values.search(_RECORDS, limit=MOST)
@@ -240,11 +228,6 @@ class AgentMemoryStorage:
             self._index(length).delete(ids, user_id=self._user_id)
         for one in ids:
             self._values.delete(_RECORDS, one)
-
-    def _changing(self) -> AbstractContextManager[None]:
-        """Hold the lock on the length of embeddings, for writes and full deletions."""
-        whose = record_id("crewai", self._user_id or "")
-        return self._memory.components.services.resources.locked(whose)
 
     def _kept_length(self) -> int:
         """Return the length of stored embeddings; 0 if there are none."""

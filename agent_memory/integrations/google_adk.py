@@ -6,17 +6,18 @@ Runner(agent=agent, app_name="app", session_service=AgentMemorySessionService(me
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from agent_memory.core.formats.names import ADK
-from agent_memory.core.records import Entry, Head
+from agent_memory.core.limits import MOST
+from agent_memory.core.records import Entry
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import MissingExtra
+from agent_memory.integrations.adapting import joined, locked, threaded
 
 try:
     from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -34,16 +35,11 @@ try:
 except ImportError as error:
     raise MissingExtra("Google ADK's services", "google-adk") from error
 
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
 __all__ = ["AgentMemoryMemoryService", "AgentMemorySessionService"]
 
 _ROOT = "google.adk"
 _STATE = "state"
 _DELETED = (_ROOT, "deleted")
-_MOST = 10
-_PAGE = 500
 _RETRIED = 50  # newest entries among which a retried event is looked for
 Json = dict[str, Any]
 
@@ -60,7 +56,8 @@ class AgentMemorySessionService(BaseSessionService):
     def __init__(self, memory: AgentMemory) -> None:
         self._memory = memory
 
-    async def create_session(
+    @threaded
+    def create_session(
         self,
         *,
         app_name: str,
@@ -74,9 +71,17 @@ class AgentMemorySessionService(BaseSessionService):
             AlreadyExistsError: The id exists.
         """
         name = (session_id or "").strip() or str(uuid4())
-        return await asyncio.to_thread(self._create, app_name, user_id, state or {}, name)
+        log = joined(app_name, user_id, name)
+        with locked(self._memory, _ROOT, log):
+            if self._memory.head(log) is not None:
+                raise AlreadyExistsError(f"Session with id {name} already exists.")
+            own = self._share(app_name, user_id, state or {})
+            kept = {_STATE: own, "updated": time.time()}
+            self._memory.describe(log, kept, user_id=joined(app_name, user_id))
+        return self._session(app_name, user_id, name, kept, [])
 
-    async def get_session(
+    @threaded
+    def get_session(
         self,
         *,
         app_name: str,
@@ -85,53 +90,8 @@ class AgentMemorySessionService(BaseSessionService):
         config: GetSessionConfig | None = None,
     ) -> Session | None:
         """Return a session with its events; None if there is none."""
-        return await asyncio.to_thread(self._get, app_name, user_id, session_id.strip(), config)
-
-    async def list_sessions(
-        self, *, app_name: str, user_id: str | None = None
-    ) -> ListSessionsResponse:
-        """Return sessions without their events, last updated last."""
-        found = await asyncio.to_thread(self._list, app_name, user_id)
-        return ListSessionsResponse(sessions=found)
-
-    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Delete a session, and everything derived from it. Idempotent."""
-        name = _joined(app_name, user_id, session_id.strip())
-        await asyncio.to_thread(self._memory.delete, name)
-
-    async def get_user_state(self, *, app_name: str, user_id: str) -> Json:
-        """Return a user's state in an app, without the prefix of its keys."""
-        return await asyncio.to_thread(self._user_state, app_name, user_id)
-
-    async def append_event(self, session: Session, event: Event) -> Event:
-        """Store an event and its changes of states, unless it is partial or stored already.
-
-        Raises:
-            SessionNotFoundError: The session does not exist.
-        """
-        if event.partial:
-            return event
-        if not await asyncio.to_thread(self._is_new, session, event):
-            return event
-        await super().append_event(session, event)
-        session.last_update_time = event.timestamp
-        await asyncio.to_thread(self._append, session, event)
-        return event
-
-    def _create(self, app: str, user: str, state: Json, name: str) -> Session:
-        log = _joined(app, user, name)
-        with self._changing(log):
-            if self._memory.head(log) is not None:
-                raise AlreadyExistsError(f"Session with id {name} already exists.")
-            own = self._share(app, user, state)
-            kept = {_STATE: own, "updated": time.time()}
-            self._memory.describe(log, kept, user_id=_joined(app, user))
-        return self._session(app, user, name, kept, [])
-
-    def _get(
-        self, app: str, user: str, name: str, config: GetSessionConfig | None
-    ) -> Session | None:
-        log = _joined(app, user, name)
+        name = session_id.strip()
+        log = joined(app_name, user_id, name)
         head = self._memory.head(log)
         if head is None:
             return None
@@ -140,27 +100,55 @@ class AgentMemorySessionService(BaseSessionService):
         since = config.after_timestamp if config else None
         if since is not None:
             events = [one for one in events if one.timestamp >= since]
-        return self._session(app, user, name, head.metadata, events)
+        return self._session(app_name, user_id, name, head.metadata, events)
 
-    def _list(self, app: str, user: str | None) -> list[Session]:
-        prefix = _joined(app) + "/" if user is None else _joined(app, user) + "/"
+    @threaded
+    def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+        """Return sessions without their events, last updated last."""
+        above = joined(app_name) if user_id is None else joined(app_name, user_id)
         found = []
-        for head in _heads(self._memory, prefix):
+        for head in self._memory.sessions(prefix=f"{above}/", limit=MOST):
             _, whose, name = _parted(head.session_id)
-            found.append(self._session(app, whose, name, head.metadata, []))
-        return sorted(found, key=lambda one: (one.last_update_time, one.user_id, one.id))
+            found.append(self._session(app_name, whose, name, head.metadata, []))
+        found.sort(key=lambda one: (one.last_update_time, one.user_id, one.id))
+        return ListSessionsResponse(sessions=found)
 
+    @threaded
+    def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Delete a session, and everything derived from it. Idempotent."""
+        self._memory.delete(joined(app_name, user_id, session_id.strip()))
+
+    @threaded
+    def get_user_state(self, *, app_name: str, user_id: str) -> Json:
+        """Return a user's state in an app, without the prefix of its keys."""
+        return self._user_state(app_name, user_id)
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Store an event and its changes of states, unless it is partial or stored already.
+
+        Raises:
+            SessionNotFoundError: The session does not exist.
+        """
+        if event.partial or not await self._is_new(session, event):
+            return event
+        await super().append_event(session, event)
+        session.last_update_time = event.timestamp
+        await self._append(session, event)
+        return event
+
+    @threaded
     def _is_new(self, session: Session, event: Event) -> bool:
-        log = _joined(session.app_name, session.user_id, session.id)
+        log = joined(session.app_name, session.user_id, session.id)
         if self._memory.head(log) is None:
             raise SessionNotFoundError(f"Session {session.id} not found.")
         kept = [e for entry in self._memory.history(log, last=_RETRIED) for e in _events(entry)]
         return all(one.id != event.id or one != event for one in kept)
 
+    @threaded
     def _append(self, session: Session, event: Event) -> None:
         app, user = session.app_name, session.user_id
-        log = _joined(app, user, session.id)
-        with self._changing(log):
+        log = joined(app, user, session.id)
+        with locked(self._memory, _ROOT, log):
             head = self._memory.head(log)
             if head is None:
                 raise SessionNotFoundError(f"Session {session.id} not found.")
@@ -168,7 +156,7 @@ class AgentMemorySessionService(BaseSessionService):
             own = {**head.metadata.get(_STATE, {}), **self._share(app, user, delta)}
             # state first: after a failure, the caller's retry writes both
             self._memory.describe(log, {_STATE: own, "updated": event.timestamp})
-            self._memory.update(log, _kept(event), user_id=_joined(app, user))
+            self._memory.update(log, _kept(event), user_id=joined(app, user))
 
     def _share(self, app: str, user: str, state: Json) -> Json:
         """Store the app's and the user's part of a state. Return the session's part."""
@@ -183,17 +171,17 @@ class AgentMemorySessionService(BaseSessionService):
             else:
                 wide[prefix][key.removeprefix(prefix)] = value
         self._widen((_ROOT, app), None, wide[State.APP_PREFIX])
-        self._widen((_ROOT,), _joined(app, user), wide[State.USER_PREFIX])
+        self._widen((_ROOT,), joined(app, user), wide[State.USER_PREFIX])
         return own
 
     def _widen(self, place: tuple[str, ...], owner: str | None, more: Json) -> None:
         if more:
             values = self._memory.values(owner)
-            with self._changing(f"{owner}/{place}"):
+            with locked(self._memory, _ROOT, f"{owner}/{place}"):
                 values.put(place, _STATE, {**_state(values.get(place, _STATE)), **more})
 
     def _user_state(self, app: str, user: str) -> Json:
-        return _state(self._memory.values(_joined(app, user)).get((_ROOT,), _STATE))
+        return _state(self._memory.values(joined(app, user)).get((_ROOT,), _STATE))
 
     def _session(
         self, app: str, user: str, name: str, kept: Mapping[str, Any], events: list[Event]
@@ -210,9 +198,6 @@ class AgentMemorySessionService(BaseSessionService):
             last_update_time=kept.get("updated", 0.0),
         )  # fmt: skip
 
-    def _changing(self, what: str) -> AbstractContextManager[None]:
-        return self._memory.components.services.resources.locked(_lock(what))
-
 
 class AgentMemoryMemoryService(BaseMemoryService):
     """Users' earlier messages, for ADK's memory tools.
@@ -225,17 +210,17 @@ class AgentMemoryMemoryService(BaseMemoryService):
         limit: Maximum number of results.
     """
 
-    def __init__(self, memory: AgentMemory, *, limit: int = _MOST) -> None:
+    def __init__(self, memory: AgentMemory, *, limit: int = 10) -> None:
         self._memory = memory
         self._limit = limit
 
-    async def add_session_to_memory(self, session: Session) -> None:
+    @threaded
+    def add_session_to_memory(self, session: Session) -> None:
         """Store the new events of a session."""
-        await asyncio.to_thread(
-            self._add, session.app_name, session.user_id, session.id, list(session.events)
-        )
+        self._add(session.app_name, session.user_id, session.id, list(session.events))
 
-    async def add_events_to_memory(
+    @threaded
+    def add_events_to_memory(
         self,
         *,
         app_name: str,
@@ -245,40 +230,15 @@ class AgentMemoryMemoryService(BaseMemoryService):
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
         """Store new events."""
-        name = session_id or "events"
-        await asyncio.to_thread(self._add, app_name, user_id, name, list(events))
+        self._add(app_name, user_id, session_id or "events", events)
 
-    async def search_memory(
-        self, *, app_name: str, user_id: str, query: str
-    ) -> SearchMemoryResponse:
+    @threaded
+    def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         """Return the memories relevant to a query, best first."""
-        found = await asyncio.to_thread(self._search, _joined(app_name, user_id), query)
-        return SearchMemoryResponse(memories=found)
-
-    async def delete_memory(
-        self, *, app_name: str, user_id: str, memory_id: str | None = None
-    ) -> None:
-        """Forget an event permanently: adding its session again does not restore it."""
-        if memory_id:
-            await asyncio.to_thread(self._delete, _joined(app_name, user_id), memory_id)
-
-    def _add(self, app: str, user: str, name: str, events: Sequence[Event]) -> None:
-        owner, log = _joined(app, user), _joined(app, user, name)
-        known = {one.id for entry in self._memory.history(log) for one in _events(entry)}
-        forgotten = self._memory.values(owner)
-        fresh: dict[str, Event] = {}
-        for one in events:
-            said = one.content is not None and bool(one.content.parts)
-            if said and one.id not in known and forgotten.get(_DELETED, one.id) is None:
-                fresh.setdefault(one.id, one)
-        if fresh:
-            self._memory.update(log, [_kept(one) for one in fresh.values()], user_id=owner)
-
-    def _search(self, owner: str, query: str) -> list[MemoryEntry]:
         words_alone = not self._memory.blocks  # a single common word is then a match
         recalls = self._memory.search(
             query,
-            user_id=owner,
+            user_id=joined(app_name, user_id),
             limit=self._limit,
             entries=True,
             least=0.0 if words_alone else None,
@@ -289,17 +249,35 @@ class AgentMemoryMemoryService(BaseMemoryService):
                 for event in _events(entry):
                     if event.content is not None:
                         found.setdefault(event.id, _memory_of(event))
-        return list(found.values())[: self._limit]
+        return SearchMemoryResponse(memories=list(found.values())[: self._limit])
 
-    def _delete(self, owner: str, name: str) -> None:
+    @threaded
+    def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
+        """Forget an event permanently: adding its session again does not restore it."""
+        if not memory_id:
+            return
+
         def change(log: list[Entry]) -> list[Entry]:
-            return [entry for entry in log if all(one.id != name for one in _events(entry))]
+            return [entry for entry in log if all(one.id != memory_id for one in _events(entry))]
 
-        for head in _heads(self._memory, owner + "/"):
+        owner = joined(app_name, user_id)
+        for head in self._memory.sessions(prefix=f"{owner}/", limit=MOST):
             entries = self._memory.history(head.session_id)
             if len(change(entries)) < len(entries):
-                self._memory.values(owner).put(_DELETED, name, True)
+                self._memory.values(owner).put(_DELETED, memory_id, True)
                 self._memory.edit(head.session_id, change)
+
+    def _add(self, app: str, user: str, name: str, events: Sequence[Event]) -> None:
+        owner, log = joined(app, user), joined(app, user, name)
+        known = {one.id for entry in self._memory.history(log) for one in _events(entry)}
+        forgotten = self._memory.values(owner)
+        fresh: dict[str, Event] = {}
+        for one in events:
+            said = one.content is not None and bool(one.content.parts)
+            if said and one.id not in known and forgotten.get(_DELETED, one.id) is None:
+                fresh.setdefault(one.id, one)
+        if fresh:
+            self._memory.update(log, [_kept(one) for one in fresh.values()], user_id=owner)
 
 
 def _kept(event: Event) -> Json:
@@ -319,27 +297,9 @@ def _memory_of(event: Event) -> MemoryEntry:
     return MemoryEntry(id=event.id, content=event.content, author=event.author, timestamp=at)
 
 
-def _heads(memory: AgentMemory, prefix: str) -> Iterator[Head]:
-    after = None
-    while page := memory.sessions(prefix=prefix, limit=_PAGE, after=after):
-        yield from page
-        after = page[-1].session_id
-
-
 def _state(found: Any) -> Json:
     return {} if found is None else dict(found.value)
 
 
-def _joined(*names: str) -> str:
-    """Join several names into one unique name."""
-    return "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)
-
-
 def _parted(name: str) -> list[str]:
     return [part.replace("%2F", "/").replace("%25", "%") for part in name.split("/")]
-
-
-def _lock(what: str) -> str:
-    from agent_memory.ltm_blocks.base import record_id
-
-    return record_id(_ROOT, what)

@@ -18,6 +18,7 @@ from agent_memory.core.context import render_memory
 from agent_memory.core.messages import compact_json
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import InvalidInput, MissingExtra
+from agent_memory.integrations.adapting import joined
 
 try:
     from agent.memory_provider import MemoryProvider
@@ -187,7 +188,7 @@ class AgentMemoryProvider(MemoryProvider):
         found = self._memory.values(self._user_id).get(_CONTINUES, session_id)
         if found is not None:
             return str(found.value)
-        return _joined(self._user_id or self._context, session_id)
+        return joined(self._user_id or self._context, session_id)
 
     def _store(self, log: str, messages: Sequence[Mapping[str, Any]]) -> None:
         """Append the part of a transcript that is not in a log yet."""
@@ -235,8 +236,3 @@ def _shared(one: Sequence[str], other: Sequence[str]) -> int:
     while count < min(len(one), len(other)) and one[-1 - count] == other[-1 - count]:
         count += 1
     return count
-
-
-def _joined(*names: str) -> str:
-    """Join several names into one unique name."""
-    return "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)

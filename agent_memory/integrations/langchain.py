@@ -15,6 +15,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.rendering import items_of
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import InvalidInput, MissingExtra
+from agent_memory.integrations.adapting import threaded
 
 try:
     from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
@@ -75,10 +76,7 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._store(state["messages"], runtime)
         return None
 
-    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Store the run's messages."""
-        await asyncio.to_thread(self._store, state["messages"], runtime)
-        return None
+    aafter_agent = threaded(after_agent)
 
     def _with_context(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         session_id, user_id = self._store(request.messages, request.runtime)

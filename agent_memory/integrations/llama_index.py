@@ -6,18 +6,19 @@ await agent.run("Where do I live?", memory=kept)
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from agent_memory.core.formats import exact
 from agent_memory.core.formats.names import LLAMA_INDEX
+from agent_memory.core.limits import MOST
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.core.rendering import items_of
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.session import Session
 from agent_memory.errors import ConfigError, MissingExtra
+from agent_memory.integrations.adapting import threaded
 
 try:
     from llama_index.core.base.llms.types import ChatMessage
@@ -28,8 +29,6 @@ except ImportError as error:
     raise MissingExtra("LlamaIndex's memory", "llama-index") from error
 
 __all__ = ["AgentMemoryBlock", "AgentMemoryChatStore", "AgentMemoryMemory"]
-
-_PAGE = 500
 
 
 class AgentMemoryMemory(BaseMemory):
@@ -104,13 +103,11 @@ class AgentMemoryMemory(BaseMemory):
         if messages:
             self._session.update([_kept(one) for one in messages])
 
-    async def aput_messages(self, messages: list[ChatMessage]) -> None:
-        """Run `put_messages` on a thread."""
-        await asyncio.to_thread(self.put_messages, messages)
+    aput_messages = threaded(put_messages)
 
     def set(self, messages: list[ChatMessage]) -> None:
         """Replace the session's messages."""
-        self._session.edit(lambda log: _list(messages))
+        self._session.edit(lambda log: [_kept(one) for one in messages])
 
     def reset(self) -> None:
         """Delete the session."""
@@ -148,7 +145,7 @@ class AgentMemoryChatStore(BaseChatStore):
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Replace a key's list."""
-        self._of(key).edit(lambda log: _list(messages))
+        self._of(key).edit(lambda log: [_kept(one) for one in messages])
 
     def get_messages(self, key: str) -> list[ChatMessage]:
         """Return a key's list."""
@@ -184,19 +181,13 @@ class AgentMemoryChatStore(BaseChatStore):
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
         """Delete the newest message and return it; None if there is none."""
-        popped = self._of(key).pop(1)
-        return _message(popped[0]) if popped else None
+        popped = [one for message in self._of(key).pop(1) for one in _read(message)]
+        return popped[0] if popped else None
 
     def get_keys(self) -> list[str]:
         """Return the keys that have lists."""
-        keys: list[str] = []
-        after = None
-        while page := self._memory.sessions(
-            user_id=self.user_id, prefix=self.prefix, limit=_PAGE, after=after
-        ):
-            keys += [head.session_id.removeprefix(self.prefix) for head in page if head.end]
-            after = page[-1].session_id
-        return keys
+        heads = self._memory.sessions(user_id=self.user_id, prefix=self.prefix, limit=MOST)
+        return [head.session_id.removeprefix(self.prefix) for head in heads if head.end]
 
     def _of(self, key: str) -> Session:
         return self._memory.session(self.prefix + key, self.user_id)
@@ -218,16 +209,16 @@ class AgentMemoryBlock(BaseMemoryBlock[str]):
         super().__init__(**{"name": "agent_memory", **fields})
         self._memory = memory
 
-    async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
+    @threaded
+    def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
         said = [one.content for one in messages or () if one.role == "user" and one.content]
         if not said:
             return ""
-        found = await asyncio.to_thread(
-            self._memory.search, said[-1], user_id=self.user_id, limit=self.limit
-        )
+        found = self._memory.search(said[-1], user_id=self.user_id, limit=self.limit)
         return "\n".join(f"- {recall}" for recall in found)
 
-    async def _aput(self, messages: list[ChatMessage]) -> None:
+    @threaded
+    def _aput(self, messages: list[ChatMessage]) -> None:
         by_session: dict[str, list[Message]] = {}
         for one in messages:
             given = dict(one.additional_kwargs)
@@ -235,7 +226,7 @@ class AgentMemoryBlock(BaseMemoryBlock[str]):
             bare = one.model_copy(update={"additional_kwargs": given})
             by_session.setdefault(session, []).append(_kept(bare))
         for session, kept in by_session.items():
-            await asyncio.to_thread(self._memory.update, session, kept, user_id=self.user_id)
+            self._memory.update(session, kept, user_id=self.user_id)
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
         """Drop the least relevant lines until `tokens_to_truncate` tokens are saved."""
@@ -251,10 +242,6 @@ def _asks(message: ChatMessage, question: str) -> bool:
     return bool(message.role == "user" and message.content == question)
 
 
-def _list(messages: Sequence[ChatMessage]) -> list[Message]:
-    return [_kept(one) for one in messages]
-
-
 def _kept(message: ChatMessage) -> Message:
     raw = message.model_dump(mode="json")
     if ChatMessage.model_validate(raw) != message:  # JSON would not restore it
@@ -262,14 +249,10 @@ def _kept(message: ChatMessage) -> Message:
     return Message(raw=raw, format=LLAMA_INDEX)
 
 
-def _message(message: Message) -> ChatMessage | None:
-    return next(iter(_messages_of(message)), None)
+def _messages(log: Iterable[Entry]) -> list[ChatMessage]:
+    """Return a log's messages as LlamaIndex's, including those from other sources."""
+    return [one for entry in log for one in _read(entry.message)]
 
 
-def _messages(entries: Sequence[Entry]) -> list[ChatMessage]:
-    return [one for entry in entries for one in _messages_of(entry.message)]
-
-
-def _messages_of(message: Message) -> list[ChatMessage]:
-    """Convert a message to LlamaIndex's, including one from another source."""
+def _read(message: Message) -> list[ChatMessage]:
     return [ChatMessage.model_validate(one) for one in items_of(message, LLAMA_INDEX)]

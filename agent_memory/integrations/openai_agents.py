@@ -17,10 +17,10 @@ from agent_memory.aio.memory import AsyncAgentMemory
 from agent_memory.core.formats import exact
 from agent_memory.core.formats.names import RESPONSES
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry
 from agent_memory.core.rendering import items_of
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import InvalidMessage, MissingExtra
+from agent_memory.integrations.adapting import threaded
 
 try:
     from agents.items import TResponseInputItem
@@ -73,7 +73,8 @@ class AgentMemorySession:
             given = SessionSettings(**given)
         self.session_settings: SessionSettings | None = given
 
-    async def get_items(self, limit: int | None = None) -> Items:
+    @threaded
+    def get_items(self, limit: int | None = None) -> Items:
         """Return the items, oldest first.
 
         Args:
@@ -82,8 +83,8 @@ class AgentMemorySession:
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
         last = None if limit is None or limit < 0 else limit
-        entries = await asyncio.to_thread(self._session.history, last=last)
-        return [item for entry in entries for item in _items(entry)]
+        entries = self._session.history(last=last)
+        return [item for entry in entries for item in _of(entry.message)]
 
     async def add_items(self, items: Items) -> None:
         """Append items, all or none. A cancelled caller waits until they are stored."""
@@ -100,7 +101,8 @@ class AgentMemorySession:
         """Delete the session, and everything derived from it."""
         await _finished(self._session.delete)
 
-    async def recalled(self, history: Items, new_items: Items) -> Items:
+    @threaded
+    def recalled(self, history: Items, new_items: Items) -> Items:
         """Return a run's input: the session's context within the budget, and the new items.
 
         The context includes recalls for the newest question. Stores nothing.
@@ -110,7 +112,7 @@ class AgentMemorySession:
             new_items: The run's new items.
         """
         question = next((text for one in reversed(new_items) if (text := _asked(one))), None)
-        context = await asyncio.to_thread(self._session.get, question, format=RESPONSES)
+        context = self._session.get(question, format=RESPONSES)
         told = context.to_messages()
         if question is not None and told and _asked(told[-1]) == question:
             told = told[:-1]  # it is among the new items
@@ -134,10 +136,6 @@ def _kept(item: Any) -> Message:
         return Message(raw=raw, format=RESPONSES)
     except InvalidMessage:
         return Message(raw={"value": exact.written(raw)}, format=_EXACT)
-
-
-def _items(entry: Entry) -> Sequence[TResponseInputItem]:
-    return _of(entry.message)
 
 
 def _of(message: Message) -> Sequence[TResponseInputItem]:

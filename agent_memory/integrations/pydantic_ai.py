@@ -6,7 +6,6 @@ store = AgentMemoryConversationStore(memory)
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -17,6 +16,7 @@ from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.values.items import Put
 from agent_memory.engine.values.key_values import KeyValues
 from agent_memory.errors import MissingExtra, SessionOfAnotherUser
+from agent_memory.integrations.adapting import locked, threaded
 from agent_memory.ltm_blocks.base import record_id
 
 try:
@@ -56,17 +56,24 @@ class AgentMemoryConversationStore(ConversationStore):
         self._user_id = user_id
         self._index = memory.values()  # ids of entries and their places, without texts
 
-    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+    def _record(self, conversation_id: str) -> ConversationRecord | None:
         """Return a conversation's record; None if there is none."""
-        return await asyncio.to_thread(self._recorded, conversation_id)
+        found = self._values_of(conversation_id).get((), "record")
+        return None if found is None else _RECORD.validate_python(found.value)
 
-    async def read_records(
+    read_record = threaded(_record)
+
+    @threaded
+    def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
         """Return the records of a scope, or all, last saved first."""
-        return await asyncio.to_thread(self._all_recorded, scope, limit)
+        found = (self._record(one.key) for one in self._index.search(_RECORDS, limit=MOST))
+        records = [one for one in found if one is not None and scope in (None, one.scope)]
+        return sorted(records, key=lambda one: one.updated_at, reverse=True)[:limit]
 
-    async def write_record(
+    @threaded
+    def write_record(
         self,
         record: ConversationRecord,
         *,
@@ -79,56 +86,21 @@ class AgentMemoryConversationStore(ConversationStore):
             ConversationConflict: It was saved or deleted since, or an entry that it needs is
                 missing.
         """
-        await asyncio.to_thread(self._save_record, record, list(new_entries), expected_revision)
-
-    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Delete a conversation, and everything derived from it. Forks have their own copies.
-
-        Raises:
-            ConversationConflict: It was saved or deleted since.
-        """
-        await asyncio.to_thread(self._drop_record, conversation_id, expected_revision)
-
-    async def read_entry(self, entry_id: str) -> ConversationEntry:
-        """Return an entry by its id.
-
-        Raises:
-            LookupError: It does not exist.
-        """
-        return await asyncio.to_thread(self._kept_entry, entry_id)
-
-    async def read_history(
-        self, head_id: str | None, *, limit: int | None = None
-    ) -> list[ConversationEntry]:
-        """Return the entries up to one, oldest first; only the last `limit` of them."""
-        return await asyncio.to_thread(self._chain, head_id, limit)
-
-    def _recorded(self, conversation_id: str) -> ConversationRecord | None:
-        found = self._values_of(conversation_id).get((), "record")
-        return None if found is None else _RECORD.validate_python(found.value)
-
-    def _all_recorded(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
-        found = (self._recorded(one.key) for one in self._index.search(_RECORDS, limit=MOST))
-        records = [one for one in found if one is not None and scope in (None, one.scope)]
-        return sorted(records, key=lambda one: one.updated_at, reverse=True)[:limit]
-
-    def _save_record(
-        self, record: ConversationRecord, fresh: list[ConversationEntry], expected: str | None
-    ) -> None:
         name = record.conversation_id
-        with self._memory.components.services.resources.locked(record_id(_ROOT, name)):
-            before = self._recorded(name)
-            if (before.revision if before else None) != expected:
+        with locked(self._memory, _ROOT, name):
+            before = self._record(name)
+            if (before.revision if before else None) != expected_revision:
                 raise ConversationConflict(name)
             try:
-                history = [*self._chain(fresh[0].parent_id if fresh else record.head_id), *fresh]
-                left = [one for tip in record.branches for one in self._chain(tip)]
+                known = self._history(new_entries[0].parent_id if new_entries else record.head_id)
+                left = [one for tip in record.branches for one in self._history(tip)]
             except LookupError:
                 raise ConversationConflict(name) from None
+            history = [*known, *new_entries]
             if (history[-1].id if history else None) != record.head_id:
                 raise ConversationConflict(name)
             try:
-                self._mirror(name, record, history, len(history) - len(fresh))
+                self._mirror(name, record, history, len(known))
             except SessionOfAnotherUser:
                 raise ConversationConflict(name) from None
             own = self._values_of(name)
@@ -147,6 +119,46 @@ class AgentMemoryConversationStore(ConversationStore):
                 ]
             )
 
+    @threaded
+    def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+        """Delete a conversation, and everything derived from it. Forks have their own copies.
+
+        Raises:
+            ConversationConflict: It was saved or deleted since.
+        """
+        with locked(self._memory, _ROOT, conversation_id):
+            stored = self._record(conversation_id)
+            if stored is None or stored.revision != expected_revision:
+                raise ConversationConflict(conversation_id)
+            self._memory.delete(conversation_id)
+            self._index.delete(_RECORDS, conversation_id)
+
+    def _entry(self, entry_id: str) -> ConversationEntry:
+        """Return an entry by its id.
+
+        Raises:
+            LookupError: It does not exist.
+        """
+        for one in self._index.search((*_ENTRIES, entry_id), limit=MOST):
+            found = self._values_of(one.key).get(("entries",), entry_id)
+            if found is not None:
+                (message,) = ModelMessagesTypeAdapter.validate_python([found.value["message"]])
+                parent = found.value["parent"]
+                return ConversationEntry(id=entry_id, parent_id=parent, message=message)
+        raise LookupError(entry_id)
+
+    read_entry = threaded(_entry)
+
+    def _history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
+        """Return the entries up to one, oldest first; only the last `limit` of them."""
+        found: list[ConversationEntry] = []
+        while head_id is not None and (limit is None or len(found) < limit):
+            found.append(self._entry(head_id))
+            head_id = found[-1].parent_id
+        return found[::-1]
+
+    read_history = threaded(_history)
+
     def _mirror(
         self, name: str, record: ConversationRecord, history: list[ConversationEntry], known: int
     ) -> None:
@@ -164,30 +176,6 @@ class AgentMemoryConversationStore(ConversationStore):
                 self._memory.describe(name, {}, user_id=user)
         else:
             self._memory.edit(name, lambda log: messages, user_id=user)
-
-    def _drop_record(self, name: str, expected: str) -> None:
-        with self._memory.components.services.resources.locked(record_id(_ROOT, name)):
-            stored = self._recorded(name)
-            if stored is None or stored.revision != expected:
-                raise ConversationConflict(name)
-            self._memory.delete(name)
-            self._index.delete(_RECORDS, name)
-
-    def _chain(self, head_id: str | None, limit: int | None = None) -> list[ConversationEntry]:
-        found: list[ConversationEntry] = []
-        while head_id is not None and (limit is None or len(found) < limit):
-            found.append(self._kept_entry(head_id))
-            head_id = found[-1].parent_id
-        return found[::-1]
-
-    def _kept_entry(self, entry_id: str) -> ConversationEntry:
-        for one in self._index.search((*_ENTRIES, entry_id), limit=MOST):
-            found = self._values_of(one.key).get(("entries",), entry_id)
-            if found is not None:
-                (message,) = ModelMessagesTypeAdapter.validate_python([found.value["message"]])
-                parent = found.value["parent"]
-                return ConversationEntry(id=entry_id, parent_id=parent, message=message)
-        raise LookupError(entry_id)
 
     def _values_of(self, name: str) -> KeyValues:
         return self._memory._values(Scope(self._owner_of(name), name), of_session=True)
@@ -217,22 +205,19 @@ class AgentMemoryHistory(AbstractCapability[Any]):
         """Return None: it holds a database."""
         return None
 
-    async def before_model_request(self, ctx: Any, request_context: Any) -> Any:
+    @threaded
+    def before_model_request(self, ctx: Any, request_context: Any) -> Any:
         """Store new messages, and send the context."""
-        messages = list(request_context.messages)
-        request_context.messages = await asyncio.to_thread(self._context, messages)
+        self._store(request_context.messages)
+        told = self._session.get(format=PYDANTIC_AI).to_messages()
+        request_context.messages = ModelMessagesTypeAdapter.validate_python(told)
         return request_context
 
-    async def after_run(self, ctx: Any, *, result: Any) -> Any:
+    @threaded
+    def after_run(self, ctx: Any, *, result: Any) -> Any:
         """Store the answer."""
-        await asyncio.to_thread(self._store, result.all_messages())
+        self._store(result.all_messages())
         return result
-
-    def _context(self, messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-        self._store(messages)
-        told = self._session.get(format=PYDANTIC_AI).to_messages()
-        sent: list[ModelMessage] = ModelMessagesTypeAdapter.validate_python(told)
-        return sent
 
     def _store(self, messages: Sequence[ModelMessage]) -> None:
         kept = [_kept(one) for one in messages]

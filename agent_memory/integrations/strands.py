@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_memory.core.formats.names import CONVERSE
 from agent_memory.core.records import Entry
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import AgentMemoryError, MissingExtra
+from agent_memory.integrations.adapting import joined
 
 try:
     from strands.middleware import InvokeModelContext, InvokeModelStage
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["AgentMemorySessionManager", "AgentMemorySessionRepository"]
 
 _ROOT = "strands"
+T = TypeVar("T")
 
 
 class AgentMemorySessionRepository(SessionRepository):
@@ -73,7 +75,7 @@ class AgentMemorySessionRepository(SessionRepository):
         """
         self._needed(self.read_session(session_id), f"Session {session_id}")
         for found in self._values.search((_ROOT, session_id, "agents"), limit=10**6):
-            self._memory.delete(_log(session_id, found.key), user_id=self._user_id)
+            self._memory.delete(joined(session_id, found.key), user_id=self._user_id)
         self._values.clear((_ROOT, session_id))
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
@@ -107,7 +109,7 @@ class AgentMemorySessionRepository(SessionRepository):
         self._agent(session_id, agent_id)
         kept = {**_kept(session_message), "id": str(session_message.message_id)}
         try:
-            self._memory.update(_log(session_id, agent_id), kept, user_id=self._user_id)
+            self._memory.update(joined(session_id, agent_id), kept, user_id=self._user_id)
         except AgentMemoryError as error:
             raise SessionException(str(error)) from error
 
@@ -134,7 +136,7 @@ class AgentMemorySessionRepository(SessionRepository):
         def change(log: list[Entry]) -> list[Any]:
             return [kept if _number(entry) == number else entry for entry in log]
 
-        self._memory.edit(_log(session_id, agent_id), change, user_id=self._user_id)
+        self._memory.edit(joined(session_id, agent_id), change, user_id=self._user_id)
 
     def list_messages(
         self,
@@ -179,12 +181,10 @@ class AgentMemorySessionRepository(SessionRepository):
         self.create_multi_agent(session_id, multi_agent)
 
     def _agent(self, session_id: str, agent_id: str) -> SessionAgent:
-        agent = self.read_agent(session_id, agent_id)
-        if agent is None:
-            raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
-        return agent
+        what = f"Agent {agent_id} in session {session_id}"
+        return self._needed(self.read_agent(session_id, agent_id), what)
 
-    def _needed(self, found: Any, what: str) -> Any:
+    def _needed(self, found: T | None, what: str) -> T:
         if found is None:
             raise SessionException(f"{what} does not exist")
         return found
@@ -192,7 +192,7 @@ class AgentMemorySessionRepository(SessionRepository):
     def _said(
         self, session_id: str, agent_id: str, after: int = 0, limit: int | None = None
     ) -> list[SessionMessage]:
-        log = _log(session_id, agent_id)
+        log = joined(session_id, agent_id)
         entries = self._memory.history(log, user_id=self._user_id, after=after, limit=limit)
         return [one for entry in entries for one in _messages(entry)]
 
@@ -232,7 +232,7 @@ class AgentMemorySessionManager(RepositorySessionManager, AgentMemorySessionRepo
     async def _with_context(self, call: InvokeModelContext) -> InvokeModelContext:
         context = await asyncio.to_thread(
             self._memory.get,
-            _log(self.session_id, call.agent.agent_id),
+            joined(self.session_id, call.agent.agent_id),
             user_id=self._user_id,
             format=CONVERSE,
         )
@@ -241,11 +241,6 @@ class AgentMemorySessionManager(RepositorySessionManager, AgentMemorySessionRepo
         return call.replace(
             messages=found["messages"], system_prompt=system or None, dynamic_trailing_blocks=0
         )
-
-
-def _log(session_id: str, agent_id: str) -> str:
-    """Return the memory's session, which is unique for the agent."""
-    return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in (session_id, agent_id))
 
 
 def _kept(message: SessionMessage) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from agent_memory.core.limits import MOST
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.values.items import KeyValue, Put
+from agent_memory.integrations.adapting import threaded
 
 _ROOT = "langgraph.checkpoints"
 _EMPTY = "empty"
@@ -191,9 +192,13 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
                 needed = self._needed(place, every)
                 self._drop(place, every, {one.key for one in every} - needed)
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Run `get_tuple` on a thread."""
-        return await asyncio.to_thread(self.get_tuple, config)
+    aget_tuple = threaded(get_tuple)
+    aput = threaded(put)
+    aput_writes = threaded(put_writes)
+    adelete_thread = threaded(delete_thread)
+    adelete_for_runs = threaded(delete_for_runs)
+    acopy_thread = threaded(copy_thread)
+    aprune = threaded(prune)
 
     async def alist(
         self,
@@ -207,42 +212,6 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         found = self.list(config, filter=filter, before=before, limit=limit)
         while (one := await asyncio.to_thread(next, found, None)) is not None:
             yield one
-
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        """Run `put` on a thread."""
-        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
-
-    async def aput_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
-    ) -> None:
-        """Run `put_writes` on a thread."""
-        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """Run `delete_thread` on a thread."""
-        await asyncio.to_thread(self.delete_thread, thread_id)
-
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Run `delete_for_runs` on a thread."""
-        await asyncio.to_thread(self.delete_for_runs, run_ids)
-
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Run `copy_thread` on a thread."""
-        await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
-
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Run `prune` on a thread."""
-        await asyncio.to_thread(self.prune, thread_ids, strategy=strategy)
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return a channel's next version; two branches from one version get different ones."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
@@ -26,6 +25,7 @@ from langgraph.store.base import (
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.values.items import KeyValue, Put
 from agent_memory.engine.values.key_values import KeyValues
+from agent_memory.integrations.adapting import threaded
 from agent_memory.models.embedders.given import GivenEmbedder
 
 _MINUTE = 60.0
@@ -84,9 +84,7 @@ class AgentMemoryStore(BaseStore):
                 self._values.delete(op.namespace, op.key)
         return results
 
-    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Run `batch` on a thread."""
-        return await asyncio.to_thread(self.batch, list(ops))
+    abatch = threaded(batch)
 
     def sweep_ttl(self) -> int:
         """Erase expired items, which no search finds any more, and return their number."""

@@ -1,0 +1,38 @@
+"""Helpers of several adapters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from agent_memory.engine.memory import AgentMemory
+from agent_memory.ltm_blocks.base import record_id
+
+S = TypeVar("S")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def threaded(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Return the async form of a method, which runs on a thread."""
+
+    @wraps(method)
+    async def awaited(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(method, self, *args, **kwargs)
+
+    return awaited
+
+
+def locked(memory: AgentMemory, *names: str) -> AbstractContextManager[None]:
+    """Hold a lock of a memory, which no other process holds meanwhile."""
+    return memory.components.services.resources.locked(record_id(*names))
+
+
+def joined(*names: str) -> str:
+    """Join several names into one unique name."""
+    return "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)
