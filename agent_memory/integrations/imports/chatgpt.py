@@ -9,20 +9,18 @@ from datetime import datetime
 from typing import Any
 
 from agent_memory.integrations.imports.conversations import (
-    Branch,
+    Element,
     Event,
-    Questions,
     Skipped,
     SourceMessage,
     Unread,
-    begun,
-    branches,
     named,
     read_each,
+    sessions_of,
     titled,
 )
 from agent_memory.integrations.imports.files import SourceFiles
-from agent_memory.integrations.imports.json_parts import Element, elements_in
+from agent_memory.integrations.imports.json_parts import elements_in
 from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
 
 FORMAT = "chatgpt.export"
@@ -49,37 +47,25 @@ def _conversation(part: Element) -> Iterator[Event]:
     about = titled(conversation.get("title"))
     start = moment(conversation.get("create_time"))
     parents = {key: _parent(node) for key, node in nodes.items()}
-    questions = Questions(parents, lambda key: _said(key, nodes, start))
-    for number, branch in enumerate(branches(parents, text_in(conversation.get("current_node")))):
-        found = list(_path(where, branch, nodes, start))
-        said = [one for one in found if isinstance(one, SourceMessage)]
-        yield from (one for one in found if not isinstance(one, SourceMessage))
-        if not said:
-            continue
-        begins, whole = begun(main, about, branch if number else None, said, questions)
-        yield begins
-        yield from (replace(one, session_id=begins.session_id) for one in _paired(whole))
+    times: dict[str | None, datetime | None] = {}
+
+    def read(key: str) -> Iterator[Event]:
+        message, place = mapping(nodes[key]).get("message"), f"{where}, message {key}"
+        at = times.get(parents[key], start)
+        if isinstance(message, Mapping):
+            at = moment(message.get("create_time"), message.get("update_time"), at)
+            yield _message(place, text_in(message.get("id")) or key, message, at)
+        elif message is not None:  # None: the root, or a removed message
+            yield Unread(place, "not a message of ChatGPT: it is not an object")
+        times[key] = at
+
+    current = text_in(conversation.get("current_node"))
+    yield from sessions_of(main, about, parents, current, read, _paired)
 
 
 def _parent(node: object) -> str | None:
     parent = mapping(node).get("parent")
     return parent if isinstance(parent, str) else None
-
-
-def _path(
-    where: str, branch: Branch, nodes: Mapping[str, Any], at: datetime | None
-) -> Iterator[Event]:
-    for key in branch.nodes:
-        node = mapping(nodes[key])
-        message = node.get("message")
-        if message is None:  # the root, or a removed message
-            continue
-        place = f"{where}, message {key}"
-        if not isinstance(message, Mapping):
-            yield Unread(place, "not a message of ChatGPT: it is not an object")
-            continue
-        at = moment(message.get("create_time"), message.get("update_time"), at)
-        yield _message(place, text_in(message.get("id")) or key, message, at)
 
 
 def _message(where: str, own: str, message: Mapping[str, Any], at: datetime | None) -> Event:
@@ -130,12 +116,6 @@ def _part(part: Mapping[str, Any]) -> str:
     )
     name = str(pointer or "").rpartition("/")[2]
     return f"[{kind}: {name}]" if name else f"[{kind}]"
-
-
-def _said(key: str, nodes: Mapping[str, Any], at: datetime | None) -> list[SourceMessage]:
-    return [
-        one for one in _path("", Branch([key], None), nodes, at) if isinstance(one, SourceMessage)
-    ]
 
 
 def _paired(said: Sequence[SourceMessage]) -> Iterator[SourceMessage]:

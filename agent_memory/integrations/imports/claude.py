@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from agent_memory.integrations.imports.conversations import (
+    Element,
     Event,
-    Questions,
     Skipped,
     SourceMessage,
     Unread,
-    begun,
-    branches,
     named,
     read_each,
+    sessions_of,
     titled,
 )
 from agent_memory.integrations.imports.files import SourceFiles
-from agent_memory.integrations.imports.json_parts import Element, elements_in
+from agent_memory.integrations.imports.json_parts import elements_in
 from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
 
 _ROLES = {"human": "user", "user": "user", "assistant": "assistant"}
@@ -43,7 +41,7 @@ def _conversation(part: Element) -> Iterator[Event]:
         return
     main, start = named("claude", own), conversation.get("created_at")
     about = titled(conversation.get("name"))
-    found: dict[str, list[SourceMessage]] = {}
+    placed: dict[str, tuple[str, object]] = {}
     parents: dict[str, str | None] = {}
     last: str | None = None
     is_tree = any("parent_message_uuid" in mapping(one) for one in messages)
@@ -52,19 +50,14 @@ def _conversation(part: Element) -> Iterator[Event]:
         parent = text_in(mapping(message).get("parent_message_uuid"))
         key = key if key not in parents else f"{key}/{number}"
         parents[key], last = parent if is_tree else last, key
-        place = f"{where}, message {number}"
-        events = list(_message(place, key, message, start))
-        yield from (one for one in events if not isinstance(one, SourceMessage))
-        found[key] = [one for one in events if isinstance(one, SourceMessage)]
+        placed[key] = f"{where}, message {number}", message
+
+    def read(key: str) -> Iterator[Event]:
+        place, message = placed[key]
+        return _message(place, key, message, start)
+
     current = text_in(conversation.get("current_leaf_message_uuid")) or last
-    questions = Questions(parents, found.__getitem__)
-    for number, branch in enumerate(branches(parents, current)):
-        said = [one for key in branch.nodes for one in found[key]]
-        if not said:
-            continue
-        begins, whole = begun(main, about, branch if number else None, said, questions)
-        yield begins
-        yield from (replace(one, session_id=begins.session_id) for one in whole)
+    yield from sessions_of(main, about, parents, current, read)
 
 
 def _message(where: str, own: str, given: object, begun: object) -> Iterator[Event]:

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from agent_memory.integrations.imports.conversations import (
+    Element,
     Event,
     SessionBegin,
     Skipped,
@@ -23,7 +24,7 @@ from agent_memory.integrations.imports.conversations import (
     whole,
 )
 from agent_memory.integrations.imports.files import OpenFile, SourceFiles
-from agent_memory.integrations.imports.json_parts import Element, lines
+from agent_memory.integrations.imports.json_parts import lines
 from agent_memory.integrations.loose import Json, dated, mapping, moment, text_in
 from agent_memory.integrations.transcripts.claude_code import SPOKEN, spoken
 

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from agent_memory.core.ids import MAX_ID
 from agent_memory.core.limits import UNREADABLE
@@ -69,6 +69,13 @@ class SourceNote:
     at: datetime | None
     where: str
     about: Json = field(default_factory=dict)
+
+
+class Element(NamedTuple):
+    """A part of a source that was parsed: an element of a list, a line, or a table's row."""
+
+    where: str
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,126 +162,86 @@ def titled(title: object, **more: object) -> Json:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """A part of a tree; each node is in exactly one.
+def sessions_of(
+    main: str,
+    about: Json,
+    parents: Mapping[str, str | None],
+    current: str | None,
+    read: Callable[[str], Iterable[Event]],
+    finish: Callable[[Sequence[SourceMessage]], Iterable[SourceMessage]] = iter,
+) -> Iterator[Event]:
+    """Yield a tree's branches as sessions, first the main one.
 
-    Attributes:
-        after: The parent of the first node; None for a root.
+    If another branch begins with an answer, its question comes first.
+
+    Args:
+        main: The main session's id.
+        about: Its metadata.
+        parents: The parent of each node.
+        current: See `branches`.
+        read: Returns the content of a node. Parents are read before their answers.
+        finish: Returns the messages of a session from those of its nodes.
     """
+    questions: dict[str | None, SourceMessage | None] = {}
+    for number, (nodes, after) in enumerate(branches(parents, current)):
+        question = asked = questions.get(after)
+        said: list[SourceMessage] = []
+        for node in nodes:
+            events = list(read(node))
+            found = [one for one in events if isinstance(one, SourceMessage)]
+            yield from (one for one in events if not isinstance(one, SourceMessage))
+            question = found[0] if found and found[0].is_question else question
+            questions[node] = question
+            said += found
+        if not said:
+            continue
+        begins = SessionBegin(main, about=about, is_tree=True)
+        if number:
+            branch = usable(f"{main}~{nodes[0]}")
+            begins = SessionBegin(branch, None, {**about, "branch_of": main}, main, said[0].id)
+            if asked is not None and not said[0].is_question:
+                said.insert(0, again(asked))
+        yield begins
+        yield from (replace(one, session_id=begins.session_id) for one in finish(said))
 
-    nodes: list[str]
-    after: str | None
 
+def branches(
+    parents: Mapping[str, str | None], current: str | None
+) -> Iterator[tuple[list[str], str | None]]:
+    """Yield the nodes of each branch, with the node that it forks from.
 
-def branches(parents: Mapping[str, str | None], current: str | None) -> Iterator[Branch]:
-    """Yield the branches, first the path to the current node. Each node is in one branch.
-
-    Other branches contain only the nodes after their fork, so the output is never larger than the
-    tree. Cycles are cut.
+    The first branch is the path to the current node. Others contain only the nodes after their
+    fork, so each node is in one branch. Cycles are cut.
 
     Args:
         current: The conversation's current node; None for the last leaf.
     """
-    answers: dict[str, list[str]] = defaultdict(list)
+    answers: defaultdict[str | None, list[str]] = defaultdict(list)
     for node, parent in parents.items():
-        if parent in parents and parent is not None:
-            answers[parent].append(node)
+        answers[parent if parent in parents else None].append(node)
     if current not in parents:
         current = next((node for node in reversed(list(parents)) if not answers[node]), None)
-    taken: set[str] = set()
-    chosen: list[str] = []
-    at = current
-    while at in parents and at is not None and at not in taken:
-        taken.add(at)
-        chosen.append(at)
-        at = parents[at]
+    chosen: dict[str, None] = {}
+    while current in parents and current is not None and current not in chosen:
+        chosen[current] = None
+        current = parents[current]
     if chosen:
-        yield Branch(chosen[::-1], None)
-    beginnings = [node for node, parent in parents.items() if parent not in parents]
-    for first in (*chosen[::-1], *beginnings, *parents):  # `parents` adds only cycles
-        waiting = deque([first])
-        if first not in taken:
-            yield _down(first, None, answers, taken, waiting)
+        yield [*reversed(chosen)], None
+    taken = set(chosen)
+    for begin in (None, *reversed(chosen), *parents):  # `parents` adds only cycles
+        waiting = deque([begin])
         while waiting:
-            parent = waiting.popleft()
-            for child in answers[parent]:
-                if child not in taken:
-                    yield _down(child, parent, answers, taken, waiting)
-
-
-def _down(
-    first: str,
-    after: str | None,
-    answers: Mapping[str, list[str]],
-    taken: set[str],
-    waiting: deque[str],
-) -> Branch:
-    """Return the branch from a node along the newest answers."""
-    nodes: list[str] = []
-    node: str | None = first
-    while node is not None:
-        taken.add(node)
-        nodes.append(node)
-        node = next((one for one in reversed(answers[node]) if one not in taken), None)
-    waiting.extend(nodes)
-    return Branch(nodes, after)
-
-
-def upwards(node: str | None, parents: Mapping[str, str | None]) -> Iterator[str]:
-    """Yield a node and its ancestors; stops where a cycle closes."""
-    seen: set[str] = set()
-    while node is not None and node in parents and node not in seen:
-        seen.add(node)
-        yield node
-        node = parents[node]
-
-
-class Questions:
-    """The questions of a tree; each node is converted once."""
-
-    def __init__(
-        self, parents: Mapping[str, str | None], said: Callable[[str], Sequence[SourceMessage]]
-    ) -> None:
-        self._parents = parents
-        self._said = said
-        self._nearest: dict[str, SourceMessage | None] = {}
-
-    def before(self, node: str | None) -> SourceMessage | None:
-        """Return the question of a node, or of its nearest ancestor with one."""
-        passed: list[str] = []
-        found: SourceMessage | None = None
-        for key in upwards(node, self._parents):
-            if key in self._nearest:
-                found = self._nearest[key]
-                break
-            passed.append(key)
-            first = next(iter(self._said(key)), None)
-            if first is not None and first.is_question:
-                found = first
-                break
-        self._nearest.update(dict.fromkeys(passed, found))
-        return found
-
-
-def begun(
-    main: str,
-    about: Json,
-    branch: Branch | None,
-    said: Sequence[SourceMessage],
-    questions: Questions,
-) -> tuple[SessionBegin, Sequence[SourceMessage]]:
-    """Return the start of a branch and its messages, with the question repeated before an answer.
-
-    Args:
-        branch: The branch; None for the main line.
-    """
-    if branch is None:
-        return SessionBegin(main, about=about, is_tree=True), said
-    session_id = usable(f"{main}~{branch.nodes[0]}")
-    begins = SessionBegin(session_id, None, {**about, "branch_of": main}, main, said[0].id)
-    question = None if said[0].is_question else questions.before(branch.after)
-    return begins, said if question is None else [again(question), *said]
+            after = waiting.popleft()
+            for first in answers[after]:
+                nodes: list[str] = []
+                following: str | None = first
+                while following is not None and following not in taken:
+                    taken.add(following)
+                    nodes.append(following)
+                    following = next(reversed(answers[following]), None)
+                if nodes:
+                    yield nodes, after
+                    waiting.extend(nodes)
 
 
 _MOST = 10_000

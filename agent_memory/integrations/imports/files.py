@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from agent_memory.errors import InvalidInput
-from agent_memory.integrations.imports.conversations import Unread
+from agent_memory.integrations.imports.conversations import Element, Unread
 
 _MOST_PACKED = 200
 """Maximum compression ratio. Conversations compress to about a tenth, zip bombs to a thousandth."""
@@ -179,13 +179,6 @@ def _is_wanted(name: str, patterns: tuple[str, ...]) -> bool:
 _HEADER = b"SQLite format 3\x00"
 
 
-class Row(NamedTuple):
-    """A row of a table."""
-
-    where: str
-    values: dict[str, Any]
-
-
 def is_database(source: SourceFiles) -> bool:
     """Return whether it is a SQLite database."""
     if not source.path.is_file():
@@ -211,8 +204,8 @@ def tables(path: Path) -> dict[str, list[str]]:
         ) from None
 
 
-def rows(source: SourceFiles, table: str, order: str) -> Iterator[Row | Unread]:
-    """Yield the rows of a table in order, each with its place."""
+def rows(source: SourceFiles, table: str, order: str) -> Iterator[Element | Unread]:
+    """Yield the rows of a table in order, each as a dict by column."""
     number, path = 0, source.path
     try:
         with closing(_opened(path)) as database:
@@ -224,7 +217,7 @@ def rows(source: SourceFiles, table: str, order: str) -> Iterator[Row | Unread]:
                 source.tell(share)
                 where = f"{path.name}, {table}, row {number}"
                 try:
-                    yield Row(where, dict(zip(names, map(_value, values), strict=True)))
+                    yield Element(where, dict(zip(names, map(_value, values), strict=True)))
                 except UnicodeDecodeError:
                     yield Unread(where, "not UTF-8 text")
     except sqlite3.Error as error:

@@ -15,6 +15,7 @@ from agent_memory.core.formats.langchain import to_message
 from agent_memory.core.formats.names import LANGCHAIN, LLAMA_INDEX, RESPONSES
 from agent_memory.errors import InvalidInput
 from agent_memory.integrations.imports.conversations import (
+    Element,
     Event,
     SessionBegin,
     SourceMessage,
@@ -25,13 +26,12 @@ from agent_memory.integrations.imports.conversations import (
 )
 from agent_memory.integrations.imports.files import (
     OpenFile,
-    Row,
     SourceFiles,
     is_database,
     rows,
     tables,
 )
-from agent_memory.integrations.imports.json_parts import Element, elements, lines, loaded
+from agent_memory.integrations.imports.json_parts import elements, lines, loaded
 from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
 from agent_memory.integrations.transcripts.chat import LONGEST
 
@@ -66,7 +66,7 @@ def _dump(file: OpenFile) -> Iterator[Event]:
             yield _of_langchain(part.where, session, None, part.value, place)
 
 
-def _history_row(table: str, places: dict[str, int], row: Row) -> Iterator[Event]:
+def _history_row(table: str, places: dict[str, int], row: Element) -> Iterator[Event]:
     where, values = row
     session = values["session_id"]
     part = loaded(where, str(values["message"]))
@@ -150,7 +150,7 @@ def read_openai_agents(source: SourceFiles) -> Iterator[Event]:
         yield from read_each(rows(source, table, "id"), partial(_item_row, table))
 
 
-def _item_row(table: str, found: Row) -> Iterator[Event]:
+def _item_row(table: str, found: Element) -> Iterator[Event]:
     where, row = found
     part = loaded(where, str(row["message_data"]))
     if isinstance(part, Unread):

@@ -1,83 +1,66 @@
 """Elements of a long JSON list, one at a time, and lines of a file, with size limits.
 
-A streaming parser stops at the first invalid byte. This module only looks for the ends of elements
-and parses each one separately, so that damage affects a single element. After an unclosed quote,
-reading continues where another element of the first one's form begins.
+Damage affects a single element. Reading continues after its last bracket or, because an unclosed
+quote hides brackets, where another element of the first one's form begins.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from itertools import count
+from typing import Any, BinaryIO
 
-from agent_memory.integrations.imports.conversations import Unread
+from agent_memory.integrations.imports.conversations import Element, Unread
 from agent_memory.integrations.imports.files import SourceFiles
-from agent_memory.integrations.transcripts.chat import BOM, LONGEST, lines_of
+from agent_memory.integrations.transcripts.chat import LONGEST, lines_of
 
 _CHUNK = 1024 * 1024
-_BLANK = b" \t\r\n"
-# up to the next bracket outside strings, or up to a string without an end yet
-_OUTSIDE = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+(["\[\]{}]?)', re.DOTALL)
-_INSIDE = re.compile(rb'(?:[^"\\]++|\\.)*+("?)', re.DOTALL)
-
-
-class Element(NamedTuple):
-    """An element or a line."""
-
-    where: str
-    value: Any
+_LITERAL = 16  # characters: a shorter rest may be the beginning of a literal or an escape
+_FORM = 4096  # characters: a longer beginning of an element is not recognized
+_BETWEEN = re.compile(r"[\s,]*")
+_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+_NOT_UTF_8 = re.compile("[\udc80-\udcff]")
+_TOO_LONG = f"longer than {LONGEST:,} bytes"
+_decode = json.JSONDecoder().raw_decode
 
 
 def elements(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
     """Yield the elements of a file's list; a file with one object yields that."""
     scan = _Scan(file)
-    opened = scan.opening()
-    if opened != b"[":
-        if opened != b"{":
-            yield Unread(name, "not a JSON file: neither a list nor an object, in UTF-8")
-            return
-        piece = scan.element()
-        yield _whole(name, piece) if piece is not None else _cut(name, scan)
+    opening = scan.next_character()
+    if opening == "{":
+        yield scan.value(name)
         return
-    scan.skip(1)
-    number = 0
-    beginning: re.Pattern[bytes] | None = None
-    while True:
-        between, more = scan.gap()
-        if between.strip(_BLANK + b","):
-            number += 1
-            yield Unread(f"{name}, element {number}", "not an object")
-        if not more:
-            if not scan.ended:
-                yield _cut(f"{name}, after element {number}", scan)
+    if opening != "[":
+        yield Unread(name, "not a JSON file: neither a list nor an object, in UTF-8")
+        return
+    scan.at += 1
+    beginning: re.Pattern[str] | None = None
+    for number in count(1):
+        if scan.next_character() == "]":
             return
-        number += 1
-        where, begun = f"{name}, element {number}", scan.place
-        piece = scan.element()
-        read = (
-            _cut(where, scan, begun)
-            if piece is None
-            else _whole(f"{where} (byte {begun:,})", piece)
-        )
+        where, place = f"{name}, element {number}", f"character {scan.place:,}"
+        read = scan.value(f"{where} ({place})")
+        if isinstance(read, Unread) and not scan.skip(beginning):
+            why = f"the file ends in the middle; nothing could be read from {place}"
+            yield Unread(where, why)
+            return
         yield read
-        if isinstance(read, Element):
-            beginning = beginning or _beginning_of(read.value)
-        elif beginning is not None and scan.back_to(beginning, begun + 1):
-            continue
-        if piece is None:
-            return
+        if beginning is None and isinstance(read, Element):
+            beginning = _beginning_of(read.value)
 
 
-def _beginning_of(value: Any) -> re.Pattern[bytes] | None:
+def _beginning_of(value: Any) -> re.Pattern[str] | None:
     """Return a pattern of the beginning of similar elements; None for fewer than two keys."""
-    keys = [json.dumps(key).encode() for key in value][:2] if isinstance(value, dict) else []
+    keys = [json.dumps(key) for key in value][:2] if isinstance(value, dict) else []
     if len(keys) < 2:
         return None
     first, second = map(re.escape, keys)
-    simple = rb'(?:"(?:[^"\\]++|\\.)*+"|[^"\[\]{},]++)'
-    return re.compile(rb"\{\s*" + first + rb"\s*:\s*" + simple + rb"\s*,\s*" + second + rb"\s*:")
+    simple = r'(?:"(?:[^"\\]++|\\.)*+"|[^"\[\]{},]++)'
+    return re.compile(rf"\{{\s*{first}\s*:\s*{simple}\s*,\s*{second}\s*:")
 
 
 def elements_in(source: SourceFiles, *patterns: str) -> Iterator[Element | Unread]:
@@ -90,7 +73,8 @@ def lines(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
     """Yield the parsed lines of a file; blank ones are skipped."""
     for number, line in enumerate(lines_of(file), 1):
         if line.raw.strip() or line.end - line.start > LONGEST:
-            yield _whole(f"{name}, line {number}", line.raw)
+            where = f"{name}, line {number}"
+            yield loaded(where, line.raw) if line.raw else Unread(where, _TOO_LONG)
 
 
 def loaded(where: str, raw: bytes | str) -> Element | Unread:
@@ -98,123 +82,107 @@ def loaded(where: str, raw: bytes | str) -> Element | Unread:
     try:
         text = raw if isinstance(raw, str) else raw.decode("utf-8-sig", "surrogatepass")
         return Element(where, json.loads(text))
-    except UnicodeDecodeError:
-        return Unread(where, "not UTF-8 text")
-    except RecursionError:
-        return Unread(where, "nested too deeply")
-    except json.JSONDecodeError as error:
-        return Unread(where, f"not valid JSON: {error.msg} at character {error.pos + 1}")
-    except ValueError:  # an integer of thousands of digits
-        return Unread(where, "it contains a number that is too long")
+    except (ValueError, RecursionError) as error:
+        return Unread(where, _reason(error))
 
 
-def _whole(where: str, piece: bytes) -> Element | Unread:
-    if not piece:
-        return Unread(where, f"longer than {LONGEST:,} bytes")
-    return loaded(where, piece)
-
-
-def _cut(where: str, scan: _Scan, begun: int | None = None) -> Unread:
-    place = scan.place if begun is None else begun
-    return Unread(where, f"the file ends in the middle; nothing could be read from byte {place:,}")
+def _reason(error: Exception, begun: int = 0) -> str:
+    match error:
+        case UnicodeDecodeError():
+            return "not UTF-8 text"
+        case RecursionError():
+            return "nested too deeply"
+        case json.JSONDecodeError():
+            return f"not valid JSON: {error.msg} at character {error.pos - begun + 1}"
+        case _:  # an integer of thousands of digits
+            return "it contains a number that is too long"
 
 
 class _Scan:
-    """Finds the ends of elements without parsing them.
+    """The text of a file, of which a part is in memory.
 
     Attributes:
-        ended: Whether the end of the list was reached.
+        at: The position in that part.
     """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._buffer = b""
-        self._at = 0  # the position in the buffer
-        self._before = 0  # bytes removed from the buffer
-        self._inside = False  # inside a string
-        self.ended = False
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
+        self._text = ""
+        self._before = 0  # characters removed from the text
+        self.at = 0
 
     @property
     def place(self) -> int:
-        """The position in the file, in bytes."""
-        return self._before + self._at
+        """The position in the file, in characters."""
+        return self._before + self.at
 
-    def opening(self) -> bytes:
-        """Return the first non-blank byte; b"" if there is none."""
-        self._more(0)
-        if self._buffer.startswith(BOM):
-            self._at = len(BOM)
+    def next_character(self) -> str:
+        """Move past blanks and commas. Return the next character; empty at the end."""
         while True:
-            rest = self._buffer[self._at :].lstrip(_BLANK)
-            self._at = len(self._buffer) - len(rest)
-            if rest or not self._more(self._at):
-                return rest[:1]
+            found = _BETWEEN.match(self._text, self.at)
+            self.at = len(self._text) if found is None else found.end()
+            if self.at < len(self._text) or not self._more():
+                return self._text[self.at : self.at + 1]
 
-    def skip(self, count: int) -> None:
-        """Skip bytes."""
-        self._at += count
-
-    def back_to(self, beginning: re.Pattern[bytes], place: int) -> bool:
-        """Go back to the first beginning of an element after a place, and return whether there is
-        one.
-
-        An unclosed quote hides the elements that follow it.
-        """
-        found = beginning.search(self._buffer, max(0, place - self._before), self._at)
-        if found is not None:
-            self._at, self._inside = found.start(), False
-        return found is not None
-
-    def gap(self) -> tuple[bytes, bool]:
-        """Return the bytes before the next element, up to a limit, and whether there is one."""
-        between = b""
+    def value(self, where: str) -> Element | Unread:
+        """Return the value that begins here, and move past it if it could be read."""
         while True:
-            begun = self._at
-            mark = self._to_mark()
-            between = (between + self._buffer[begun : self._at])[:_CHUNK]
-            if mark == b"":
-                if not self._more(self._at):
-                    return between, False
-            elif mark in b"{[":
-                self._at -= 1
-                return between[:-1], True
-            elif mark == b"]":
-                self.ended = True
-                return between[:-1], False
+            try:
+                value, end = _decode(self._text, self.at)
+            except (ValueError, RecursionError) as error:
+                is_long = len(self._text) - self.at > LONGEST
+                if not is_long and self._may_be_cut(error) and self._more():
+                    continue
+                return Unread(where, _TOO_LONG if is_long else _reason(error, self.at))
+            if end < len(self._text) or not self._more():
+                break
+        raw, self.at = self._text[self.at : end], end
+        if len(raw) > LONGEST:
+            return Unread(where, _TOO_LONG)
+        if _NOT_UTF_8.search(raw):
+            return loaded(where, raw.encode("utf-8", "surrogateescape"))
+        return Element(where, value)
 
-    def element(self) -> bytes | None:
-        """Return the element that begins here; empty if it is too long, None if it has no end."""
-        begun, depth, too_long = self._at, 0, False
+    def skip(self, beginning: re.Pattern[str] | None) -> bool:
+        """Move past a damaged value, or to a beginning within it. Return False if it has no end."""
+        end = self._end()
         while True:
-            mark = self._to_mark()
-            if mark == b"":
-                if too_long or self._at - begun > LONGEST:
-                    too_long, begun = True, self._at
-                if not self._more(begun):
-                    return None
-                begun = 0
-            elif mark in b"{[":
-                depth += 1
-            else:
-                depth -= 1
-                if depth == 0:
-                    is_whole = not too_long and self._at - begun <= LONGEST
-                    return self._buffer[begun : self._at] if is_whole else b""
+            upto = len(self._text) if end is None else end
+            found = beginning.search(self._text, self.at + 1, upto) if beginning else None
+            if found is not None or end is not None:
+                self.at = upto if found is None else found.start()
+                return True
+            self.at = max(self.at, upto - _FORM)
+            if beginning is None or not self._more():
+                return False
 
-    def _to_mark(self) -> bytes:
-        """Move past the next bracket outside strings and return it; b"" if bytes are missing."""
+    def _end(self) -> int | None:
+        """Return the end of a damaged value, by its brackets; None if it has none."""
         while True:
-            found = (_INSIDE if self._inside else _OUTSIDE).match(self._buffer, self._at)
-            assert found is not None, "both patterns match the empty string"
-            self._at, mark = found.end(), found[1]
-            if mark != b'"':
-                return mark
-            self._inside = not self._inside
+            depth = 0
+            for found in _STRING_OR_BRACKET.finditer(self._text, self.at):
+                if found[0][0] == '"':
+                    continue
+                if depth == 0 and found.start() > self.at:
+                    return found.start()  # no value, but text between two
+                depth += 1 if found[0] in "{[" else -1
+                if depth <= 0:
+                    return found.end()
+            if len(self._text) - self.at > LONGEST or not self._more():
+                return None
 
-    def _more(self, keep: int) -> bool:
-        """Read more bytes, and return whether there were any."""
-        chunk = self._file.read(max(_CHUNK, len(self._buffer) - keep))
-        self._before += keep
-        self._at -= keep
-        self._buffer = self._buffer[keep:] + chunk
+    def _may_be_cut(self, error: Exception) -> bool:
+        """Return whether the rest of a value may be missing in the part that is in memory."""
+        return isinstance(error, json.JSONDecodeError) and (
+            error.msg.startswith("Unterminated") or error.pos > len(self._text) - _LITERAL
+        )
+
+    def _more(self) -> bool:
+        """Read more of the file, and return whether there was any."""
+        chunk = self._file.read(max(_CHUNK, len(self._text) - self.at))
+        if chunk:
+            self._text = self._text[self.at :]
+            self._before, self.at = self._before + self.at, 0
+        self._text += self._decoder.decode(chunk, not chunk)
         return bool(chunk)

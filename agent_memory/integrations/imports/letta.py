@@ -8,6 +8,7 @@ from typing import Any
 
 from agent_memory.core.messages import content_text
 from agent_memory.integrations.imports.conversations import (
+    Element,
     Event,
     SessionBegin,
     Skipped,
@@ -20,7 +21,7 @@ from agent_memory.integrations.imports.conversations import (
     titled,
 )
 from agent_memory.integrations.imports.files import OpenFile, SourceFiles
-from agent_memory.integrations.imports.json_parts import Element, elements
+from agent_memory.integrations.imports.json_parts import elements
 from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
 
 _LONGEST = 4_000  # characters of a note

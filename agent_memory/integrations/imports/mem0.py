@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from agent_memory.errors import InvalidInput
 from agent_memory.integrations.imports.conversations import (
+    Element,
     Event,
     SessionBegin,
     Skipped,
@@ -23,13 +24,12 @@ from agent_memory.integrations.imports.conversations import (
 )
 from agent_memory.integrations.imports.files import (
     OpenFile,
-    Row,
     SourceFiles,
     is_database,
     rows,
     tables,
 )
-from agent_memory.integrations.imports.json_parts import Element, elements
+from agent_memory.integrations.imports.json_parts import elements
 from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
 
 _WHOSE = ("user_id", "agent_id", "run_id")
@@ -125,7 +125,7 @@ def _database(source: SourceFiles) -> Iterator[Event]:
         yield from read_each(rows(source, "messages", "created_at, rowid"), _said)
 
 
-def _said(found: Row) -> Iterator[Event]:
+def _said(found: Element) -> Iterator[Event]:
     where, row = found
     scope, role, content = row.get("session_scope"), row.get("role"), row.get("content")
     if not isinstance(scope, str) or not isinstance(role, str) or not isinstance(content, str):
