@@ -16,7 +16,7 @@ from agent_memory.errors import InvalidInput
 from agent_memory.integrations.imports import reader
 from agent_memory.integrations.imports.conversations import Imported
 from agent_memory.integrations.imports.files import SourceFiles
-from agent_memory.integrations.imports.writing import ImportWriting
+from agent_memory.integrations.imports.writing import Import, ImportWriting
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
@@ -62,8 +62,7 @@ def import_chats(
     """
     if assign and user_id is None:
         raise InvalidInput("`assign` needs a user. Give one with user_id (--user ID).")
-    writing = ImportWriting(memory, source, user_id, deleted=deleted, assign=assign)
-    return _run(writing, path, source, user_id, progress)
+    return _run(Import(memory, source, user_id, deleted, assign), path, progress)
 
 
 def preview(
@@ -78,8 +77,7 @@ def preview(
     Raises:
         InvalidInput: See `import_chats`.
     """
-    writing = ImportWriting(None, source, user_id, deleted=False, assign=False)
-    return _run(writing, path, source, user_id, progress)
+    return _run(Import(None, source, user_id), path, progress)
 
 
 def size_of(path: str | PathLike[str]) -> int:
@@ -90,13 +88,9 @@ def size_of(path: str | PathLike[str]) -> int:
 
 
 def _run(
-    writing: ImportWriting,
-    path: str | PathLike[str],
-    source: str,
-    user_id: str | None,
-    progress: Callable[[int], object] | None,
+    terms: Import, path: str | PathLike[str], progress: Callable[[int], object] | None
 ) -> Imported:
-    if user_id is not None:
-        check_id("user_id", user_id)
-    read = reader(source)
-    return writing.run(read(SourceFiles(Path(path), progress)))
+    if terms.user_id is not None:
+        check_id("user_id", terms.user_id)
+    read = reader(terms.source)
+    return ImportWriting(terms).run(read(SourceFiles(Path(path), progress)))

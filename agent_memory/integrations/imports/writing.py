@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -28,40 +28,52 @@ from agent_memory.integrations.loose import mapping
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
-    from agent_memory.integrations.imports.conversations import Imported
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """The terms of an import, and its result.
+
+    Attributes:
+        memory: The memory; None only counts.
+        user_id: The user of all data; None uses the source's users.
+        deleted: Whether to restore sessions and notes that were deleted here.
+        assign: Whether to give sessions without a user to the user.
+    """
+
+    memory: AgentMemory | None
+    source: str
+    user_id: str | None
+    deleted: bool = False
+    assign: bool = False
+    done: Imported = field(default_factory=Imported)
+
+    def user_of(self, user_id: str | None) -> str | None:
+        """Return the user of data for which the source names a user, or none."""
+        return self.user_id or (None if user_id is None else usable(user_id))
 
 
 _LONGEST = 3_500  # characters of a note's metadata as JSON
 
 
 class NoteWriting:
-    """Writes notes of users, each once.
+    """Writes notes of users, each once."""
 
-    Args:
-        deleted: Whether to restore notes of users who were deleted here.
-    """
-
-    def __init__(self, memory: AgentMemory, source: str, done: Imported, *, deleted: bool) -> None:
+    def __init__(self, memory: AgentMemory, terms: Import) -> None:
         self._memory = memory
-        self._source = source
-        self._done = done
-        self._deleted = deleted
+        self._terms = terms
         self._texts: dict[str, set[str]] = {}
 
-    def write(self, noted: SourceNote, user_id: str | None) -> None:
-        """Write a note.
-
-        Args:
-            user_id: The user; overrides the source's.
-        """
-        user_id = user_id or (None if noted.user_id is None else usable(noted.user_id))
+    def write(self, noted: SourceNote) -> None:
+        """Write a note."""
+        terms, done = self._terms, self._terms.done
+        user_id = terms.user_of(noted.user_id)
         if user_id is None:
-            told = "the source names no user. Give one with --user ID or user_id"
-            self._done.fail(noted.where, told)
+            done.fail(noted.where, "the source names no user. Give one with --user ID or user_id")
             return
         left = self._memory.components.deleted.at("user", user_id)
-        if left and not self._deleted and (noted.at is None or noted.at <= left):
-            self._done.deleted += 1
+        if left and not terms.deleted and (noted.at is None or noted.at <= left):
+            done.deleted += 1
             return
         notes = self._memory.user(user_id).notes()
         texts = self._texts.get(user_id)
@@ -70,23 +82,23 @@ class NoteWriting:
         text = noted.text.strip()
         if text in texts:
             return
-        about: dict[str, Any] = {"id": noted.id, "source": self._source}
+        about: dict[str, Any] = {"id": noted.id, "source": terms.source}
         if noted.about and len(json.dumps(noted.about)) <= _LONGEST:
             about |= noted.about
         elif noted.about:
-            self._done.left_out["long metadata of notes"] += 1
+            done.left_out["long metadata of notes"] += 1
         try:
-            notes.add(text, about, at=noted.at, key=f"import {self._source} {noted.id}")
+            notes.add(text, about, at=noted.at, key=f"import {terms.source} {noted.id}")
         except Conflict:
-            told = "it was imported before with other content, which stays"
-            self._done.fail(noted.where, told)
+            done.fail(noted.where, _OTHER)
         except InvalidInput as error:
-            self._done.fail(noted.where, str(error))
+            done.fail(noted.where, str(error))
         else:
             texts.add(text)
-            self._done.new_notes += 1
+            done.new_notes += 1
 
 
+_OTHER = "it was imported before with other content, which stays"
 _AT_ONCE = 200  # messages in one transaction
 _PAGE = 500
 _MESSAGE = 500  # overhead of a message, in characters
@@ -96,34 +108,18 @@ _FIRST = datetime(1, 1, 2, tzinfo=UTC)
 class SessionWriting:
     """Writes the messages of a session that are not in its log.
 
-    Args:
-        deleted: Whether to restore the session if it was deleted here.
-        assign: Whether to give it to the user if it has none.
-
     Attributes:
         is_new: Whether it has no log yet.
     """
 
-    def __init__(
-        self,
-        memory: AgentMemory,
-        source: str,
-        done: Imported,
-        begun: SessionBegin,
-        user_id: str | None,
-        *,
-        deleted: bool,
-        assign: bool,
-    ) -> None:
+    def __init__(self, memory: AgentMemory, terms: Import, begun: SessionBegin) -> None:
         self.begun = begun
         self.parted: str | None = None
         self.asked: SourceMessage | None = None
         self._memory = memory
-        self._source = source
-        self._done = done
-        self._user_id = user_id
-        self._deleted = deleted
-        self._assign = assign
+        self._terms = terms
+        self._done = terms.done
+        self._user_id = terms.user_of(begun.user_id)
         self.is_new = True
         self._newest: str | None = None
         self.known = self._read()
@@ -141,7 +137,7 @@ class SessionWriting:
             self.is_new, after = False, page[-1].seq
             for entry in page:
                 notes = entry.message.metadata
-                if notes.get("source") == self._source and isinstance(notes.get("id"), str):
+                if notes.get("source") == self._terms.source and isinstance(notes.get("id"), str):
                     known[notes["id"]] = digest_of([entry.message])
         if is_whole:
             self._newest = next(reversed(known), None)
@@ -178,8 +174,7 @@ class SessionWriting:
         if (before := self.known.get(said.id)) is not None:
             self._check_owner()
             if before != digest_of([message]):
-                text = "it was imported before with other content, which stays"
-                self._done.fail(said.where, text)
+                self._done.fail(said.where, _OTHER)
             return 0
         self._waiting.append((said, message))
         if len(self._waiting) >= _AT_ONCE:
@@ -194,7 +189,7 @@ class SessionWriting:
         head = self._memory.head(self.begun.session_id)
         if head is None or head.user_id == self._user_id:
             return
-        if head.user_id is None and self._assign:
+        if head.user_id is None and self._terms.assign:
             self._memory.describe(head.session_id, head.metadata, user_id=self._user_id)
             self._done.assigned += 1
             return
@@ -222,9 +217,9 @@ class SessionWriting:
         if not self._is_asked:
             self._is_asked = True
             deleted, left = gone.at("session", session_id), gone.at("user", self._user_id)
-            if self._deleted and deleted is not None:
+            if self._terms.deleted and deleted is not None:
                 gone.lift(Head(session_id, None, created_at=_FIRST))
-            elif not self._deleted:
+            elif not self._terms.deleted:
                 self._since = max((at for at in (deleted, left) if at is not None), default=None)
                 self._is_refused = self.is_new and deleted is not None
         kept = [one for one in waiting if not self._was_deleted(one[1])]
@@ -278,69 +273,50 @@ _HEAVY = 4_000_000  # buffered characters
 
 
 class ImportWriting:
-    """Writes a reader's events.
+    """Writes a reader's events."""
 
-    Args:
-        memory: The memory; None only counts.
-        user_id: The user of all data; None uses the source's users.
-        deleted: Whether to restore sessions and notes that were deleted here.
-        assign: Whether to give sessions without a user to the user.
-    """
-
-    def __init__(
-        self,
-        memory: AgentMemory | None,
-        source: str,
-        user_id: str | None,
-        *,
-        deleted: bool,
-        assign: bool,
-    ) -> None:
-        self.done = Imported()
-        self._memory = memory
-        self._source = source
-        self._user_id = user_id
-        self._deleted, self._assign = deleted, assign
+    def __init__(self, terms: Import) -> None:
+        self._terms = terms
         self._begun: dict[str, SessionBegin] = {}
         self._said: set[str] = set()
         self._open: OrderedDict[str, SessionWriting] = OrderedDict()
         self._waiting = self._known = 0
         self._states: dict[str, tuple[str | None, str | None]] = {}
-        place = (source, self.done)
-        self._notes = None if memory is None else NoteWriting(memory, *place, deleted=deleted)
+        self._notes = None if terms.memory is None else NoteWriting(terms.memory, terms)
 
     def run(self, events: Iterable[Event]) -> Imported:
         """Write all events, and return the result."""
+        done = self._terms.done
         for event in events:
             match event:
                 case SessionBegin():
                     if event.session_id not in self._begun:
-                        about = {**event.about, "source": self._source}
+                        about = {**event.about, "source": self._terms.source}
                         self._begun[event.session_id] = replace(event, about=about)
                 case SourceMessage():
                     self._say(event)
                 case SourceNote():
-                    self.done.notes += 1
+                    done.notes += 1
                     if self._notes is not None:
-                        self._notes.write(event, self._user_id)
+                        self._notes.write(event)
                 case Unread():
-                    self.done.fail(event.where, event.why)
+                    done.fail(event.where, event.why)
                 case Skipped():
-                    self.done.left_out[event.kind] += 1
+                    done.left_out[event.kind] += 1
         self._flush()
-        self.done.sessions = len(self._said)
-        return self.done
+        done.sessions = len(self._said)
+        return done
 
     def _say(self, said: SourceMessage) -> None:
         try:
             message = self._message(said)
         except InvalidInput as error:
-            self.done.fail(said.where, str(error))
+            self._terms.done.fail(said.where, str(error))
             return
         self._said.add(said.session_id)
         if not said.is_again:
-            self.done.saw(message)
-        if self._memory is None:
+            self._terms.done.saw(message)
+        if self._terms.memory is None:
             return
         session = self._opened(said.session_id)
         if session.begun.session_id == said.session_id:
@@ -356,7 +332,7 @@ class ImportWriting:
 
     def _message(self, said: SourceMessage) -> Message:
         notes = mapping(said.message.get("metadata"))
-        notes = {**notes, "id": said.id, "source": self._source}
+        notes = {**notes, "id": said.id, "source": self._terms.source}
         return Message.of({**said.message, "metadata": notes})
 
     def _flush(self) -> None:
@@ -380,10 +356,8 @@ class ImportWriting:
         return found
 
     def _placed(self, begun: SessionBegin) -> SessionWriting:
-        assert self._memory is not None
-        user_id = self._user_id or (None if begun.user_id is None else usable(begun.user_id))
-        place = (self._memory, self._source, self.done)
-        found = SessionWriting(*place, begun, user_id, deleted=self._deleted, assign=self._assign)
+        assert self._terms.memory is not None
+        found = SessionWriting(self._terms.memory, self._terms, begun)
         if begun.session_id in self._states:
             found.state = self._states[begun.session_id]
         if begun.branch in self._begun and begun.branch is not None and found.is_new:
