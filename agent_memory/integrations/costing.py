@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -112,23 +113,24 @@ def costs(
     counter = TokenCounter(model)
     tell = progress or (lambda count: None)
 
-    def priced(bill: Bill, sent: int, answered: int) -> Bill:
+    def priced(bill: Bill, own: Sequence[tuple[int, int]] = ()) -> Bill:
+        """Add the memory's own calls, each with its prompt and answer tokens, and the cost."""
+        sent, answered = sum(one[0] for one in own), sum(one[1] for one in own)
+        bill = replace(bill, memory_calls=len(own), memory_tokens=sent + answered)
         sent, answered = sent + bill.prompt_tokens, answered + bill.completion_tokens
         cost = None if model is None else table.of_tokens(model, sent, answered)
         return replace(bill, cost=cost)
 
-    yield priced(_full_history(chat, counter, tell), 0, 0)
-    yield priced(_run("trim", chat, Trim(), model, max_tokens, tell, []), 0, 0)
-    summaries: list[tuple[int, int]] = []
-    rolling = Summarize(max_summary_tokens=min(500, max_tokens // 4))
-    bill = _run("summarize", chat, rolling, model, max_tokens, tell, summaries)
-    yield priced(*_with_own(bill, _summaries(summaries, counter)))
-    vector = FlushToLTM(blocks=[VectorMemory()])
-    yield priced(_run("flush to vector", chat, vector, model, max_tokens, tell, []), 0, 0)
+    run = partial(_run, chat, model, max_tokens, tell)
+    yield priced(_full_history(chat, counter, tell))
+    yield priced(run("trim", Trim())[0])
+    bill, summaries = run("summarize", Summarize(max_summary_tokens=min(500, max_tokens // 4)))
+    prompt = counter.text(PROMPT)
+    yield priced(bill, [(prompt + left, tokens) for left, tokens in summaries])
+    yield priced(run("flush to vector", FlushToLTM(blocks=[VectorMemory()]))[0])
     batches = _Batches()
-    bill = _run("facts", chat, FlushToLTM(blocks=[batches]), model, max_tokens, tell, [])
-    bill = replace(bill, recalled_tokens=None)
-    yield priced(*_with_own(bill, _extractions(batches.taken, counter)))
+    bill, _ = run("facts", FlushToLTM(blocks=[batches]))
+    yield priced(replace(bill, recalled_tokens=None), _extractions(batches.taken, counter))
 
 
 class _Batches(Block):
@@ -176,16 +178,15 @@ def _full_history(chat: Chat, counter: TokenCounter, tell: Callable[[int], objec
 
 
 def _run(
-    name: str,
     chat: Chat,
-    strategy: Strategy,
     model: str | None,
     max_tokens: int,
     tell: Callable[[int], object],
-    summaries: list[tuple[int, int]],
-) -> Bill:
-    """Process the log with a strategy. Append each summary's source tokens and length to a list."""
-    bill = Bill(name)
+    name: str,
+    strategy: Strategy,
+) -> tuple[Bill, list[tuple[int, int]]]:
+    """Process the log with a strategy. Return the bill, and each summary's source and length."""
+    bill, summaries = Bill(name), list[tuple[int, int]]()
     heads: dict[str, Head] = {}
     with AgentMemory(
         store="memory://",
@@ -210,7 +211,7 @@ def _run(
             tell(1)
         if strategy.ltm_blocks:
             memory.flush()
-    return bill
+    return bill, summaries
 
 
 def _answered(
@@ -227,12 +228,6 @@ def _answered(
     )
 
 
-def _summaries(made: Iterable[tuple[int, int]], counter: TokenCounter) -> list[tuple[int, int]]:
-    """Return the prompt and answer tokens of calls for summaries."""
-    prompt = counter.text(PROMPT)
-    return [(prompt + left, tokens) for left, tokens in made]
-
-
 def _extractions(
     batches: Iterable[tuple[int, int]], counter: TokenCounter
 ) -> list[tuple[int, int]]:
@@ -247,9 +242,3 @@ def _extractions(
         calls.append((finding + tokens, int(facts * _FACT_TOKENS)))
         calls.append((comparing + int(facts * 2 * _LISTED_TOKENS), int(facts * _LISTED_TOKENS)))
     return calls
-
-
-def _with_own(bill: Bill, calls: Sequence[tuple[int, int]]) -> tuple[Bill, int, int]:
-    """Return a bill with the memory's own calls, and their prompt and answer tokens."""
-    sent, answered = sum(one[0] for one in calls), sum(one[1] for one in calls)
-    return replace(bill, memory_calls=len(calls), memory_tokens=sent + answered), sent, answered
