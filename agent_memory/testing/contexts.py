@@ -47,7 +47,7 @@ def check_context(format: str, messages: Any) -> None:
         raise InvalidContext(f"{count} blocks have `cache_control`. At most 4 may have it.")
     if system is not None and not _texts(system):
         raise InvalidContext("The system text is empty. Leave it out.")
-    check(messages)
+    check([_dict(place, message) for place, message in enumerate(messages)])
 
 
 def _marks(value: object) -> int:
@@ -111,7 +111,7 @@ def _same(place: int, calls: Iterable[object], results: Iterable[object]) -> Non
 def _check_chat(messages: Sequence[Any]) -> None:
     place = 0
     while place < len(messages):
-        message = _dict(place, messages[place])
+        message = messages[place]
         role, content = message.get("role"), message.get("content")
         calls, old = message.get("tool_calls"), message.get("function_call")
         name = message.get("name")
@@ -175,8 +175,7 @@ _LANGCHAIN = {"human": "user", "ai": "assistant", "system": "system", "tool": "t
 
 def _check_langchain(messages: Sequence[Any]) -> None:
     chat: list[Json] = []
-    for place, one in enumerate(messages):
-        message = _dict(place, one)
+    for place, message in enumerate(messages):
         kind = message.get("type")
         if kind not in _LANGCHAIN:
             _refuse(place, f"the type {kind!r} is unknown")
@@ -205,8 +204,7 @@ def _check_responses(items: Sequence[Any]) -> None:
     waiting: dict[tuple[str, object], int] = {}
     used: set[tuple[str, object]] = set()
     ids: set[object] = set()
-    for place, one in enumerate(items):
-        item = _dict(place, one)
+    for place, item in enumerate(items):
         kind, role = str(item.get("type") or "message"), item.get("role")
         if item.get("id") is not None:
             if item["id"] in ids:
@@ -259,8 +257,7 @@ def _check_parts(place: int, content: object, role: str) -> None:
 def _check_anthropic(messages: Sequence[Any]) -> None:
     used: set[object] = set()
     asked: list[object] = []
-    for place, one in enumerate(messages):
-        message = _dict(place, one)
+    for place, message in enumerate(messages):
         role, content = message.get("role"), message.get("content")
         if role not in ("user", "assistant"):
             _refuse(place, f"the role {role!r} is unknown")
@@ -312,8 +309,7 @@ def _field(part: Json, *names: str) -> Any:
 def _check_google(contents: Sequence[Any]) -> None:
     asked: list[object] = []
     before: object = None
-    for place, one in enumerate(contents):
-        content = _dict(place, one)
+    for place, content in enumerate(contents):
         role, parts = content.get("role"), content.get("parts")
         if role not in ("user", "model"):
             _refuse(place, f"the role {role!r} is unknown")
@@ -349,8 +345,7 @@ def _check_google(contents: Sequence[Any]) -> None:
 def _check_converse(messages: Sequence[Any]) -> None:
     asked: list[object] = []
     named: set[object] = set()
-    for place, one in enumerate(messages):
-        message = _dict(place, one)
+    for place, message in enumerate(messages):
         role, blocks = message.get("role"), message.get("content")
         if role != ("user", "assistant")[place % 2]:
             _refuse(place, "the roles do not alternate, beginning with the user")
