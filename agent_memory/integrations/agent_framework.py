@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)
 
 _NONE = "default"
 """The session of runs without an id."""
-_EXCLUDED = "_excluded"
 
 
 class AgentMemoryHistoryProvider(HistoryProvider):
@@ -77,8 +76,11 @@ class AgentMemoryHistoryProvider(HistoryProvider):
             found = [Message.from_dict(exact.read(raw)) for raw in context.to_messages()]
         else:
             entries = self._memory.history(name, user_id=self._user_id)
-            found = [one for entry in entries for one in _messages(entry.message)]
-        return [one for one in found if not (self.skip_excluded and _is_excluded(one))]
+            items = (item for one in entries for item in items_of(one.message, AGENT_FRAMEWORK))
+            found = [Message.from_dict(item) for item in items]
+        if self.skip_excluded:
+            found = [one for one in found if not one.additional_properties.get("_excluded")]
+        return found
 
     @threaded
     def save_messages(
@@ -164,12 +166,3 @@ class AgentMemoryContextProvider(ContextProvider):
 
 def _kept(message: Message) -> Said:
     return Said(raw=exact.written(message.to_dict()), format=AGENT_FRAMEWORK)
-
-
-def _messages(said: Said) -> list[Message]:
-    """Convert a message to the framework's, including one from another source."""
-    return [Message.from_dict(one) for one in items_of(said, AGENT_FRAMEWORK)]
-
-
-def _is_excluded(message: Message) -> bool:
-    return bool(message.additional_properties.get(_EXCLUDED))

@@ -64,13 +64,16 @@ class AgentMemoryHook:
             )
         session = self._memory.session(session_id, _value(self._user_id, context))
         messages: list[ChatMessage] = state.data["messages"]
-        new = [one for one in messages if _is_new(one, session_id)]
+        system = [one for one in messages if one.is_from(ChatRole.SYSTEM)]
+        said = [one for one in messages if not one.is_from(ChatRole.SYSTEM)]
+        new = [one for one in said if one.meta.get(_STORED) != session_id]
         session.update([{"raw": one.to_dict(), "format": HAYSTACK} for one in new])
         for one in new:
             one.meta[_STORED] = session_id
-        if not messages or _is_answer(messages[-1]):
-            return
-        system = [one for one in messages if one.is_from(ChatRole.SYSTEM) and not _is_ours(one)]
+        newest = messages[-1] if messages else None
+        if newest is None or (newest.is_from(ChatRole.ASSISTANT) and not newest.tool_calls):
+            return  # the run has its answer
+        system = [one for one in system if _STORED not in one.meta]
         counter = self._memory.components.services.resources.counter
         spent = sum(counter.message(Message(role="system", content=one.text)) for one in system)
         room = max(1, self._memory.config.max_tokens - spent)
@@ -90,15 +93,3 @@ class AgentMemoryHook:
 
 def _value(setting: Whose, context: Mapping[str, Any]) -> str | None:
     return setting(context) if callable(setting) else setting
-
-
-def _is_new(message: ChatMessage, session_id: str) -> bool:
-    return not message.is_from(ChatRole.SYSTEM) and message.meta.get(_STORED) != session_id
-
-
-def _is_ours(message: ChatMessage) -> bool:
-    return _STORED in message.meta
-
-
-def _is_answer(message: ChatMessage) -> bool:
-    return message.is_from(ChatRole.ASSISTANT) and not message.tool_calls

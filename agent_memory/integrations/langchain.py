@@ -154,7 +154,10 @@ def from_langchain(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
 
     A tool's `artifact` is stored as JSON if possible, otherwise as text.
     """
-    return [_kept(one) for one in messages]
+    return [
+        {"raw": one.model_dump(), "format": LANGCHAIN, **({"id": one.id} if one.id else {})}
+        for one in messages
+    ]
 
 
 def to_langchain(messages: Sequence[Message]) -> list[BaseMessage]:
@@ -165,8 +168,3 @@ def to_langchain(messages: Sequence[Message]) -> list[BaseMessage]:
 def _read(found: Sequence[dict[str, Any]]) -> list[BaseMessage]:
     """Build LangChain's messages from their `model_dump`."""
     return messages_from_dict([{"type": one["type"], "data": one} for one in found])
-
-
-def _kept(message: BaseMessage) -> dict[str, Any]:
-    given = {"id": message.id} if message.id else {}
-    return {"raw": message.model_dump(), "format": LANGCHAIN, **given}

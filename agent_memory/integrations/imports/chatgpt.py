@@ -46,7 +46,7 @@ def _conversation(part: Element) -> Iterator[Event]:
     main = named("chatgpt", own or next(iter(nodes), "empty"))
     about = titled(conversation.get("title"))
     start = moment(conversation.get("create_time"))
-    parents = {key: _parent(node) for key, node in nodes.items()}
+    parents = {key: text_in(mapping(node).get("parent")) for key, node in nodes.items()}
     times: dict[str | None, datetime | None] = {}
 
     def read(key: str) -> Iterator[Event]:
@@ -61,11 +61,6 @@ def _conversation(part: Element) -> Iterator[Event]:
 
     current = text_in(conversation.get("current_node"))
     yield from sessions_of(main, about, parents, current, read, _paired)
-
-
-def _parent(node: object) -> str | None:
-    parent = mapping(node).get("parent")
-    return parent if isinstance(parent, str) else None
 
 
 def _message(where: str, own: str, message: Mapping[str, Any], at: datetime | None) -> Event:

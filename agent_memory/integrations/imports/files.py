@@ -72,16 +72,10 @@ class SourceFiles:
             yield from self._in_folder(patterns)
         elif zipfile.is_zipfile(self.path):
             yield from self._in_zip(patterns)
-        elif self._begins_as_zip():
+        elif _begins_with(self.path, b"PK\x03\x04"):
             raise InvalidInput(f"{self.path} is a zip that was cut short. Download it again.")
         else:
             yield from self._opened(self.path, self.path.name)
-
-    def _begins_as_zip(self) -> bool:
-        if not self.path.is_file():
-            return False
-        with self.path.open("rb") as file:
-            return file.read(4) == b"PK\x03\x04"
 
     def _in_folder(self, patterns: tuple[str, ...]) -> Iterator[OpenFile | Unread]:
         for folder, folders, names in os.walk(self.path):  # does not follow links
@@ -176,15 +170,16 @@ def _is_wanted(name: str, patterns: tuple[str, ...]) -> bool:
     return not name.startswith("._") and any(fnmatch(name, pattern) for pattern in patterns)
 
 
-_HEADER = b"SQLite format 3\x00"
+def _begins_with(path: Path, mark: bytes) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(mark)) == mark
 
 
 def is_database(source: SourceFiles) -> bool:
     """Return whether it is a SQLite database."""
-    if not source.path.is_file():
-        return False
-    with source.path.open("rb") as file:
-        return file.read(len(_HEADER)) == _HEADER
+    return _begins_with(source.path, b"SQLite format 3\x00")
 
 
 def tables(path: Path) -> dict[str, list[str]]:

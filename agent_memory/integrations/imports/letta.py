@@ -97,7 +97,8 @@ def _message(where: str, session_id: str, number: int, given: Mapping[str, Any])
         return Skipped("approvals of tools")
     if role not in _ROLES:
         return Unread(where, f"the role {role!r} is unknown")
-    text = _text(given)
+    # the first releases have a `text`
+    text = content_text(given.get("content")) or text_in(given.get("text")) or ""
     own = text_in(given.get("id")) or id_by_place(number, given)
     notes = titled(None, model=given.get("model"))
     message: Json = {"role": role, "content": text, "metadata": notes}
@@ -111,9 +112,3 @@ def _message(where: str, session_id: str, number: int, given: Mapping[str, Any])
     if not text and not calls and role != "tool":
         return Skipped("empty messages")
     return SourceMessage(session_id, own, dated(message, moment(given.get("created_at"))), where)
-
-
-def _text(given: Mapping[str, Any]) -> str:
-    """Return a message's text, or the texts of its parts; `text` in the first releases."""
-    content = given.get("content")
-    return content_text(content) or text_in(given.get("text")) or ""

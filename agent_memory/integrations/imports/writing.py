@@ -179,7 +179,7 @@ class SessionWriting:
         self._waiting.append((said, message))
         if len(self._waiting) >= _AT_ONCE:
             self.flush()
-        return _MESSAGE + _weight(said.message)
+        return _MESSAGE + len(repr(said.message))
 
     def _check_owner(self) -> None:
         """Assign or count a session that was imported before and is not the user's."""
@@ -257,14 +257,6 @@ class SessionWriting:
         if self._is_first and new:  # otherwise another import was first
             self._is_first = False
             self._done.new_sessions += 1
-
-
-def _weight(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        return sum(map(_weight, value.values())) + 8 * len(value)
-    return sum(map(_weight, value)) if isinstance(value, list) else 8
 
 
 _OPEN = 1_000  # open sessions

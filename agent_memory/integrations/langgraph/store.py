@@ -28,7 +28,6 @@ from agent_memory.engine.values.key_values import KeyValues
 from agent_memory.integrations.adapting import threaded
 from agent_memory.models.embedders.given import GivenEmbedder
 
-_MINUTE = 60.0
 _WHOLE = "$"
 
 
@@ -77,7 +76,8 @@ class AgentMemoryStore(BaseStore):
         puts = {(op.namespace, op.key): op for op in given if isinstance(op, PutOp)}
         kept = [op for op in puts.values() if op.value is not None]
         self._values.put_many(
-            Put(op.namespace, op.key, op.value, _seconds(op.ttl), self._texts(op)) for op in kept
+            Put(op.namespace, op.key, op.value, op.ttl and 60.0 * op.ttl, self._texts(op))
+            for op in kept
         )
         for op in puts.values():
             if op.value is None:
@@ -136,10 +136,6 @@ class AgentMemoryStore(BaseStore):
 def _told(value: Any, fields: Iterable[str]) -> Iterator[str]:
     for field in fields:
         yield from get_text_at_path(value, field if field == _WHOLE else tokenize_path(field))
-
-
-def _seconds(ttl: float | None) -> float | None:
-    return None if ttl is None else ttl * _MINUTE
 
 
 def _item(found: KeyValue) -> Item:
