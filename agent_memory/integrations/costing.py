@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from pydantic import PrivateAttr
 
@@ -130,20 +129,16 @@ def costs(
     yield priced(run("flush to vector", FlushToLTM(blocks=[VectorMemory()]))[0])
     batches = _Batches()
     bill, _ = run("facts", FlushToLTM(blocks=[batches]))
-    yield priced(replace(bill, recalled_tokens=None), _extractions(batches.taken, counter))
+    yield priced(replace(bill, recalled_tokens=None), _extractions(batches._taken, counter))
 
 
 class _Batches(Block):
-    """Records the batches that a block of facts would receive."""
+    """Records the batches that a block of facts would receive, for itself and its bound copies."""
 
     kind: str = "batches"
 
+    # the tokens and the number of user messages of each
     _taken: list[tuple[int, int]] = PrivateAttr(default_factory=list)
-
-    @property
-    def taken(self) -> list[tuple[int, int]]:
-        """The tokens and the number of user messages of each batch."""
-        return self._taken
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         users = sum(entry.message.role == "user" for entry in entries)
@@ -154,11 +149,6 @@ class _Batches(Block):
 
     def delete(self, scope: Scope) -> None:
         """Do nothing."""
-
-    def bind(self, resources: Any) -> Any:
-        bound = super().bind(resources)
-        bound._taken = self._taken
-        return bound
 
 
 def _full_history(chat: Chat, counter: TokenCounter, tell: Callable[[int], object]) -> Bill:

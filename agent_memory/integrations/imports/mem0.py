@@ -67,7 +67,16 @@ def _memories(parts: Iterable[Element | Unread]) -> Iterator[Event]:
             told[memory_id] = _newer(told.get(memory_id), part.where, part.value)
         else:
             yield _memory(part.where, mapping(part.value))
-    yield from _last_words(told)
+    for memory_id, (where, event, begun) in told.items():
+        if str(event.get("event")).upper() == "DELETE" or event.get("is_deleted") in (1, True):
+            yield Skipped("memories that were deleted")
+            continue
+        text = text_in(event.get("new_memory"))
+        if text is None:
+            yield Unread(where, "it has no current text of the memory")
+            continue
+        at = moment(event.get("updated_at"), event.get("created_at"), begun)
+        yield SourceNote(memory_id, text, text_in(event.get("user_id")), at, where)
 
 
 def _memory(where: str, given: Mapping[str, Any]) -> Event:
@@ -94,33 +103,12 @@ def _newer(
     return where, event, before[2]
 
 
-def _last_words(told: Mapping[str, tuple[str, Mapping[str, Any], object]]) -> Iterator[Event]:
-    for memory_id, (where, event, begun) in told.items():
-        if str(event.get("event")).upper() == "DELETE" or event.get("is_deleted") in (1, True):
-            yield Skipped("memories that were deleted")
-            continue
-        text = text_in(event.get("new_memory"))
-        if text is None:
-            yield Unread(where, "it has no current text of the memory")
-            continue
-        at = moment(event.get("updated_at"), event.get("created_at"), begun)
-        yield SourceNote(memory_id, text, text_in(event.get("user_id")), at, where)
-
-
 def _database(source: SourceFiles) -> Iterator[Event]:
     found = tables(source.path)
     if not {"history", "messages"} & found.keys():
         raise InvalidInput(f"{source.path} is not a database of mem0: it has no table `history`.")
-    told: dict[str, tuple[str, Mapping[str, Any], object]] = {}
     if "history" in found:
-        for row in rows(source, "history", "rowid"):
-            if isinstance(row, Unread):
-                yield row
-                continue
-            where, event = row
-            memory_id = str(event.get("memory_id"))
-            told[memory_id] = _newer(told.get(memory_id), where, event)
-    yield from _last_words(told)
+        yield from _memories(rows(source, "history", "rowid"))
     if "messages" in found:
         yield from read_each(rows(source, "messages", "created_at, rowid"), _said)
 
