@@ -67,7 +67,7 @@ class AgentMemoryHistoryProvider(HistoryProvider):
 
     @threaded
     def get_messages(
-        self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
+        self, /, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
         """Return the messages of a session, oldest first."""
         name = session_id or _NONE
@@ -85,6 +85,7 @@ class AgentMemoryHistoryProvider(HistoryProvider):
     @threaded
     def save_messages(
         self,
+        /,
         session_id: str | None,
         messages: Sequence[Message],
         *,

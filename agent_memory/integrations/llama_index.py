@@ -210,7 +210,7 @@ class AgentMemoryBlock(BaseMemoryBlock[str]):
         self._memory = memory
 
     @threaded
-    def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
+    def _aget(self, /, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
         said = [one.content for one in messages or () if one.role == "user" and one.content]
         if not said:
             return ""
