@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from agent_memory.standalone.indexes import VectorIndex, WordIndex
     from agent_memory.standalone.null import NullMemory
     from agent_memory.strategies.base import Chain, Strategy
-    from agent_memory.strategies.bounded import ClearTools, Trim
-    from agent_memory.strategies.flush import FlushToLTM
+    from agent_memory.strategies.bounded import ClearTools, FlushToLTM, Trim
     from agent_memory.strategies.summarize import Summarize
 
 __version__ = "0.1.0"
@@ -99,8 +98,7 @@ _HOMES = {
     ".standalone.null": ("NullMemory",),
     ".standalone.indexes": ("VectorIndex", "WordIndex"),
     ".strategies.base": ("Chain", "Strategy"),
-    ".strategies.bounded": ("ClearTools", "Trim"),
-    ".strategies.flush": ("FlushToLTM",),
+    ".strategies.bounded": ("ClearTools", "FlushToLTM", "Trim"),
     ".strategies.summarize": ("Summarize",),
 }
 

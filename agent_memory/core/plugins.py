@@ -18,7 +18,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "agent_memory.strategies": {
         "trim": "agent_memory.strategies.bounded:Trim",
         "summarize": "agent_memory.strategies.summarize:Summarize",
-        "flush_to_ltm": "agent_memory.strategies.flush:FlushToLTM",
+        "flush_to_ltm": "agent_memory.strategies.bounded:FlushToLTM",
         "clear_tools": "agent_memory.strategies.bounded:ClearTools",
         "chain": "agent_memory.strategies.base:Chain",
     },

@@ -28,8 +28,7 @@ from agent_memory.ltm_blocks.base import Block
 from agent_memory.ltm_blocks.vector import VectorMemory
 from agent_memory.models.usage import Price, Prices
 from agent_memory.strategies.base import Strategy
-from agent_memory.strategies.bounded import Trim
-from agent_memory.strategies.flush import FlushToLTM
+from agent_memory.strategies.bounded import FlushToLTM, Trim
 from agent_memory.strategies.summarize import PROMPT, Summarize
 
 STRATEGIES = ("full history", "trim", "summarize", "flush to vector", "facts")

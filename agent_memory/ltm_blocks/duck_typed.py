@@ -3,43 +3,61 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Annotated, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
-from agent_memory.core.plugins import ByKind, offers
+from agent_memory.core.plugins import ByKind
 from agent_memory.ltm_blocks.base import Block
 
 if TYPE_CHECKING:
     from agent_memory.core.messages import Message
     from agent_memory.core.records import Entry, Recall, Scope
+    from agent_memory.core.turns import Turn
 
 
-class BlockLike(Protocol):
-    """The methods of a block, sync or async. `name`, `turn_began` and `turn_ended` are optional."""
+class ForeignBlock(Block):
+    """Runs a duck-typed object as a block.
+
+    Its `get`, `update` and `delete` may be sync or async. `name`, `turn_began` and `turn_ended` are
+    optional.
+    """
+
+    kind: Literal["foreign"] = "foreign"
+    block: Any
 
     def get(
         self, scope: Scope, message: Message | None, limit: int
     ) -> list[Recall] | Awaitable[list[Recall]]:
-        """Return recalls; see `Block.get`."""
-        ...
+        recalls: list[Recall] | Awaitable[list[Recall]] = self.block.get(scope, message, limit)
+        return recalls
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> Awaitable[None] | None:
-        """Absorb entries; see `Block.update`."""
-        ...
+        return self._notify("update", scope, entries)
 
     def delete(self, scope: Scope) -> Awaitable[None] | None:
-        """Forget; see `Block.delete`."""
-        ...
+        return self._notify("delete", scope)
+
+    def turn_began(self, scope: Scope, turn: Turn) -> Awaitable[None] | None:
+        return self._notify("turn_began", scope, turn)
+
+    def turn_ended(
+        self, scope: Scope, turn: Turn, said: Sequence[Message]
+    ) -> Awaitable[None] | None:
+        return self._notify("turn_ended", scope, turn, said)
+
+    def _notify(self, name: str, *arguments: object) -> Awaitable[None] | None:
+        """Call a method of the object if it has one of this name."""
+        call: Callable[..., Awaitable[None] | None] | None = getattr(self.block, name, None)
+        return None if call is None else call(*arguments)
 
 
 def adopt(value: object) -> object:
     """Return a duck-typed object as a block, named by its `name` or class; others unchanged."""
-    if isinstance(value, Block | type) or not offers(value, BlockLike):
+    methods = ("get", "update", "delete")
+    if isinstance(value, Block | type) or any(getattr(value, m, None) is None for m in methods):
         return value
-    from agent_memory.ltm_blocks.foreign import ForeignBlock
-
     own_name = getattr(value, "name", None)
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(value).__name__).lower().strip("_")
     return ForeignBlock(name=own_name if isinstance(own_name, str) else words, block=value)

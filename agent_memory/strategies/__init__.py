@@ -12,8 +12,7 @@ from agent_memory.core.lazy import lazily
 if TYPE_CHECKING:
     from agent_memory.core.window import Cut
     from agent_memory.strategies.base import Chain, Departure, Limits, Strategy, Window
-    from agent_memory.strategies.bounded import Bounded, ClearTools, Trim
-    from agent_memory.strategies.flush import FlushToLTM
+    from agent_memory.strategies.bounded import Bounded, ClearTools, FlushToLTM, Trim
     from agent_memory.strategies.summarize import Summarize
 
 __all__ = [
@@ -35,8 +34,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             ".base": ("Chain", "Departure", "Limits", "Strategy", "Window"),
-            ".bounded": ("Bounded", "ClearTools", "Trim"),
-            ".flush": ("FlushToLTM",),
+            ".bounded": ("Bounded", "ClearTools", "FlushToLTM", "Trim"),
             ".summarize": ("Summarize",),
             "..core.window": ("Cut",),
         },
