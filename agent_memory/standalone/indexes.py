@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agent_memory.core.limits import quoted, text_of
+from agent_memory.core.limits import how_many, quoted, text_of
 from agent_memory.core.records import Hit, Record
 from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, install_command
 from agent_memory.models.embedders import open_embedder
 from agent_memory.models.embedders.base import Embedder, NoEmbedder
 from agent_memory.retrieval.bm25 import TURN_LENGTH
-from agent_memory.standalone.item_index import Item, ItemIndex, Match, check_search, match_of
+from agent_memory.standalone.item_index import Item, ItemIndex, Match, above, match_of
 from agent_memory.stores.base import Store, VectorStore
 
 if TYPE_CHECKING:
@@ -89,10 +89,10 @@ class VectorIndex(ItemIndex):
             ModelError: The embedder failed.
             StoreError: The store failed.
         """
-        owner = self._owner(user_id)
-        least = check_search(top_k, threshold)
-        (wanted,) = self._vectors_of([_asked(query)], "The query").values()
-        return self._best(owner, wanted, top_k, least)
+        owner, most, least = self._owner(user_id), how_many("top_k", top_k), above(threshold)
+        item = Item("query", query) if isinstance(query, str) else Item("query", vector=query)
+        (wanted,) = self._vectors_of([item], "The query").values()
+        return self._best(owner, wanted, most, least)
 
     def _told(self, dimension: int, model: str) -> str:
         return super()._told(dimension - 1, model)
@@ -196,12 +196,6 @@ def _dimension(embedder: Embedder | None, wanted: int | None) -> int:
     return gives
 
 
-def _asked(query: str | Sequence[float] | np.ndarray) -> Item:
-    if isinstance(query, str):
-        return Item("query", query)
-    return Item("query", vector=query)
-
-
 class WordIndex(ItemIndex):
     """Texts by id, ranked with Okapi BM25, with stems of some twenty languages and without stop
     words. Needs no embedder and no model.
@@ -257,13 +251,13 @@ class WordIndex(ItemIndex):
         """
         from agent_memory.retrieval.query import Query
 
-        owner, least = self._owner(user_id), check_search(top_k, threshold)
+        owner, most, least = self._owner(user_id), how_many("top_k", top_k), above(threshold)
         question = Query.asked(text_of("query", query), NoEmbedder())
-        if not top_k or not question.words:
+        if not most or not question.words:
             return []
-        hits = self._vectors.search_vectors(self._block, owner, question, top_k)
+        hits = self._vectors.search_vectors(self._block, owner, question, most)
         found = [match_of(hit.record, hit.words) for hit in hits if hit.words > max(least, 0.0)]
-        return sorted(found, key=lambda match: (-match.score, match.id))[:top_k]
+        return sorted(found, key=lambda match: (-match.score, match.id))[:most]
 
     def _indexed(self, items: Sequence[Item]) -> tuple[Features, list[dict[str, Any]]]:
         from agent_memory.retrieval.features import Features

@@ -8,12 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from math import isnan
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 from agent_memory.core.ids import check_id
-from agent_memory.core.limits import quoted, text_of
+from agent_memory.core.limits import quoted, score_of, text_of
 from agent_memory.core.records import Record, Scope
 from agent_memory.core.system_collections import INDEXES
 from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, MemoryClosed
@@ -286,19 +284,10 @@ def _ids(given: str | Iterable[str]) -> list[str]:
     return ids
 
 
-def check_search(top_k: object, threshold: object) -> float:
-    """Validate the arguments of a search. Return the threshold.
-
-    Raises:
-        InvalidInput: `top_k` or `threshold` is invalid.
-    """
-    if type(top_k) is not int or top_k < 0:
-        raise InvalidInput(f"top_k is {quoted(top_k)}. Use a whole number, 0 or more.")
-    if threshold is not None and (not isinstance(threshold, Real) or isnan(threshold)):
-        raise InvalidInput(
-            f"threshold is {quoted(threshold)}. Use a number, or None for no threshold."
-        )
-    return float("-inf") if threshold is None else float(threshold)
+def above(threshold: float | None) -> float:
+    """Return the threshold of a search; the lowest number for none."""
+    score = score_of("threshold", threshold)
+    return float("-inf") if score is None else score
 
 
 def _opened(url: str, namespace: str) -> Store | VectorStore:
