@@ -228,8 +228,8 @@ def test_names_that_could_lead_elsewhere_are_refused(name: str) -> None:
         (Skill("a", "b", extra={"name": "other"}), "cannot be saved"),
         (Skill("a", "b", extra={"x": object()}), "YAML cannot represent"),
         (Skill("a", "b", extra={"x": (1, 2)}), "cannot be saved"),
-        (Skill("a", "b", steps="Run."), "lists of texts"),  # type: ignore[arg-type]
-        (Skill("a", "b", tags="ops"), "lists of texts"),  # type: ignore[arg-type]
+        (Skill("a", "b", steps="Run."), "a list of texts"),  # type: ignore[arg-type]
+        (Skill("a", "b", tags="ops"), "a list of texts"),  # type: ignore[arg-type]
         (Skill("a", "b", body="x" * MOST), "the maximum is 100000"),
     ],
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Literal
+from inspect import signature
+from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 from pydantic import AfterValidator, ImportString
@@ -74,7 +75,7 @@ class FileMemory(CollectionBlock):
         redact: Redacts texts before they are stored; see the memory's own `redact`.
     """
 
-    _stored_form: ClassVar[type[Form]] = _StoredForm
+    _stored_form = _StoredForm
 
     kind: Literal["files"] = "files"
     profile: Literal["sdk", "doc"] = "sdk"
@@ -386,5 +387,14 @@ def run_command(files: Files, command: Mapping[str, Any] | str | None) -> str:
 
 
 def _run(files: Files, command: FileCommand) -> str:
-    reply: str = getattr(files, command.command)(**command.arguments())
-    return reply
+    call: Callable[..., str] = getattr(files, command.command)
+    wanted = {
+        name: one.default is one.empty
+        for name, one in signature(call).parameters.items()
+        if name in FileCommand.model_fields
+    }
+    given = {name: getattr(command, name) for name in wanted}
+    lacking = [name for name, needed in wanted.items() if needed and given[name] is None]
+    if lacking:
+        raise ToolRefused(f"The command {command.command} needs {' and '.join(lacking)}, too.")
+    return call(**given)

@@ -9,7 +9,6 @@ from typing import Any, Literal
 from pydantic import AliasChoices, Field, create_model
 
 from agent_memory.core.tools import Arguments
-from agent_memory.errors import ToolRefused
 
 ROOT = "/memories"
 
@@ -19,15 +18,6 @@ DESCRIPTION = (
     "`create` makes a new file, `str_replace` and `insert` change one, `delete` and `rename` work "
     "on files and directories."
 )
-
-_NEEDED = {
-    "view": ("path",),
-    "create": ("path", "file_text"),
-    "str_replace": ("path", "old_str", "new_str"),
-    "insert": ("path", "insert_line", "insert_text"),
-    "delete": ("path",),
-    "rename": ("old_path", "new_path"),
-}
 
 
 class FileCommand(Arguments):
@@ -62,14 +52,6 @@ class FileCommand(Arguments):
     insert_text: str | None = Field(default=None, description="For insert: what to insert.")
     old_path: str | None = Field(default=None, description="For rename: the path as it is.")
     new_path: str | None = Field(default=None, description="For rename: the path as it is to be.")
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the command's arguments by name."""
-        lacking = [name for name in _NEEDED[self.command] if getattr(self, name) is None]
-        if lacking:
-            raise ToolRefused(f"The command {self.command} needs {' and '.join(lacking)}, too.")
-        optional = ("view_range",) if self.command == "view" else ()
-        return {name: getattr(self, name) for name in (*_NEEDED[self.command], *optional)}
 
 
 @cache

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from agent_memory.core.limits import quoted
+from agent_memory.core.limits import quoted, text_of
 from agent_memory.errors import InvalidInput
 
 _MAX_DEPTH = 20
@@ -282,8 +282,11 @@ def checked(skill: Skill, max_bytes: int) -> Skill:
     """Return a skill as a file restores it: with texts stripped, and without empty ones."""
     if not isinstance(skill, Skill):
         raise InvalidInput(f"The skill is {quoted(skill)}. Give a Skill.")
-    if isinstance(skill.steps, str) or isinstance(skill.tags, str):
-        raise InvalidInput('Steps and tags are lists of texts, such as ["Run the tests."].')
+    for given, what in ((skill.steps, "steps"), (skill.tags, "tags")):
+        if not isinstance(given, list | tuple) or not all(isinstance(x, str) for x in given):
+            raise InvalidInput(f"{what} is {quoted(given)}. Give a list of texts.")
+    for text, what in ((skill.description, "description"), (skill.body, "body")):
+        text_of(what, text)
     if not isinstance(skill.name, str) or not _NAME.fullmatch(skill.name):
         raise InvalidInput(f"{quoted(skill.name)} is not a skill name. Use {_NAMED}.")
     skill = _tidy(skill)
