@@ -162,9 +162,10 @@ class Components:
 
     @made_later
     def values(self) -> Values:
-        from agent_memory.engine.values.key_values import Values
+        from agent_memory.engine.values.items import StoredValue
+        from agent_memory.ltm_blocks.change_log import FollowedRecords
 
-        return Values(len)
+        return FollowedRecords(StoredValue)
 
     def _values_of(self, scope: Scope, of_session: bool) -> KeyValues:
         from agent_memory.engine.values.key_values import KeyValues

@@ -20,23 +20,10 @@ MOST_RECORDS = 20_000
 """Maximum number of records in a cache by owner."""
 
 
-class Versioned(Cache[str, tuple[str, T]]):
-    """A cache by owner. Each value is stored with the version of the owner's records."""
-
-    def __init__(self, size: Callable[[T], int]) -> None:
-        super().__init__(MOST_RECORDS, lambda one: size(one[1]))
-
-    def at(self, owner: str, version: str | None) -> T | None:
-        """Return an owner's value if it has this version."""
-        cached = self.find(owner)
-        return None if cached is None or cached[0] != version else cached[1]
-
-
 def version_of(store: RecordStore, block: str, owner: str) -> str | None:
     """Return the version of an owner's records; None if there are none."""
-    version_id = version_owner(owner)  # also the owner of the record with the change log's id
-    records = store.records(block, version_id)
-    return next((record.text for record in records if record.id == version_id), None)
+    trail = trail_of(store, block, owner)
+    return None if trail is None else trail.last
 
 
 def new_version(owner: str) -> Record:
@@ -133,25 +120,22 @@ def trail_of(store: RecordStore, block: str, owner: str) -> Trail | None:
     return Trail(began, records[version_id].text, changes)
 
 
-def went_on(
-    owner: str, trail: Trail | None, changed: Collection[str]
-) -> tuple[Trail, list[Record]]:
-    """Return the log with one more change, and the records to store with it.
+def went_on(owner: str, trail: Trail | None, changed: Collection[str]) -> tuple[Key, list[Record]]:
+    """Return the version after one more change, and the records to store with it.
 
     Args:
         trail: The log, read under the writers' lock.
     """
     renewed = new_version(owner)
-    began = begun_anew(owner)
     changes = [] if trail is None else [*trail.changes, (trail.last, tuple(changed))]
     while sum(len(ids) for _, ids in changes) > _MOST_TOLD:
         del changes[0]
     logged = {"changes": [[before, list(ids)] for before, ids in changes]}
     records = [replace(renewed, metadata=logged)]
-    if trail is None or not trail.began:
-        records.append(began)
-        return Trail(began.text, renewed.text, tuple(changes)), records
-    return Trail(trail.began, renewed.text, tuple(changes)), records
+    if trail is not None and trail.began:
+        return (trail.began, renewed.text), records
+    began = begun_anew(owner)
+    return (began.text, renewed.text), [*records, began]
 
 
 def begun_anew(owner: str) -> Record:
@@ -163,23 +147,6 @@ def begun_anew(owner: str) -> Record:
 def _began(version_id: str) -> str:
     """Return the id of the record that holds a log's id."""
     return f"{version_id}:began"
-
-
-def changed_since(
-    store: RecordStore, block: str, owner: str, ids: Collection[str]
-) -> dict[str, Record | None] | None:
-    """Return the owner's current records by these ids, None for deleted ones.
-
-    Returns None if a record is damaged; a full read leaves such records out.
-    """
-    try:
-        records = {one: store.record(block, one) for one in sorted(ids)}
-    except Damaged:
-        return None
-    return {
-        one: record if record is not None and record.owner == owner else None
-        for one, record in records.items()
-    }
 
 
 class Following(Cache[str, tuple[Key, T]]):
@@ -230,28 +197,38 @@ class Following(Cache[str, tuple[Key, T]]):
         changes: Mapping[str, Record | None],
         put: Callable[[Sequence[Record]], None],
     ) -> None:
-        """Make changes by record id, log them, and cache the new value.
+        """Make changes by record id, log them, and update the cache.
 
         Args:
             trail: The log, read under the writers' lock, which the caller holds.
             value: The value at `trail`.
             put: Stores the changes together with the records of the new version.
         """
-        renewed, version = went_on(owner, trail, changes)
+        key, version = went_on(owner, trail, changes)
         try:
             put(version)
         except BaseException:  # the changes may be stored without the version
             self.drop(owner)
             raise
-        self.put(owner, (renewed.key, self._change(value, changes)))
+        if trail is not None:  # without a log, an erasure since `value` was read is not noticed
+            self.put(owner, (key, self._change(value, changes)))
 
     def _followed(
         self, store: RecordStore, block: str, owner: str, trail: Trail, known: tuple[Key, T]
     ) -> T | None:
-        """Apply the changes since a version; None if they are unknown."""
+        """Apply the changes since a version; None if they are unknown, or a record is damaged."""
         ids = trail.since(known[0])
-        changed = None if ids is None else changed_since(store, block, owner, ids)
-        return None if changed is None else self._change(known[1], changed)
+        if ids is None:
+            return None
+        try:
+            records = {one: store.record(block, one) for one in sorted(ids)}
+        except Damaged:  # a full read leaves it out
+            return None
+        changes = {
+            name: record if record is not None and record.owner == owner else None
+            for name, record in records.items()
+        }
+        return self._change(known[1], changes)
 
 
 Decoded = Mapping[str, tuple[datetime, T]]

@@ -66,14 +66,11 @@ class FactChooser(SettingsModel):
             numbers = handover.result(self.seconds).facts
         except (ModelError, OSError, TimeoutError, CancelledError) as error:
             handover.abandon()
-            logger.warning("facts are ranked without a model this time: %s", _why(error))
+            why = str(error) or "it was slow"
+            logger.warning("facts are ranked without a model this time: %s", why)
             return list(ranked)
         chosen = [shown[n - 1] for n in dict.fromkeys(numbers) if 0 < n <= len(shown)]
         return [replace(one, score=1 - at / len(shown) / 4) for at, one in enumerate(chosen)]
-
-
-def _why(error: BaseException) -> str:
-    return str(error) or "it was slow"
 
 
 class _Bearing(BaseModel):

@@ -16,7 +16,7 @@ from agent_memory.ltm_blocks.extractive.forms import (
     FactForm,
     Finding,
     clamped,
-    version_of,
+    prompt_version,
 )
 from agent_memory.ltm_blocks.extractive.history.sources import helpful, sources
 from agent_memory.ltm_blocks.extractive.profiles import ProfileForm
@@ -84,9 +84,9 @@ def test_versions_tell_prompts_apart() -> None:
 
     forms = [FactForm(None), FactForm("x"), FactForm(None, ["a"]), ProfileForm(One)]
     forms += [ProfileForm(Two), ProfileForm(One, "x")]
-    versions = [version_of(form) for form in forms]
+    versions = [prompt_version(form) for form in forms]
     assert len(set(versions)) == len(versions)
-    assert version_of(FactForm(None)) == versions[0]
+    assert prompt_version(FactForm(None)) == versions[0]
     assert all(len(version) == 8 for version in versions)
 
 
@@ -181,7 +181,7 @@ class Profile(BaseModel):
 def filled(**fields: Any) -> Any:
     form = ProfileForm(Profile)
     answer = {"message": 1, "quote": "q", **fields}
-    (found,) = form.found(form.schema.model_validate({"facts": [answer]}))
+    (found,) = form.found(form.schema.model_validate({"facts": [answer]}), {})
     return found
 
 
@@ -240,7 +240,7 @@ def test_profiles_and_their_schemas() -> None:
 
     form = ProfileForm(One)
     told = {"facts": [{"field": "name", "value": "x", "message": 1, "quote": "q"}]}
-    assert form.found(form.schema.model_validate(told))[0].value == "x"
+    assert form.found(form.schema.model_validate(told), {})[0].value == "x"
     assert form.filled([]) == One()
     for form in (FactForm(None), ProfileForm(Profile)):
         assert "<" not in form.prompt

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import BaseModel, Field, ImportString, PrivateAttr, model_validator
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.fusion import with_pinned
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Source, Span
 from agent_memory.core.redaction import Redactor
 from agent_memory.errors import ModelRequired
 from agent_memory.ltm_blocks.base import FactBlock, Resources, by_owner, record_id
-from agent_memory.ltm_blocks.change_log import Versioned, erase
-from agent_memory.ltm_blocks.extractive.forms import FactForm, version_of
+from agent_memory.ltm_blocks.change_log import MOST_RECORDS, erase, version_of
+from agent_memory.ltm_blocks.extractive.forms import FactForm, prompt_version
 from agent_memory.ltm_blocks.extractive.history.claims import Batch, Claim
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, ImportanceScorer
 from agent_memory.ltm_blocks.extractive.history.findings import Rules
@@ -25,8 +26,14 @@ from agent_memory.ltm_blocks.extractive.history.history import Change, changes, 
 from agent_memory.ltm_blocks.extractive.history.likeness import Age, Stale, StalenessDetector
 from agent_memory.ltm_blocks.extractive.history.sources import sources
 from agent_memory.ltm_blocks.extractive.profiles import Form, ProfileForm
-from agent_memory.ltm_blocks.extractive.storage import Keeper, Meanings, checked_record
+from agent_memory.ltm_blocks.extractive.storage import (
+    Keeper,
+    checked_record,
+    tombstone_of,
+    vectors_of,
+)
 from agent_memory.ltm_blocks.llm_reranker import FactChooser
+from agent_memory.ltm_blocks.registry import Tombstone
 from agent_memory.models.embedders.best_effort import BestEffort
 from agent_memory.models.loading import load_litellm
 
@@ -71,6 +78,8 @@ class ExtractiveMemory(FactBlock):
         choose: An LLM reranker for the facts.
     """
 
+    selective = True
+
     kind: Literal["extractive"] = "extractive"
     roles: tuple[Role, ...] = Field(default=("user",), min_length=1)
     overrule: bool = False
@@ -88,19 +97,15 @@ class ExtractiveMemory(FactBlock):
     choose: FactChooser | None = None
 
     _form: Form | None = PrivateAttr(default=None)
-    _remembering: Versioned[Remembered] = PrivateAttr()
+    _remembering: Cache[str, tuple[str, Remembered]] = PrivateAttr()
     _keeper: Keeper = PrivateAttr()
-    _meanings: Meanings = PrivateAttr()
+    _embedder: BestEffort = PrivateAttr()
 
     @model_validator(mode="after")
     def _profile_has_defaults(self) -> Self:
         if self.profile is not None:
             self._chosen()
         return self
-
-    @property
-    def selective(self) -> bool:
-        return True
 
     @property
     def counts_recalls(self) -> bool:
@@ -120,9 +125,9 @@ class ExtractiveMemory(FactBlock):
 
     def bind(self, resources: Resources) -> Self:
         bound = super().bind(resources)
-        bound._remembering = Versioned(lambda one: len(one.facts))
+        bound._remembering = Cache(MOST_RECORDS, lambda one: len(one[1].facts))
         bound._keeper = Keeper(resources.store, self.name)
-        bound._meanings = Meanings(BestEffort(lambda: resources.embedders(None)))
+        bound._embedder = BestEffort(lambda: resources.embedders(None))
         return bound
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
@@ -134,7 +139,7 @@ class ExtractiveMemory(FactBlock):
         """
         from agent_memory.ltm_blocks.extractive.extraction import Absorbing, ask, bearing
 
-        llm, form = self._llm(), self._chosen()
+        llm, form, embedder = self._llm(), self._chosen(), self._embedder
         shown = sources(entries, self.roles, self.redact)
         span = Span(entries[0].session_id, entries[0].seq, entries[-1].seq)
         known = bearing(self._current(scope.owner, without=span), shown) if form.compares else []
@@ -146,10 +151,10 @@ class ExtractiveMemory(FactBlock):
             ]
         rules = Rules(
             self._weights, _folded(self.categories), _folded(self.refuse_categories),
-            self.min_confidence, llm.model, version_of(form),
+            self.min_confidence, llm.model, prompt_version(form),
         )  # fmt: skip
         place, seen = (self.name, scope.owner), [fact.id for fact in known]
-        absorbing = Absorbing(llm, form, rules, self._meanings, place, self._all, seen)
+        absorbing = Absorbing(llm, form, rules, embedder, place, self._all, seen)
         # one at a time for each user: new facts depend on known ones
         with self.resources.locked(record_id("facts", self.name, scope.owner)):
             journal = self._keeper.read(scope.owner, without=span)
@@ -171,7 +176,7 @@ class ExtractiveMemory(FactBlock):
         question = message.text().strip() if message else ""
         if not shown:
             return []
-        query = self._meanings.query(question) if question else None
+        query = self._embedder.query(question) if question else None
         pinned = [place for place in shown if known.facts[place].id in scope.pinned]
         kept = recalls(known, pinned, query, self.scorer, now, limit)
         found, least = list[Recall](), scope.floor * self.resources.min_relevance
@@ -197,7 +202,7 @@ class ExtractiveMemory(FactBlock):
         hidden = self._hidden(known, now)
         if not hidden or not question:
             return []
-        query = self._meanings.query(question)
+        query = self._embedder.query(question)
         why = {known.facts[place].id: reason for place, reason in hidden.items()}
         near = recalls(known, list(hidden), query, self.scorer, now, limit)
         return [LeftOut(recall, why[recall.id]) for recall in near]
@@ -266,17 +271,16 @@ class ExtractiveMemory(FactBlock):
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> list[Fact]:
         journal = self._keeper.read(scope.owner)
-        before = self._all(journal.claims)
         if isinstance(what, Span):
             gone = [one for one in journal.claims if what.holds(one.session_id, one.seq)]
-            self._keeper.forget_source(scope.owner, what, why)
+            tombstones = [Tombstone(None, *what, None, datetime.now(UTC), why)]
         else:
             gone = [one for one in journal.claims if one.fact == what]
             others = [one for one in journal.claims if one.fact != what]
-            self._keeper.forget(scope.owner, gone, others, why)
-        self._keeper.erase(scope.owner, [*gone, *journal.remains])
+            tombstones = [tombstone_of(one, others, why) for one in gone]
+        self._keeper.forget(scope.owner, [*gone, *journal.remains], tombstones)
         left = {one.fact for one in journal.claims if one not in gone}
-        return [fact for fact in before if fact.id not in left]
+        return [fact for fact in self._all(journal.claims) if fact.id not in left]
 
     def audit(self, scope: Scope) -> list[Change]:
         journal = self._keeper.read(scope.owner)
@@ -295,15 +299,19 @@ class ExtractiveMemory(FactBlock):
         """Return an owner's facts, prepared for recall."""
         from agent_memory.ltm_blocks.extractive.recalling import Remembered
 
-        version = self._keeper.version(owner)  # read before the records, which may be newer
-        known = self._remembering.at(owner, version)
-        if known is None:
-            journal = self._keeper.read(owner)
-            facts = self._all(journal.claims)
-            vectors = self._meanings.of_facts(facts, journal.claims)
-            known = Remembered(facts, vectors)
-            if version is not None and self._meanings.are_whole(vectors):
-                self._remembering.put(owner, (version, known))
+        # read before the records, which may be newer
+        version = version_of(self.resources.store, self.name, owner)
+        cached = self._remembering.find(owner)
+        if cached is not None and cached[0] == version:
+            return cached[1]
+        journal, embedder = self._keeper.read(owner), self._embedder
+        facts = self._all(journal.claims)
+        vectors = vectors_of(facts, journal.claims, embedder)
+        known = Remembered(facts, vectors)
+        # vectors are missing while the embedder is down
+        is_whole = not facts or vectors.shape[1] or embedder.has_vectors() is False
+        if version is not None and is_whole:
+            self._remembering.put(owner, (version, known))
         return known
 
     def _llm(self) -> LLM:

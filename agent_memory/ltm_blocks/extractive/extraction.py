@@ -22,9 +22,10 @@ from agent_memory.ltm_blocks.extractive.history.likeness import most_alike
 from agent_memory.ltm_blocks.extractive.history.sources import SourceMessage, helpful
 from agent_memory.ltm_blocks.extractive.profiles import Form, ProfileForm, settle_fields
 from agent_memory.ltm_blocks.extractive.settling import Known, reconcile, settle
-from agent_memory.ltm_blocks.extractive.storage import Meanings
+from agent_memory.ltm_blocks.extractive.storage import vectors_of, with_vectors
 
 if TYPE_CHECKING:
+    from agent_memory.models.embedders.best_effort import BestEffort
     from agent_memory.models.llm import LLM
 
 _LEAST_TOKENS = 200
@@ -121,7 +122,7 @@ class Absorbing:
     llm: LLM
     form: Form
     rules: Rules
-    meanings: Meanings
+    embedder: BestEffort
     place: tuple[str, str]
     facts_of: Callable[[Sequence[Claim]], Sequence[Fact]]
     seen: Collection[str] = ()
@@ -147,11 +148,11 @@ class Absorbing:
         weights, now = self.rules.weights, datetime.now(UTC)
         facts = [fact for fact in self.facts_of(journal.claims) if fact.why != "contradicted"]
         current = {fact.id for fact in facts if fact.is_current(now)}
-        marked, vectors = self.meanings.marked([draft.claim for draft in drafted])
+        marked, vectors = with_vectors([one.claim for one in drafted], self.embedder)
         drafted = [replace(one, claim=claim) for one, claim in zip(drafted, marked, strict=True)]
         if isinstance(self.form, ProfileForm):
             return settle_fields(drafted, facts, current, weights)
-        of_known = self.meanings.of_facts(facts, journal.claims)
+        of_known = vectors_of(facts, journal.claims, self.embedder)
         if of_known.shape[1] != vectors.shape[1]:  # one side has no vectors
             of_known, vectors = np.zeros((len(facts), 0)), vectors[:, :0]
         known = Known(facts, current, journal.claims, of_known, self.seen)

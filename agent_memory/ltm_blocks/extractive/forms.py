@@ -14,9 +14,6 @@ from agent_memory.ltm_blocks.extractive.history.findings import Candidate
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.extractive.profiles import ProfileForm
 
-NONE: Mapping[int, str] = {}
-"""No known facts."""
-
 _UNKNOWN = {
     "default", "pattern", "minLength", "maxLength", "minItems", "maxItems", "multipleOf",
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
@@ -189,7 +186,7 @@ class Finding(Dated):
     relation: _Relation = "new"
 
 
-def version_of(form: FactForm | ProfileForm) -> str:
+def prompt_version(form: FactForm | ProfileForm) -> str:
     """Return the version of a prompt and its form."""
     return record_id(form.prompt, form.schema.__name__)[:8]
 
@@ -213,7 +210,7 @@ class FactForm:
         listed_findings: Any = list[finding]
         self.schema = create_model("Findings", facts=(listed_findings, ...))
 
-    def found(self, answer: BaseModel, known: Mapping[int, str] = NONE) -> list[Candidate]:
+    def found(self, answer: BaseModel, known: Mapping[int, str]) -> list[Candidate]:
         facts: list[Finding] = getattr(answer, "facts", [])
         return [
             _candidate(one, tuple(known[number] for number in one.known if number in known))

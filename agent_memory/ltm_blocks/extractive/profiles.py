@@ -19,7 +19,7 @@ from pydantic import (
 
 from agent_memory.core.timestamps import BEGINNING
 from agent_memory.errors import ConfigError
-from agent_memory.ltm_blocks.extractive.forms import NONE, WHERE, Dated, FactForm
+from agent_memory.ltm_blocks.extractive.forms import WHERE, Dated, FactForm
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link
 from agent_memory.ltm_blocks.extractive.history.fact import Fact
 from agent_memory.ltm_blocks.extractive.history.findings import Candidate, Draft
@@ -56,15 +56,15 @@ class ProfileForm:
         self.profile = profile
         if not profile.model_fields:
             raise ConfigError(f"The profile {profile.__name__} has no fields. Add some.")
-        self._items = {name: _item(field) for name, field in _fields(profile)}
+        self._items = {name: _item(field) for name, field in profile.model_fields.items()}
         told = "\n".join(
             f"{name}: {field.description or field.title or name.replace('_', ' ')}"
-            for name, field in _fields(profile)
+            for name, field in profile.model_fields.items()
         )
         self.prompt = f"{(prompt or PROMPT).replace('{fields}', told)}\n\n{WHERE}"
         self.schema = self._schema()
 
-    def found(self, answer: BaseModel, known: Mapping[int, str] = NONE) -> list[Candidate]:
+    def found(self, answer: BaseModel, known: Mapping[int, str]) -> list[Candidate]:
         return [self._found(one) for one in getattr(answer, "facts", ())]
 
     def filled(self, facts: Sequence[Fact]) -> BaseModel:
@@ -98,11 +98,12 @@ class ProfileForm:
         return True
 
     def _schema(self) -> type[BaseModel]:
-        kinds = {
+        kinds: dict[str, Any] = {
             name: create_model(
                 f"{name.title().replace('_', '')}Told",
                 __base__=_Filled,
-                **_answer_fields(name, annotation),
+                field=(Literal[name], ...),  # type: ignore[arg-type]
+                value=(annotation, ...),
             )
             for name, (annotation, _) in self._items.items()
         }
@@ -118,14 +119,6 @@ class ProfileForm:
 
 
 Form = FactForm | ProfileForm
-
-
-def _fields(profile: type[BaseModel]) -> list[tuple[str, Any]]:
-    return list(profile.model_fields.items())
-
-
-def _answer_fields(name: str, annotation: Any) -> dict[str, Any]:
-    return {"field": (Literal[name], ...), "value": (annotation, ...)}
 
 
 def _item(field: Any) -> tuple[Any, bool]:
@@ -170,7 +163,10 @@ def settle_fields(
     for draft in drafts:
         claim = draft.claim
         own = _Holder(claim.id, claim.field, claim.value, weights.get(claim.role, 0), claim.begins)
-        of_field = sorted((one for one in holders if one.field == own.field), key=_order)
+        of_field = sorted(
+            (one for one in holders if one.field == own.field),
+            key=lambda one: (one.weight, one.begin or BEGINNING),
+        )
         # a field with one value at a time can only repeat its last value
         near = [one for one in (of_field[-1:] if claim.alone else of_field) if one.says(own)]
         if near and claim.begins is None:  # only the end is known
@@ -211,7 +207,3 @@ def _denied(claim: Claim, items: Sequence[_Holder]) -> Sequence[_Holder]:
     quote = f" {key_of(claim.quote)} "
     named = [one for one in items if f" {key_of(str(one.value))} " in quote]
     return named if len(named) == 1 else []
-
-
-def _order(holder: _Holder) -> tuple[int, datetime]:
-    return holder.weight, holder.begin or BEGINNING

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
@@ -142,12 +142,12 @@ def settle(
     settled: list[Claim] = []
     fact_at = [fact.id for fact in known.facts]  # by place: known.facts, then fresh drafts
     weight_of = {fact.id: weights.get(fact.role, 0) for fact in known.facts}
-    dropped: Counter[str] = Counter()
+    echoes: list[Claim] = []
 
     def keep(claim: Claim) -> None:
         weight = weights.get(claim.role, 0)
         if claim.fact != claim.id and weight < weight_of[claim.fact]:
-            dropped["echo"] += 1
+            echoes.append(claim)
             return
         weight_of[claim.fact] = max(weight, weight_of.get(claim.fact, 0))
         settled.append(claim)
@@ -171,7 +171,7 @@ def settle(
     for at, fact in again.items():
         claim = drafts[at].claim
         keep(_again(claim, fact_at[fact], heard(claim.role)))
-    return sorted(settled, key=lambda claim: claim.seq), dropped["echo"]
+    return sorted(settled, key=lambda claim: claim.seq), len(echoes)
 
 
 def _split(drafts: Sequence[Draft], known: Known) -> tuple[dict[int, int], list[int]]:

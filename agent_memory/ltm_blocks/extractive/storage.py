@@ -15,7 +15,6 @@ from agent_memory.ltm_blocks.change_log import (
     FollowedRecords,
     renew,
     trail_of,
-    version_of,
 )
 from agent_memory.ltm_blocks.extractive.history.claims import (
     RECALLED,
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from agent_memory.models.embedders.best_effort import BestEffort
-    from agent_memory.retrieval.query import Query
 
 _TRIES = 5
 
@@ -56,10 +54,6 @@ class Keeper:
             return journal
         claims = [one for one in journal.claims if not without.holds(one.session_id, one.seq)]
         return replace(journal, claims=claims)
-
-    def version(self, owner: str) -> str | None:
-        """Return the version of an owner's claims; None if there are none."""
-        return version_of(self._store, self._block, owner)
 
     def recalled(self, owner: str) -> dict[str, int]:
         """Return the number of contexts that had each of an owner's facts."""
@@ -104,17 +98,9 @@ class Keeper:
 
         self._following.write(owner, trail, known, changes, put)
 
-    def forget(self, owner: str, claims: Sequence[Claim], left: Sequence[Claim], why: str) -> None:
-        """Write tombstones for claims that spare the claims in `left`. Call `erase` afterwards."""
-        bury(self._store, self._block, owner, [_buried(one, left, why) for one in claims])
-
-    def forget_source(self, owner: str, span: Span, why: str) -> None:
-        """Write a tombstone for a part of a session. Call `erase` afterwards."""
-        gone = Tombstone(None, *span, None, datetime.now(UTC), why)
-        bury(self._store, self._block, owner, [gone])
-
-    def erase(self, owner: str, claims: Sequence[Claim]) -> None:
+    def forget(self, owner: str, claims: Sequence[Claim], tombstones: Sequence[Tombstone]) -> None:
         """Delete claims, and the prompt logs of their sessions, which may quote them."""
+        bury(self._store, self._block, owner, tombstones)
         for claim in claims:
             self._store.delete_records(self._block, record_id=claim.id)
         for session_id in {claim.session_id for claim in claims}:
@@ -132,7 +118,7 @@ def _counts_id(block: str, owner: str) -> str:
     return record_id(block, owner, RECALLED)
 
 
-def _buried(claim: Claim, left: Sequence[Claim], why: str) -> Tombstone:
+def tombstone_of(claim: Claim, left: Sequence[Claim], why: str) -> Tombstone:
     """Return the tombstone of a claim, which spares other claims with an overlapping quote."""
     spared = tuple(
         one.id
@@ -144,58 +130,38 @@ def _buried(claim: Claim, left: Sequence[Claim], why: str) -> Tombstone:
     return Tombstone(claim.fact, *place, datetime.now(UTC), why, spared)
 
 
-class Meanings:
-    """Unit vectors of facts; empty while the embedder is down.
+def vectors_of(facts: Sequence[Fact], claims: Sequence[Claim], embedder: BestEffort) -> np.ndarray:
+    """(n, dimension) unit vectors of facts; (n, 0) while the embedder is down.
 
     Facts are then compared by words alone, so an outage stops neither absorbing nor recall.
     """
+    import numpy as np
 
-    def __init__(self, embedder: BestEffort) -> None:
-        self._embedder = embedder
+    if not facts:
+        return np.zeros((0, 0), np.float32)
+    by_text = {(claim.fact, claim.text): claim for claim in claims}
+    stated = [by_text[fact.id, fact.text] for fact in facts]
+    name = embedder.name
+    missing = [one for one in stated if not one.vector or one.embedder != name]
+    new = embedder.embed([one.text for one in missing])
+    if missing and not new.shape[1]:
+        return np.zeros((len(facts), 0), np.float32)
+    fresh = dict(zip([one.id for one in missing], new, strict=True))
+    return np.stack([
+        fresh[one.id] if one.id in fresh
+        else np.frombuffer(one.vector, np.float16).astype(np.float32)
+        for one in stated
+    ])  # fmt: skip
 
-    def of_facts(self, facts: Sequence[Fact], claims: Sequence[Claim]) -> np.ndarray:
-        """(n, dimension) vectors of facts; (n, 0) without an embedder."""
-        by_text = {(claim.fact, claim.text): claim for claim in claims}
-        return self._of([by_text[fact.id, fact.text] for fact in facts])
 
-    def are_whole(self, vectors: np.ndarray) -> bool:
-        """Return whether vectors are final, rather than missing because the embedder is down."""
-        if not len(vectors) or vectors.shape[1]:
-            return True
-        return self._embedder.has_vectors() is False
-
-    def query(self, question: str) -> Query:
-        """Return the query of a question."""
-        return self._embedder.query(question)
-
-    def marked(self, claims: Sequence[Claim]) -> tuple[list[Claim], np.ndarray]:
-        """Return claims with their vectors added, and the vectors."""
-        vectors = self._embedder.embed([claim.text for claim in claims])
-        if not vectors.shape[1]:
-            return list(claims), vectors
-        name = self._embedder.name
-        rows = vectors.astype("float16")
-        return [
-            replace(claim, embedder=name, vector=row.tobytes())
-            for claim, row in zip(claims, rows, strict=True)
-        ], vectors
-
-    def _of(self, claims: Sequence[Claim]) -> np.ndarray:
-        import numpy as np
-
-        if not claims:
-            return np.zeros((0, 0), np.float32)
-        name = self._embedder.name
-        missing = [claim for claim in claims if not claim.vector or claim.embedder != name]
-        new = self._embedder.embed([claim.text for claim in missing])
-        if missing and not new.shape[1]:
-            return np.zeros((len(claims), 0), np.float32)
-        fresh = dict(zip([claim.id for claim in missing], new, strict=True))
-        return np.stack([
-            fresh[claim.id] if claim.id in fresh
-            else np.frombuffer(claim.vector, np.float16).astype(np.float32)
-            for claim in claims
-        ])  # fmt: skip
+def with_vectors(claims: Sequence[Claim], embedder: BestEffort) -> tuple[list[Claim], np.ndarray]:
+    """Return claims with their vectors added, and the vectors."""
+    vectors = embedder.embed([claim.text for claim in claims])
+    if not vectors.shape[1]:
+        return list(claims), vectors
+    rows = zip(claims, vectors.astype("float16"), strict=True)
+    name = embedder.name
+    return [replace(one, embedder=name, vector=row.tobytes()) for one, row in rows], vectors
 
 
 def checked_record(record: Record, resources: Resources) -> Record:

@@ -48,28 +48,23 @@ def written(begin: datetime | None, end: datetime | None) -> str:
 
     Empty for no period.
     """
+    first = begin and _shown(begin, begin)
+    last = end and _shown(end - timedelta(days=1), end)
     if begin is None or end is None:
-        return f"since {_first_day(begin)}" if begin else f"until {_last(end)}" if end else ""
+        return f"since {first}" if first else f"until {last}" if last else ""
     for form in (f"{begin:%Y}", f"{begin:%Y-%m}", f"{begin:%Y-%m-%d}"):
         if parse(form) == (begin, end):
             return form
     if begin.day == end.day == 1:
-        return f"{_first_day(begin)} to {_last(end)}"
+        return f"{first} to {last}"
     return f"{begin:%Y-%m-%d} to {end - timedelta(days=1):%Y-%m-%d}"
 
 
-def _first_day(begin: datetime) -> str:
-    """Return a start as precisely as it was likely meant: 1 January 2019 is shown as "2019"."""
-    return f"{begin:{'%Y' if (begin.month, begin.day) == (1, 1) else _month_or_day(begin)}}"
-
-
-def _last(end: datetime) -> str:
-    last = end - timedelta(days=1)
-    return f"{last:{'%Y' if (end.month, end.day) == (1, 1) else _month_or_day(end)}}"
-
-
-def _month_or_day(bound: datetime) -> str:
-    return "%Y-%m" if bound.day == 1 else "%Y-%m-%d"
+def _shown(day: datetime, bound: datetime) -> str:
+    """Return a day as precisely as the bound was likely meant: 1 January 2019 shows as "2019"."""
+    if bound.day > 1:
+        return f"{day:%Y-%m-%d}"
+    return f"{day:%Y-%m}" if bound.month > 1 else f"{day:%Y}"
 
 
 def without(period: Period, others: Iterable[Period]) -> list[Period]:
@@ -100,7 +95,9 @@ _SINGLE = {
     "the day before yesterday": -2, "day before yesterday": -2, "tomorrow": 1,
     "the day after tomorrow": 2, "day after tomorrow": 2,
 }  # fmt: skip
-_SIDES = {"last": -1, "past": -1, "previous": -1, "this": 0, "next": 1, "coming": 1}
+_SIDES = {
+    "this past": -1, "last": -1, "past": -1, "previous": -1, "this": 0, "next": 1, "coming": 1,
+}  # fmt: skip
 
 _LEAD = re.compile(r"^(?:just|only|back|on|in|at|during|by|from|exactly)\s+")
 _PART = re.compile(r"\s+(?:early|late|morning|afternoon|evening|night)$")
@@ -110,7 +107,7 @@ _AGO = re.compile(rf"{_NUMBER} {_UNIT} ago")
 _AHEAD = re.compile(rf"(?:in )?{_NUMBER} {_UNIT}(?: from (?:now|today))?")
 _FOR = re.compile(rf"(?:for )?(?:the )?(?:last |past )?{_NUMBER} {_UNIT}(?: now)?")
 _SIDE = re.compile(
-    rf"(?:the )?(?P<side>this past|{'|'.join(_SIDES)}) "
+    rf"(?:the )?(?P<side>{'|'.join(_SIDES)}) "
     rf"(?P<what>week|weekend|month|year|{'|'.join(WEEKDAYS)}|{'|'.join(MONTHS)})"
 )
 
@@ -158,7 +155,7 @@ def _period(text: str, today: datetime) -> Period | None:
         if " from " in form and (ahead := _AHEAD.fullmatch(form)):
             return _off(ahead, today, 1)
         if side := _SIDE.fullmatch(form):
-            return _beside(side["side"], side["what"], today)
+            return _beside(_SIDES[side["side"]], side["what"], today)
     return _named(text)
 
 
@@ -173,10 +170,9 @@ def _off(found: re.Match[str], today: datetime, sign: int) -> Period | None:
     return _UNITS[unit](today, sign * many)
 
 
-def _beside(side: str, what: str, today: datetime) -> Period | None:
-    off = _SIDES[side.removeprefix("this ")] if side == "this past" else _SIDES[side]
+def _beside(off: int, what: str, today: datetime) -> Period | None:
     if what in WEEKDAYS:
-        return _weekday(side, WEEKDAYS.index(what), today)
+        return _weekday(off, WEEKDAYS.index(what), today)
     if what in MONTHS:
         return _month_named(off, MONTHS.index(what) + 1, today)
     if what == "weekend":
@@ -185,11 +181,11 @@ def _beside(side: str, what: str, today: datetime) -> Period | None:
     return _UNITS[what](today, off)
 
 
-def _weekday(side: str, number: int, today: datetime) -> Period | None:
+def _weekday(off: int, number: int, today: datetime) -> Period | None:
     """Return a weekday. "last Friday" is the Friday before; "next Friday" is ambiguous."""
-    if side in ("last", "past", "previous", "this past"):
+    if off < 0:
         return _day(today, -((today.weekday() - number - 1) % 7 + 1))
-    return _day(_week(today, 0)[0], number) if side == "this" else None
+    return _day(_week(today, 0)[0], number) if off == 0 else None
 
 
 def _month_named(off: int, number: int, today: datetime) -> Period | None:
@@ -228,13 +224,13 @@ def _week(today: datetime, off: int) -> Period:
 
 
 def _month(today: datetime, off: int) -> Period:
-    return _first_of_month(today, off), _first_of_month(today, off + 1)
+    first = _first_of_month(today, off)
+    return first, _first_of_month(first, 1)
 
 
 def _year(today: datetime, off: int) -> Period:
-    return _first_of_month(today, 12 * off - today.month + 1), _first_of_month(
-        today, 12 * off - today.month + 13
-    )
+    january = _first_of_month(today, 12 * off - today.month + 1)
+    return january, _first_of_month(january, 12)
 
 
 def _first_of_month(today: datetime, months: int) -> datetime:
