@@ -316,6 +316,12 @@ def _fields(model: type[BaseModel]) -> str:
         f"| `{name}` | {_initial(field)} | {_cell(told.get(name) or field.description or '')} |"
         for name, field in model.model_fields.items()
     ]
+    own = dict(parsed(model.__doc__ or "")[1].get("Attributes", ()))
+    rows += [
+        f"| `{name}` (of the class) | `{getattr(model, name)}` | {_cell(text)} |"
+        for name, text in own.items()
+        if name not in model.model_fields
+    ]
     return (
         "\n".join(["| field | default | meaning |", "| --- | --- | --- |", *rows]) if rows else ""
     )

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, Field, PrivateAttr
 
@@ -101,12 +101,29 @@ class Block(SettingsModel, ABC):
     `async def`. Keep no per-call state on the block: it serves many users and threads.
 
     Attributes:
+        absorbs: Whether the engine feeds it the log.
+        recalls_pending: Whether it recalls messages that it has not absorbed yet too. If no block
+            does, the engine itself searches those messages.
+        searched: Whether `search` includes it. False if its recalls do not depend on the query.
+        selective: Whether it recalls only what is relevant to the message, with scores. Such a
+            block is skipped if a message is only small talk. A context leaves out recalls that
+            score much lower than the block's best.
+        of_session: Whether its data belongs to a session, so that its tools need a session.
+        versioned: Whether it caches an owner's records until their version changes. An import
+            writes a new version for such a block; see `agent_memory.ltm_blocks.change_log`.
         kind: Its name in configuration files.
         name: The name of its records; unique in a deployment. Default: `kind`.
         max_tokens: Maximum tokens in a context; None for no limit of its own.
         store: URL of a separate database for its data, such as "sqlite:///facts.db". None stores
             the data with the sessions.
     """
+
+    absorbs: ClassVar[bool] = True
+    recalls_pending: ClassVar[bool] = False
+    searched: ClassVar[bool] = True
+    selective: ClassVar[bool] = False
+    of_session: ClassVar[bool] = False
+    versioned: ClassVar[bool] = False
 
     kind: Any  # a string; `Any` lets a subclass narrow it to a literal
     name: str = Field(default="", pattern=r"^([a-z][a-z0-9_]*)?$")
@@ -120,22 +137,9 @@ class Block(SettingsModel, ABC):
             object.__setattr__(self, "name", self.kind)
 
     @property
-    def absorbs(self) -> bool:
-        """Whether the engine feeds it the log."""
-        return True
-
-    @property
     def routed_to(self) -> str | None:
         """The database for its records and vectors; None for the sessions' database."""
         return self.store
-
-    @property
-    def recalls_pending(self) -> bool:
-        """Whether it recalls messages that it has not absorbed yet too.
-
-        If no block does, the engine itself searches those messages.
-        """
-        return False
 
     @property
     def query_thread(self) -> QueryThread:
@@ -148,39 +152,12 @@ class Block(SettingsModel, ABC):
         return "own"
 
     @property
-    def searched(self) -> bool:
-        """Whether `search` includes it. False if its recalls do not depend on the query."""
-        return True
-
-    @property
-    def selective(self) -> bool:
-        """Whether it recalls only what is relevant to the message, with scores.
-
-        Such a block is skipped if a message is only small talk. A context leaves out recalls that
-        score much lower than the block's best.
-        """
-        return False
-
-    @property
-    def of_session(self) -> bool:
-        """Whether its data belongs to a session, so that its tools need a session."""
-        return False
-
-    @property
     def counts_recalls(self) -> bool:
         """Whether the engine calls `recalled`."""
         return False
 
     def recalled(self, scope: Scope, ids: Sequence[str]) -> None:
         """Receive the ids of its recalls in a context, without those of a relevance below 0.5."""
-
-    @property
-    def versioned(self) -> bool:
-        """Whether it caches an owner's records until their version changes.
-
-        An import writes a new version for such a block; see `agent_memory.ltm_blocks.change_log`.
-        """
-        return False
 
     @property
     def vectors(self) -> VectorStore:
@@ -352,17 +329,14 @@ class Block(SettingsModel, ABC):
         self, scope: Scope, message: Message | None, limit: int
     ) -> list[Recall] | Awaitable[list[Recall]]:
         """Return what is relevant to `message`, best first. None asks for general knowledge."""
-        ...
 
     @abstractmethod
     def update(self, scope: Scope, entries: Sequence[Entry]) -> Awaitable[None] | None:
         """Absorb entries of one session. Idempotent for the same entries."""
-        ...
 
     @abstractmethod
     def delete(self, scope: Scope) -> Awaitable[None] | None:
         """Forget what derives from a session, from its entries after a seq, or from a user."""
-        ...
 
     @property
     def deletes_by_owner(self) -> bool:
@@ -376,9 +350,7 @@ class Block(SettingsModel, ABC):
 class ManualBlock(Block):
     """A block whose data is written directly. It absorbs nothing from the log."""
 
-    @property
-    def absorbs(self) -> bool:
-        return False
+    absorbs = False
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         """Do nothing."""
@@ -390,15 +362,12 @@ class NoteBlock(ManualBlock):
     @abstractmethod
     def open(self, scope: Scope) -> Notes:
         """Return the notes of a user, or of a session without a user."""
-        ...
 
 
 class FactBlock(Block):
     """A block whose records are facts, each with its history."""
 
-    @property
-    def versioned(self) -> bool:
-        return True
+    versioned = True
 
     @abstractmethod
     def facts(
@@ -410,12 +379,10 @@ class FactBlock(Block):
         superseded: bool = False,
     ) -> list[Fact]:
         """Return the facts that hold; see `User.facts`."""
-        ...
 
     @abstractmethod
     def stale(self, scope: Scope) -> list[Stale]:
         """Return facts that are not worth recalling; see `User.stale`."""
-        ...
 
     @abstractmethod
     def forget(self, scope: Scope, what: str | Span, why: str) -> list[Fact]:
@@ -424,12 +391,10 @@ class FactBlock(Block):
         Returns:
             The forgotten facts.
         """
-        ...
 
     @abstractmethod
     def audit(self, scope: Scope) -> list[Change]:
         """Return every change, oldest first; see `User.audit`."""
-        ...
 
     def filled(
         self, scope: Scope, *, as_of: datetime | None = None, known_at: datetime | None = None

@@ -102,20 +102,11 @@ class KeyedRecords:
         """
         require_plain(text, "The text")
         require_plain(metadata or {}, "The metadata")
-        session_id = self.scope.session_id
+        session_id, at = self.scope.session_id, at or datetime.now(UTC)
         if session_id is None or not (with_session or self._of_session):
             session_id = ""
-        record = Record(
-            id=self.id_of(key),
-            owner=self.owner,
-            session_id=session_id,
-            first=0,
-            last=0,
-            text=text,
-            sources=(),
-            created_at=at or datetime.now(UTC),
-            metadata=metadata or {},
-        )
+        name = self.id_of(key)
+        record = Record(name, self.owner, session_id, 0, 0, text, (), at, metadata or {})
         register(self.store, self._block)
         put_with_session(self.store, self._block, [record], self.scope, session_id)
         return record
@@ -173,6 +164,7 @@ class Collection(Generic[B]):
             raise InvalidInput(
                 f"{name} has {len(text)} characters; the maximum is {most}. {if_long}"
             )
+        require_plain(text, name)
         return text
 
     def _metadata(self, value: dict[str, Any] | None, most: int) -> dict[str, Any]:
@@ -186,12 +178,12 @@ class Collection(Generic[B]):
         copy: dict[str, Any] = json.loads(text)
         return copy
 
-    def _check_count(self, count: int, most: int) -> None:
-        """Refuse one more item than the maximum."""
-        if count >= most:
+    def _check_count(self, count: int, most: int, new: int = 1) -> None:
+        """Refuse more items than the maximum."""
+        if count + new > most:
             raise self._error(
-                f"There are {count} {self._item}s, which is the maximum. Delete some that are no "
-                "longer needed."
+                f"There are {count} {self._item}s, and the maximum is {most}. Delete some that are "
+                "no longer needed."
             )
 
     def _reused(self, key: str | None) -> Conflict:

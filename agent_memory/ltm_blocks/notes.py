@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from typing import Any, ClassVar, Literal, Self
+from datetime import date, datetime
+from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
@@ -22,7 +22,6 @@ from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import NoteBlock, QueryThread, Resources
 from agent_memory.ltm_blocks.keyed_records import Collection, CollectionBlock, id_of_key
 from agent_memory.ltm_blocks.text_indexes import TextIndexes
-from agent_memory.models.embedders.best_effort import BestEffort
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,8 @@ class NoteMemory(CollectionBlock, NoteBlock):
         max_chars: Maximum characters of a note, and of its metadata as JSON.
     """
 
-    _stored_form: ClassVar[type[Form]] = _StoredForm
+    selective = True
+    _stored_form = _StoredForm
 
     kind: Literal["notes"] = "notes"
     max_notes: Positive = 1_000
@@ -81,13 +81,9 @@ class NoteMemory(CollectionBlock, NoteBlock):
         is_local = self.store is None and self.resources.is_local
         return "shared" if is_local else "own"
 
-    @property
-    def selective(self) -> bool:
-        return True
-
     def bind(self, resources: Resources) -> Self:
         bound = super().bind(resources)
-        bound._indexes = TextIndexes(BestEffort(lambda: resources.embedders(None)))
+        bound._indexes = TextIndexes(resources)
         return bound
 
     def open(self, scope: Scope) -> Notes:
@@ -224,7 +220,7 @@ class Notes(Collection[NoteMemory]):
         self, note_id: str, text: str, metadata: dict[str, Any], at: datetime | None = None
     ) -> Note:
         fields = {"id": note_id, **({"metadata": metadata} if metadata else {})}
-        return _note(self._keyed.put(note_id, text, fields, at=at or datetime.now(UTC)))
+        return _note(self._keyed.put(note_id, text, fields, at=at))
 
 
 def _note(record: Record) -> Note:

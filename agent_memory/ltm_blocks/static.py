@@ -30,6 +30,8 @@ class StaticMemory(Block):
         choose: An LLM reranker for the facts.
     """
 
+    absorbs = False
+
     kind: Literal["static"] = "static"
     facts: Annotated[Sequence[Any], AfterValidator(tuple)] = ()
     choose: FactChooser | None = None
@@ -49,11 +51,7 @@ class StaticMemory(Block):
         return tuple(map(_FACT.validate_python, facts))
 
     @property
-    def absorbs(self) -> bool:
-        return False
-
-    @property
-    def selective(self) -> bool:
+    def selective(self) -> bool:  # type: ignore[override]
         return self.choose is not None
 
     @property

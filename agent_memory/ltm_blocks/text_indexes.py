@@ -12,6 +12,7 @@ from agent_memory.models.embedders.best_effort import BestEffort
 if TYPE_CHECKING:
     import numpy as np
 
+    from agent_memory.ltm_blocks.base import Resources
     from agent_memory.retrieval.texts import TextIndex
 
 
@@ -22,9 +23,9 @@ class TextIndexes(Cache[str, "TextIndex"]):
     needs no version, and no process can lag behind another.
     """
 
-    def __init__(self, embedder: BestEffort) -> None:
+    def __init__(self, resources: Resources) -> None:
         super().__init__(MOST_RECORDS, len)
-        self._embedder = embedder
+        self._embedder = BestEffort(lambda: resources.embedders(None))
 
     def relevance(self, owner: str, texts: Sequence[str], question: str) -> np.ndarray:
         """Return the probability that each of an owner's texts is relevant to a question."""

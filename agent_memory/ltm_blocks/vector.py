@@ -82,6 +82,9 @@ class VectorMemory(Block):
         roles: Roles of the messages to store.
     """
 
+    recalls_pending = True
+    selective = True
+
     kind: Literal["vector"] = "vector"
     embedding: EmbeddingField = None
     dimension: Positive | None = None
@@ -112,14 +115,6 @@ class VectorMemory(Block):
     def query_thread(self) -> QueryThread:
         is_local = self.store is None and self.embedding is None and self.resources.is_local
         return "shared" if is_local else "own"
-
-    @property
-    def selective(self) -> bool:
-        return True
-
-    @property
-    def recalls_pending(self) -> bool:
-        return True
 
     @property
     def vectors(self) -> VectorStore:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -56,20 +56,14 @@ class WorkingMemory(CollectionBlock):
         persist: Whether they outlive `AgentMemory.end`. They are always deleted with their session.
     """
 
-    _stored_form: ClassVar[type[Form]] = _StoredForm
+    searched = False
+    of_session = True
+    _stored_form = _StoredForm
 
     kind: Literal["working"] = "working"
     max_keys: Positive = 100
     max_bytes: Positive = 65_536
     persist: bool = False
-
-    @property
-    def searched(self) -> bool:
-        return False
-
-    @property
-    def of_session(self) -> bool:
-        return True
 
     def open(self, scope: Scope) -> Scratchpad:
         """Return the scratchpad of a session."""

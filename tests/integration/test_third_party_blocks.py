@@ -193,7 +193,7 @@ def test_notes_go_to_the_block_that_takes_them() -> None:
     with opened("memory://", Ledger(), Jotter()) as memory:
         for text in ("Likes tea.", "Likes figs."):
             assert "Noted" in memory.call_tool("s", "memory_write", {"text": text}, user_id="ada")
-        assert "which is the maximum" in memory.call_tool("s", "memory_write", {"text": "Third."})
+        assert "the maximum is 2" in memory.call_tool("s", "memory_write", {"text": "Third."})
         tea, figs = memory.user("ada").notes().all()
         assert {block for block, _ in memory._store.all_records()} == {"jotter", "_registry"}
         assert {recall.block for recall in memory.get("s", "tea").recalls} == {"jotter"}

@@ -179,6 +179,8 @@ class LogBlock(ManualBlock):
         behind: The blocks that absorb.
     """
 
+    selective = True
+
     kind: Literal["log"] = "log"
     behind: tuple[str, ...] = ()
 
@@ -187,10 +189,6 @@ class LogBlock(ManualBlock):
     @property
     def query_thread(self) -> QueryThread:
         return "shared" if self.resources.is_local else "own"
-
-    @property
-    def selective(self) -> bool:
-        return True
 
     def bind(self, resources: Resources) -> Self:
         """Bind the block and create an index of pending messages per absorbing block."""

@@ -24,7 +24,6 @@ from agent_memory.ltm_blocks.base import ManualBlock, Resources, record_id
 from agent_memory.ltm_blocks.skills.files import BrokenSkill, Skill, checked, found_by, rendered
 from agent_memory.ltm_blocks.skills.library import Found, Library
 from agent_memory.ltm_blocks.text_indexes import TextIndexes
-from agent_memory.models.embedders.best_effort import BestEffort
 
 _RECALLED = 4_000
 _READABLE = 24
@@ -45,6 +44,8 @@ class SkillMemory(ManualBlock):
         max_bytes: Maximum size of a file.
     """
 
+    selective = True
+
     kind: Literal["skills"] = "skills"
     folder: Path
     max_skills: Positive = 200
@@ -60,10 +61,6 @@ class SkillMemory(ManualBlock):
             return value.expanduser()
         except RuntimeError as error:
             raise ConfigError(f"{value}: {error} Give the folder's full path.") from None
-
-    @property
-    def selective(self) -> bool:
-        return True
 
     @property
     def library(self) -> Library:
@@ -82,7 +79,7 @@ class SkillMemory(ManualBlock):
             raise ConfigError(f"{self.folder} is a file. Give a folder; it need not exist.")
         bound = super().bind(resources)
         bound._library = Library(self.folder.absolute(), self.max_bytes)
-        bound._indexes = TextIndexes(BestEffort(lambda: resources.embedders(None)))
+        bound._indexes = TextIndexes(resources)
         return bound
 
     def open(self, scope: Scope) -> Skills:
@@ -310,12 +307,7 @@ class Skills:
         body: str = "",
     ) -> Skill:
         """Save a skill given by its parts; see `save` and `Skill`."""
-        for given, what in ((steps, "steps"), (tags, "tags")):
-            if not isinstance(given, list | tuple) or not all(isinstance(x, str) for x in given):
-                raise InvalidInput(f"{what} is {quoted(given)}. Give a list of texts.")
-        for text, what in ((description, "description"), (body, "body")):
-            text_of(what, text)
-        return self.save(Skill(name, description, tuple(steps), tuple(tags), body))
+        return self.save(Skill(name, description, steps, tags, body))  # type: ignore[arg-type]
 
     def delete(self, name: str) -> bool:
         """Remove a skill's file, and return whether it existed. Idempotent.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
@@ -73,7 +73,8 @@ class SpatialMemory(CollectionBlock):
         max_chars: Maximum characters of an observation, and of its metadata as JSON.
     """
 
-    _stored_form: ClassVar[type[Form]] = _StoredForm
+    versioned = True
+    _stored_form = _StoredForm
 
     kind: Literal["spatial"] = "spatial"
     dimensions: Literal[2, 3] = 2
@@ -140,10 +141,6 @@ class SpatialMemory(CollectionBlock):
 
     def drop_caches(self, scope: Scope) -> None:
         self._indexes.drop(scope.owner)
-
-    @property
-    def versioned(self) -> bool:
-        return True
 
     def validate_import(self, record: Record) -> Record:
         super().validate_import(record)

@@ -18,7 +18,6 @@ from agent_memory.ltm_blocks.keyed_records import (
     Collection,
     id_of_key,
     put_with_session,
-    require_plain,
 )
 from agent_memory.ltm_blocks.registry import register
 from agent_memory.ltm_blocks.spatial.observation import (
@@ -254,11 +253,7 @@ class SpatialHandle(Collection[Any]):
             index = indexes.at(store, name, owner, trail)
             if once and (known := self._standing(index.get(wanted[0].id))) is not None:
                 return [known]
-            if len(index) + len(wanted) > most:
-                raise InvalidInput(
-                    f"There are {len(index)} observations, and the maximum is {most}. Delete some "
-                    "that are no longer needed, or raise `max_observations`."
-                )
+            self._check_count(len(index), most, len(wanted))
             register(store, name)
             indexes.write(owner, trail, index, records, put)
         return [observation_of(one) for one in records.values()]
@@ -288,8 +283,7 @@ class SpatialHandle(Collection[Any]):
         metadata: dict[str, Any] | None = None,
     ) -> Observation:
         most = self._limits.max_chars
-        text = self._text(text if isinstance(text, str) else "", most)
-        require_plain(text, "The observation")
+        text = self._text(text, most)
         return Observation(
             id=id_of_key(None),
             text=text,
