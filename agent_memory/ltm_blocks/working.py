@@ -26,22 +26,17 @@ from agent_memory.ltm_blocks.keyed_records import (
 _MAX_KEY = 128
 
 
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("not printable")
-    return text
-
-
-def check_key(key: object) -> None:
-    """Validate a key."""
+def check_key(key: str) -> str:
+    """Validate a key, and return it."""
     if not (isinstance(key, str) and 0 < len(key) <= _MAX_KEY and key.isprintable()):
         raise InvalidInput(f"The key is {quoted(key)}. Give 1 to {_MAX_KEY} printable characters.")
+    return key
 
 
 class _StoredForm(Form):
     """The metadata of a value's record."""
 
-    key: Annotated[str, Field(min_length=1, max_length=_MAX_KEY), AfterValidator(_printable)]
+    key: Annotated[str, AfterValidator(check_key)]
 
 
 class WorkingMemory(CollectionBlock):

@@ -108,7 +108,7 @@ def test_three_dimensions(store: Store) -> None:
     ("given", "wanted"),
     [
         ({"text": " \n"}, "is empty"),
-        ({"text": 7}, "is empty"),
+        ({"text": 7}, "Give a text"),
         ({"text": "x" * 21}, "has 21 characters; the maximum is 20"),
         ({"text": "half \ud800"}, "half of a surrogate pair"),
         ({"position": (1, 2, 3)}, "has 3 coordinates"),

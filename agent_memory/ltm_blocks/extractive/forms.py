@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    create_model,
+)
 
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.extractive.history.claims import Kind, Relation
@@ -167,12 +174,7 @@ class Dated(AnswerPart):
     when: str | None = None
     since: Day | None = None
     until: Day | None = None
-    confidence: float = 1.0
-
-    @field_validator("confidence")
-    @classmethod
-    def _clamped(cls, value: float) -> float:
-        return clamped(value)
+    confidence: Annotated[float, AfterValidator(clamped)] = 1.0
 
 
 class Finding(Dated):

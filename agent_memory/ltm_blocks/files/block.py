@@ -43,11 +43,7 @@ from agent_memory.ltm_blocks.keyed_records import Collection, CollectionBlock
 
 
 def _path(text: str) -> str:
-    try:
-        same = checked_path(text) == text
-    except ToolRefused:
-        same = False
-    if not same:
+    if checked_path(text) != text:
         raise ValueError("no path under /memories")
     return text
 
