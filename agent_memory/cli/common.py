@@ -86,6 +86,7 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 FAILED = 1
 BAD_SETTINGS = 2
+_INTERRUPTED = 130
 
 StoreOption = Annotated[
     str | None,
@@ -110,9 +111,10 @@ ModelOption = Annotated[
     str | None,
     typer.Option("--model", metavar="NAME", help="A litellm model, such as openai/gpt-4o-mini."),
 ]
+SessionArgument = Annotated[str, typer.Argument(help="The session's id.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 BudgetOption = Annotated[
-    int | None,
-    typer.Option("--max-tokens", metavar="N", help="The token budget of a context."),
+    int | None, typer.Option("--max-tokens", metavar="N", help="The token budget of a context.")
 ]
 
 
@@ -222,6 +224,16 @@ def with_memory(
             command(memory, **given)
 
     return with_settings(run, beside)
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Let Ctrl-C end a command that continues when it is run again."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note("Stopped. Run the same command to continue.")
+        raise typer.Exit(_INTERRUPTED) from None
 
 
 def fail(text: str, code: int = FAILED) -> NoReturn:
@@ -350,18 +362,6 @@ def local_embedder() -> bool:
 def by_words(embedding: str | None) -> bool:
     """Return whether no embedder is configured, and the local one is not installed."""
     return embedding is None and not local_embedder()
-
-
-def missing_keys(model: str, config: AgentMemoryConfig) -> str | None:
-    """Return the environment variables that a model needs and lacks; None if unknown."""
-    from agent_memory.models.loading import load_litellm
-
-    if config.api_key is not None:
-        return ""
-    found = load_litellm().validate_environment(model, api_base=config.api_base)
-    if found["keys_in_environment"]:
-        return ""
-    return None if config.api_base is not None else ", ".join(found["missing_keys"]) or None
 
 
 _TOLD = "agent_memory.engine.assembly"

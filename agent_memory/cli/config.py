@@ -35,7 +35,7 @@ _WORDS = {"by", "folder", "roles", "store"}
 
 @guarded
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Settings as TOML, YAML or JSON.")],
+    file: Annotated[Path, typer.Argument(help="Settings as TOML, YAML or JSON.")],
 ) -> None:
     """Describe on one screen what a configuration file does, or list its errors.
 

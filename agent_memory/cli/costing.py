@@ -27,17 +27,14 @@ if TYPE_CHECKING:
 
 @guarded
 def cost(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", exists=True, help="A file, a zip, or a folder.")
-    ],
+    file: Annotated[Path, typer.Argument(exists=True, help="A file, a zip, or a folder.")],
     source: Annotated[
         From | None,
         typer.Option("--from", help="The source of the chats. Default: a log in JSON lines."),
     ] = None,
     model: ModelOption = None,
     max_tokens: Annotated[
-        int,
-        typer.Option("--max-tokens", metavar="N", min=64, help="The token budget of a context."),
+        int, typer.Option(metavar="N", min=64, help="The token budget of a context.")
     ] = 4_000,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     config: ConfigOption = None,

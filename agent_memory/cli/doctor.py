@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing
 from importlib import metadata, util
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,8 +16,8 @@ from agent_memory.cli.common import (
     NO_EMBEDDER,
     ConfigOption,
     ModelOption,
-    P,
     StoreOption,
+    YesOption,
     note,
     open_memory,
     say,
@@ -79,6 +79,7 @@ _STYLES = {"✓": "bold green", "✗": "bold red", NOTHING: "yellow"}
 _SHOWN = 10
 _CHECK_SECONDS = 30.0
 _RESTORE = "Restore a backup, or save the readable sessions with `agent-memory export`."
+_UNCALLED = "It was not called: --call does."
 _OF_STORE = ("store", "migration")
 
 Check = tuple[str, str]
@@ -95,7 +96,7 @@ def doctor(
         bool,
         typer.Option("--repair", help="Show how damaged records can be repaired; ask; repair."),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --repair: do not ask.")] = False,
+    yes: YesOption = False,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
@@ -131,10 +132,10 @@ def _all(config: AgentMemoryConfig, call: bool) -> Iterator[tuple[str, Check]]:
     yield "model", _tried(_model, config, call)
 
 
-def _tried(check: Callable[P, Check], *args: P.args, **kwargs: P.kwargs) -> Check:
+def _tried(check: Callable[..., Check], *args: Any) -> Check:
     """Run a check. An expected error becomes its finding."""
     try:
-        return check(*args, **kwargs)
+        return check(*args)
     except AgentMemoryError as error:
         return "✗", str(error)
 
@@ -290,12 +291,15 @@ def _model(config: AgentMemoryConfig, call: bool) -> Check:
 
 def _key(model: str, config: AgentMemoryConfig) -> Check:
     """Check that a model has its key, without calling it."""
-    missing = common.missing_keys(model, config)
-    if missing:
+    from agent_memory.models.loading import load_litellm
+
+    found = load_litellm().validate_environment(model, api_base=config.api_base)
+    if config.api_key is not None or found["keys_in_environment"]:
+        return "✓", f"{model} is configured; no key is missing. {_UNCALLED}"
+    if config.api_base is None and found["missing_keys"]:
+        missing = ", ".join(found["missing_keys"])
         return "✗", f"{model} needs {missing} in the environment, or api_key."
-    known = "no key is missing" if missing is not None else "whether it needs a key is not known"
-    text = f"{model} is configured; {known}. It was not called: --call does."
-    return NOTHING if missing is None else "✓", text
+    return NOTHING, f"{model} is configured; whether it needs a key is not known. {_UNCALLED}"
 
 
 def _mcp() -> Check:

@@ -11,6 +11,7 @@ import typer
 
 from agent_memory.cli.common import (
     UserOption,
+    YesOption,
     how_long,
     moment_of,
     out,
@@ -35,13 +36,15 @@ SessionOption = Annotated[
     str | None, typer.Option("--session", metavar="ID", help="Only from this session.")
 ]
 AsOfOption = Annotated[
-    datetime | None,
-    typer.Option("--as-of", help="Facts valid at this time (UTC). Default: now."),
+    datetime | None, typer.Option("--as-of", help="Facts valid at this time (UTC). Default: now.")
 ]
 KnownAtOption = Annotated[
-    datetime | None,
-    typer.Option("--known-at", help="Only from messages up to this time (UTC)."),
+    datetime | None, typer.Option("--known-at", help="Only from messages up to this time (UTC).")
 ]
+ForgetOption = Annotated[
+    bool, typer.Option("--forget", help="Ask, then permanently forget what is shown.")
+]
+WhyOption = Annotated[str, typer.Option("--why", help="The reason, for the audit.")]
 
 _SOURCE = re.compile(r"(.+):(\d+)-(\d+)")
 
@@ -117,19 +120,17 @@ def audit(
 def forget(
     memory: AgentMemory,
     fact: Annotated[
-        str | None,
-        typer.Argument(metavar="[FACT]", help="A fact's id or its beginning; needs --user."),
+        str | None, typer.Argument(help="A fact's id or its beginning; needs --user.")
     ] = None,
     user: UserOption = None,
     source: Annotated[
         str | None,
         typer.Option(
-            "--source",
             metavar="SESSION[:FIRST-LAST]",
             help="Instead: all facts from a session, or from a range of its messages.",
         ),
     ] = None,
-    why: Annotated[str, typer.Option("--why", help="The reason, for the audit.")] = "",
+    why: WhyOption = "",
 ) -> None:
     """Forget a fact, or all facts from a session. Facts they had superseded become valid again."""
     part = _part(source)
@@ -172,12 +173,6 @@ def _whole_id(begun: str, ids: set[str]) -> str:
     return found[0] if found else begun
 
 
-ForgetOption = Annotated[
-    bool, typer.Option("--forget", help="Ask, then permanently forget what is shown.")
-]
-WhyOption = Annotated[str, typer.Option("--why", help="The reason, for the audit.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-
 _SHORT = 8  # characters of an id
 
 
@@ -186,14 +181,10 @@ def surplus(
     memory: AgentMemory,
     user: UserOption = None,
     session: Annotated[
-        str | None,
-        typer.Option("--session", metavar="ID", help="Its user's memory, or its own without one."),
+        str | None, typer.Option(metavar="ID", help="Its user's memory, or its own without one.")
     ] = None,
     older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--older-than", metavar="TIME", help="Include older records: 30d, 12h or 15m."
-        ),
+        str | None, typer.Option(metavar="TIME", help="Include older records: 30d, 12h or 15m.")
     ] = None,
     messages: Annotated[
         bool,

@@ -19,6 +19,7 @@ import typer
 from agent_memory.cli.common import (
     ConfigOption,
     StoreOption,
+    YesOption,
     guarded,
     load_config,
     without_password,
@@ -106,15 +107,13 @@ AgentsArgument = Annotated[
     ),
 ]
 ProjectOption = Annotated[
-    bool,
-    typer.Option("--project", help="Only in the settings of this folder."),
+    bool, typer.Option("--project", help="Only in the settings of this folder.")
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Write without asking.")]
 
 
 def _event(name: str) -> Callable[..., None]:
     def answer(
-        user: Annotated[str, typer.Option("--user", metavar="ID", help="The user.")],
+        user: Annotated[str, typer.Option(metavar="ID", help="The user.")],
         agent: AgentOption = "claude-code",
         store: StoreOption = None,
         config: ConfigOption = None,
@@ -140,7 +139,6 @@ def install(
     user: Annotated[
         str | None,
         typer.Option(
-            "--user",
             metavar="ID",
             help="The user. Default: your login name; with --project, login name and folder.",
         ),

@@ -12,10 +12,12 @@ import typer
 from agent_memory.cli.common import (
     FAILED,
     UserOption,
+    YesOption,
     head_of,
     note,
     open_memory,
     progress_bar,
+    resumable,
     say,
     with_settings,
 )
@@ -27,30 +29,21 @@ if TYPE_CHECKING:
     from agent_memory.integrations.imports.conversations import Imported
 
 _FEW = 5
-_INTERRUPTED = 130
 
 
 @with_settings
 def import_(
     settings: AgentMemoryConfig,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", exists=True, help="A file, a zip, or a folder.")
-    ],
+    file: Annotated[Path, typer.Argument(exists=True, help="A file, a zip, or a folder.")],
     session: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[SESSION]", help="The session to append a chat log in JSON lines to."
-        ),
+        str | None, typer.Argument(help="The session to append a chat log in JSON lines to.")
     ] = None,
-    source: Annotated[
-        From | None,
-        typer.Option("--from", help="The source of the chats."),
-    ] = None,
+    source: Annotated[From | None, typer.Option("--from", help="The source of the chats.")] = None,
     user: UserOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be imported.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     deleted: Annotated[
         bool, typer.Option("--deleted", help="Also import sessions that were deleted here.")
     ] = False,
@@ -109,15 +102,12 @@ def _bring(
         typer.confirm("Import this?", abort=True)
     # without background threads, which would call models meanwhile
     settings = settings.model_copy(update={"overflow_mode": "inline"})
-    try:
-        with (
-            open_memory(settings, create=True) as memory,
-            _read(file, "importing") as progress,
-        ):
-            done = import_chats(memory, file, source, user_id=user, progress=progress, **how)
-    except KeyboardInterrupt:
-        note("Stopped. Run the same command to continue.")
-        raise typer.Exit(_INTERRUPTED) from None
+    with (
+        resumable(),
+        open_memory(settings, create=True) as memory,
+        _read(file, "importing") as progress,
+    ):
+        done = import_chats(memory, file, source, user_id=user, progress=progress, **how)
     _tell(done, user)
     _list(done, len(done.unread))
     if done.failed:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent_memory.cli.common import (
+    SessionArgument,
     UserOption,
+    YesOption,
     head_of,
     moment_of,
     note,
@@ -19,7 +21,7 @@ from agent_memory.cli.common import (
     say,
     with_memory,
 )
-from agent_memory.cli.facts import ForgetOption, WhyOption, YesOption, forget_found
+from agent_memory.cli.facts import ForgetOption, WhyOption, forget_found
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
 
 
-SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
-
 _PAGE = 500
 
 
@@ -39,12 +39,11 @@ _PAGE = 500
 def sessions(
     memory: AgentMemory,
     user: Annotated[
-        str | None, typer.Option("--user", metavar="ID", help="Only this user's sessions.")
+        str | None, typer.Option(metavar="ID", help="Only this user's sessions.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="The maximum number.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="The maximum number.")] = 100,
     after: Annotated[
-        str | None,
-        typer.Option("--after", metavar="SESSION", help="Start after this session."),
+        str | None, typer.Option(metavar="SESSION", help="Start after this session.")
     ] = None,
 ) -> None:
     """List sessions: user, messages, window, and the messages each block has yet to absorb."""
@@ -94,35 +93,32 @@ def show(
 @with_memory
 def search(
     memory: AgentMemory,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="The query text.")],
+    query: Annotated[str, typer.Argument(help="The query text.")],
     user: UserOption = None,
     session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="Only from this session.")
+        str | None, typer.Option(metavar="ID", help="Only from this session.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="The maximum number.")] = 10,
+    limit: Annotated[int, typer.Option(min=1, help="The maximum number.")] = 10,
     block: Annotated[
         list[str] | None,
-        typer.Option("--block", metavar="NAME", help="Only from this block; may be repeated."),
+        typer.Option(metavar="NAME", help="Only from this block; may be repeated."),
     ] = None,
     role: Annotated[
-        list[str] | None,
-        typer.Option("--role", help="Only from messages of this role; may be repeated."),
+        list[str] | None, typer.Option(help="Only from messages of this role; may be repeated.")
     ] = None,
     since: Annotated[
-        datetime | None, typer.Option("--since", help="Only from messages of then or later (UTC).")
+        datetime | None, typer.Option(help="Only from messages of then or later (UTC).")
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option("--until", help="Only from messages before then (UTC).")
+        datetime | None, typer.Option(help="Only from messages before then (UTC).")
     ] = None,
     where: Annotated[
         list[str] | None,
         typer.Option(
-            "--where",
-            metavar="KEY=VALUE",
-            help="Only from messages with this metadata; may be repeated.",
+            metavar="KEY=VALUE", help="Only from messages with this metadata; may be repeated."
         ),
     ] = None,
-    least: Annotated[float | None, typer.Option("--least", help="The lowest score.")] = None,
+    least: Annotated[float | None, typer.Option(help="The lowest score.")] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the ranking signals of each score.")
     ] = False,
@@ -155,11 +151,10 @@ def search(
 @with_memory
 def explain(
     memory: AgentMemory,
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question.")],
+    question: Annotated[str, typer.Argument(help="The question.")],
     user: UserOption = None,
     session: Annotated[
-        str | None,
-        typer.Option("--session", metavar="ID", help="The session. Default: a new one."),
+        str | None, typer.Option(metavar="ID", help="The session. Default: a new one.")
     ] = None,
 ) -> None:
     """Show what would be recalled for a question, what is left out, and why."""
@@ -266,8 +261,7 @@ def why(
     memory: AgentMemory,
     session: SessionArgument,
     turn: Annotated[
-        int | None,
-        typer.Option("--turn", min=1, help="The turn that begins with this message."),
+        int | None, typer.Option(min=1, help="The turn that begins with this message.")
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print only the prompts, as JSON.")

@@ -34,11 +34,10 @@ _with_keys = partial(with_memory, silent=True)
 @with_settings
 def create(
     settings: AgentMemoryConfig,
-    label: Annotated[str, typer.Option("--label", metavar="TEXT", help="A description.")],
+    label: Annotated[str, typer.Option(metavar="TEXT", help="A description.")],
     users: Annotated[
         str,
         typer.Option(
-            "--users",
             metavar="LIST",
             help="The users it may act for: ids separated by commas; team-* for a prefix; * for "
             "everybody. With a key for one user, requests need not name the user.",
@@ -47,14 +46,12 @@ def create(
     rights: Annotated[
         str,
         typer.Option(
-            "--rights",
             metavar="LIST",
             help='Some of read, write, delete, admin. "admin" is a right on the whole service.',
         ),
     ] = "read,write",
     expires: Annotated[
-        str | None,
-        typer.Option("--expires", metavar="TIME", help="How long it is valid: 30d, 12h, 15m."),
+        str | None, typer.Option(metavar="TIME", help="How long it is valid: 30d, 12h, 15m.")
     ] = None,
 ) -> None:
     """Create a key and print it. The key itself is not stored."""

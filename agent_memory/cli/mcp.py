@@ -38,15 +38,14 @@ def mcp(
         bool, typer.Option("--http", help="Serve HTTP at /mcp instead of stdin and stdout.")
     ] = False,
     host: Annotated[
-        str, typer.Option("--host", metavar="NAME", help="The address that clients connect to.")
+        str, typer.Option(metavar="NAME", help="The address that clients connect to.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65_535, help="0 picks a free port.")
+        int, typer.Option(metavar="N", min=0, max=65_535, help="0 picks a free port.")
     ] = 8765,
     tokens: Annotated[
         Path | None,
         typer.Option(
-            "--tokens",
             metavar="FILE",
             help="A TOML or JSON file of users and their tokens. Replaces --user, whose token is "
             f"{TOKEN} or a new one.",

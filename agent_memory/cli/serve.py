@@ -50,34 +50,26 @@ def _checked_rate(value: float) -> float:
 def serve(
     settings: AgentMemoryConfig,
     host: Annotated[
-        str, typer.Option("--host", metavar="NAME", help="The address to listen on.")
+        str, typer.Option(metavar="NAME", help="The address to listen on.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65_535, help="0 picks a free port.")
+        int, typer.Option(metavar="N", min=0, max=65_535, help="0 picks a free port.")
     ] = 8766,
     jwks: Annotated[
         str | None,
-        typer.Option(
-            "--jwks", metavar="URL", help="Accept JWTs: the URL of their issuer's public keys."
-        ),
+        typer.Option(metavar="URL", help="Accept JWTs: the URL of their issuer's public keys."),
     ] = None,
-    issuer: Annotated[
-        str, typer.Option("--issuer", metavar="NAME", help="The required `iss` of JWTs.")
-    ] = "",
-    audience: Annotated[
-        str, typer.Option("--audience", metavar="NAME", help="The required `aud` of JWTs.")
-    ] = "",
+    issuer: Annotated[str, typer.Option(metavar="NAME", help="The required `iss` of JWTs.")] = "",
+    audience: Annotated[str, typer.Option(metavar="NAME", help="The required `aud` of JWTs.")] = "",
     user_claim: Annotated[
-        str, typer.Option("--user-claim", metavar="NAME", help="The claim of JWTs with the user.")
+        str, typer.Option(metavar="NAME", help="The claim of JWTs with the user.")
     ] = "sub",
     jwt_rights: Annotated[
-        str,
-        typer.Option("--jwt-rights", metavar="LIST", help="The rights of users with JWTs."),
+        str, typer.Option(metavar="LIST", help="The rights of users with JWTs.")
     ] = "read,write,delete",
     rate: Annotated[
         float,
         typer.Option(
-            "--rate",
             metavar="N",
             callback=_checked_rate,
             help="Requests per second for each credential, up to a million; 0: no limit.",

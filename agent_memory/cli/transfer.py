@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO, cast
 import typer
 
 from agent_memory.cli.common import (
+    SessionArgument,
+    YesOption,
     existing,
     guarded,
     head_of,
@@ -20,6 +22,7 @@ from agent_memory.cli.common import (
     open_memory,
     out,
     progress_bar,
+    resumable,
     say,
     with_memory,
     with_settings,
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 @with_settings
 def backup(
     settings: AgentMemoryConfig,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
+    file: Annotated[Path, typer.Argument(help="The file to write.")],
 ) -> None:
     """Back up all users and namespaces of a SQLite database to a file, for `restore`.
 
@@ -54,27 +57,14 @@ def backup(
         note(f"Not included, in other stores: {', '.join(apart)}. Back these up with --store.")
 
 
-def restore_store(file: Path, url: str, yes: bool) -> None:
-    """Replace a store by a backup. Asks first if the store exists, unless `yes`."""
-    from agent_memory.stores.sql.backups import put_back
-
-    shown = without_password(url)
-    if not yes and url.startswith("sqlite:") and missing_file(url) is None:
-        typer.confirm(f"Replace {shown} by {file}? Its current data will be lost.", abort=True)
-    put_back(file, url)
-    say(f"{shown} is restored from {file}. Restart programs that have it open.")
-
-
 _PIPE = Path("-")
 
 
 @with_memory
 def snapshot(
     memory: AgentMemory,
-    session: Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")],
-    to: Annotated[
-        Path, typer.Option("--to", metavar="FILE", help="The file to write; - is stdout.")
-    ],
+    session: SessionArgument,
+    to: Annotated[Path, typer.Option(metavar="FILE", help="The file to write; - is stdout.")],
 ) -> None:
     """Write a session to a file, for `restore`: its log, its head and its records in blocks.
 
@@ -98,16 +88,11 @@ def snapshot(
 @with_settings
 def restore(
     settings: AgentMemoryConfig,
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="A file of `snapshot` or `backup`; - is stdin."),
-    ],
+    file: Annotated[Path, typer.Argument(help="A file of `snapshot` or `backup`; - is stdin.")],
     deleted: Annotated[
         bool, typer.Option("--deleted", help="Restore a session even if it was deleted since.")
     ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Replace a store by its backup without asking.")
-    ] = False,
+    yes: YesOption = False,
 ) -> None:
     """Restore a session from `snapshot`, or a whole store from `backup`.
 
@@ -116,10 +101,15 @@ def restore(
     call of programs that have it open fails with an error.
     """
     from agent_memory import operations
-    from agent_memory.stores.sql.backups import is_database
+    from agent_memory.stores.sql.backups import is_database, put_back
 
     if file != _PIPE and is_database(file):
-        restore_store(file, str(settings.store), yes)
+        url = str(settings.store)
+        shown = without_password(url)
+        if not yes and url.startswith("sqlite:") and missing_file(url) is None:
+            typer.confirm(f"Replace {shown} by {file}? Its current data will be lost.", abort=True)
+        put_back(file, url)
+        say(f"{shown} is restored from {file}. Restart programs that have it open.")
         return
     with (
         open_memory(settings, create=True) as memory,
@@ -160,24 +150,15 @@ def _piped(stream: TextIO) -> Iterator[TextIO]:
         file.detach()  # flushes
 
 
-_INTERRUPTED = 130
-
-
 @guarded
 def migrate(
-    from_url: Annotated[
-        str, typer.Argument(metavar="FROM_URL", help="The source store. It is only read.")
-    ],
+    from_url: Annotated[str, typer.Argument(help="The source store. It is only read.")],
     to_url: Annotated[
-        str,
-        typer.Argument(
-            metavar="TO_URL", help="The target store: empty, or as an interrupted run left it."
-        ),
+        str, typer.Argument(help="The target store: empty, or as an interrupted run left it.")
     ],
     namespace: Annotated[
         str,
         typer.Option(
-            "--namespace",
             metavar="NAME",
             envvar="AGENT_MEMORY_NAMESPACE",
             help="The namespace to move. It has the same name in both stores.",
@@ -186,7 +167,6 @@ def migrate(
     encryption: Annotated[
         str | None,
         typer.Option(
-            "--encryption",
             metavar="VARIABLE",
             envvar="AGENT_MEMORY_ENCRYPTION",
             help="The environment variable with the keys of an encrypted deployment.",
@@ -211,17 +191,13 @@ def migrate(
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     )  # fmt: skip
-    try:
-        with closing(moving), progress_bar(*columns) as progress:
-            tasks = {}
-            for step in moving:
-                if step.what not in tasks:
-                    tasks[step.what] = progress.add_task(step.what, total=None)
-                progress.update(tasks[step.what], completed=step.done, total=step.total)
-                verified = step.verified
-    except KeyboardInterrupt:
-        note("Stopped. Run the same command to continue.")
-        raise typer.Exit(_INTERRUPTED) from None
+    with resumable(), closing(moving), progress_bar(*columns) as progress:
+        tasks = {}
+        for step in moving:
+            if step.what not in tasks:
+                tasks[step.what] = progress.add_task(step.what, total=None)
+            progress.update(tasks[step.what], completed=step.done, total=step.total)
+            verified = step.verified
     assert verified is not None, "the last step has the verified counts"
     table = grid("", "moved", "checksums", right=("moved",))
     for what in ("sessions", "messages", "facts", "vectors"):

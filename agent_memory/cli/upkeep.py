@@ -14,6 +14,8 @@ import typer
 
 from agent_memory.cli.common import (
     FAILED,
+    SessionArgument,
+    YesOption,
     existing,
     has_failed,
     head_of,
@@ -21,6 +23,7 @@ from agent_memory.cli.common import (
     out,
     plain,
     progress_bar,
+    resumable,
     say,
     with_memory,
     with_settings,
@@ -41,15 +44,11 @@ if TYPE_CHECKING:
     from agent_memory.engine.stats import Progress as Step
 
 
-_INTERRUPTED = 130
-
-
 @with_memory
 def flush(
     memory: AgentMemory,
     session: Annotated[
-        str | None,
-        typer.Argument(metavar="[SESSION]", help="Only this session; all by default."),
+        str | None, typer.Argument(help="Only this session; all by default.")
     ] = None,
 ) -> None:
     """Make blocks absorb everything that is pending. Idempotent, for any scheduler."""
@@ -72,9 +71,7 @@ def flush(
 @with_memory
 def retry(
     memory: AgentMemory,
-    block: Annotated[
-        str | None, typer.Argument(metavar="[BLOCK]", help="Only this block; all by default.")
-    ] = None,
+    block: Annotated[str | None, typer.Argument(help="Only this block; all by default.")] = None,
 ) -> None:
     """Make blocks absorb their dead letters: messages they failed on too often (see `doctor`)."""
     from agent_memory import operations
@@ -92,7 +89,7 @@ def retry(
 @with_settings
 def replay(
     settings: AgentMemoryConfig,
-    block: Annotated[str, typer.Argument(metavar="BLOCK", help="The block's name.")],
+    block: Annotated[str, typer.Argument(help="The block's name.")],
 ) -> None:
     """Rebuild a block from the logs, after a change of its settings or its embedding model.
 
@@ -102,19 +99,14 @@ def replay(
 
     steps: list[Step] = []
     rebuilding = cast("Generator[Step]", rebuild(existing(settings), block))
-    try:
-        with closing(rebuilding), progress_bar() as progress:
-            task = progress.add_task("replaying", total=None)
-            for step in rebuilding:
-                if not steps and step.done > 1:
-                    told = f"Continuing an interrupted replay: {step.done - 1} sessions were done."
-                    progress.console.print(told)
-                steps.append(step)
-                progress.update(task, completed=step.done, total=step.total)
-    except KeyboardInterrupt:
-        so_far = f" after {steps[-1].done} of {steps[-1].total} sessions" if steps else ""
-        note(f"{block}: stopped{so_far}. Run the same command to continue.")
-        raise typer.Exit(_INTERRUPTED) from None
+    with resumable(), closing(rebuilding), progress_bar() as progress:
+        task = progress.add_task("replaying", total=None)
+        for step in rebuilding:
+            if not steps and step.done > 1:
+                told = f"Continuing an interrupted replay: {step.done - 1} sessions were done."
+                progress.console.print(told)
+            steps.append(step)
+            progress.update(task, completed=step.done, total=step.total)
     errors = [f"{readable(step.session_id)}: {step.error}" for step in steps if step.error]
     say(f"{block}: {len(steps) - len(errors)} of {len(steps)} sessions rebuilt.")
     for told in errors:
@@ -126,11 +118,9 @@ def replay(
 @with_memory
 def prune(
     memory: AgentMemory,
-    session: Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")],
-    to: Annotated[
-        int, typer.Option("--to", metavar="TOKENS", help="The size of the window.", min=1)
-    ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    session: SessionArgument,
+    to: Annotated[int, typer.Option(metavar="TOKENS", help="The size of the window.", min=1)],
+    yes: YesOption = False,
 ) -> None:
     """Shrink a session's window to a number of tokens, by its strategy. The log stays."""
     head = head_of(memory, session)
@@ -153,10 +143,10 @@ def _window(head: Head) -> str:
 @with_memory
 def delete(
     memory: AgentMemory,
-    session: Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    session: SessionArgument,
+    yes: YesOption = False,
     receipt: Annotated[
-        Path | None, typer.Option("--receipt", metavar="FILE", help="A file for the receipt.")
+        Path | None, typer.Option(metavar="FILE", help="A file for the receipt.")
     ] = None,
 ) -> None:
     """Delete a session: its log, its window, and all records derived from it."""
@@ -178,7 +168,7 @@ def delete(
 @with_memory
 def verify(
     memory: AgentMemory,
-    receipt: Annotated[Path, typer.Argument(metavar="RECEIPT", help="The file with the receipt.")],
+    receipt: Annotated[Path, typer.Argument(help="The file with the receipt.")],
 ) -> None:
     """Verify a receipt of a deletion or a checkpoint against the store as it is now.
 
