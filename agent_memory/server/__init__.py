@@ -13,6 +13,6 @@ From the outside in:
     calls, library     the operations; each runs on a thread, for one user
     inputs, forms, shapes     the input of a call, its answer, and the fields of a value
     rights, limits, problems, openapi     pure functions
-    logs, metrics, figures     the log, and the metrics of requests and of the memory
+    logs, metrics     the log, and the metrics of requests and of the memory
     static, page/      the web page, a client of the service
 """

@@ -12,7 +12,6 @@ from collections.abc import (
     AsyncGenerator,
     Awaitable,
     Callable,
-    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -34,13 +33,13 @@ from starlette.routing import BaseRoute, Route, Router
 
 from agent_memory.client.calls import EXACT
 from agent_memory.core.tracing import arriving, failed, is_on, span, told
-from agent_memory.errors import AgentMemoryError, ConfigError
+from agent_memory.errors import AgentMemoryError
 from agent_memory.listening.asgi import marked, shown_in
 from agent_memory.server.calls import OPERATIONS
 from agent_memory.server.credentials import Credentials, unauthenticated
-from agent_memory.server.figures import MemoryFigures
 from agent_memory.server.limits import Buckets, Limits
 from agent_memory.server.logs import fields
+from agent_memory.server.metrics import MemoryFigures
 from agent_memory.server.openapi import document
 from agent_memory.server.operation import PREFIX, At, Form, Operation, Run, RunAll
 from agent_memory.server.problems import (
@@ -125,7 +124,6 @@ class Application:
             the `Principal` of a request.
         metrics: Counts requests; None to count none.
         limits: The size, rate and time limits of requests.
-        operations: The operations to serve.
         mcp: An application that answers MCP clients at `/mcp`. Its requests are marked with their
             user and rights. None to serve no MCP.
 
@@ -139,24 +137,22 @@ class Application:
         credentials: Credentials | Authenticate,
         metrics: Metrics | None = None,
         limits: Limits | None = None,
-        operations: Iterable[Operation] = OPERATIONS,
         mcp: App | None = None,
     ) -> None:
         from agent_memory import __version__
 
-        table = list(operations)
         self._memory = memory
         self._credentials = credentials
         self._metrics = metrics
         self._limits = Limits() if limits is None else limits
         self._mcp = mcp
         self._buckets = Buckets(self._limits)
-        self._together = self._turns_of(table)
-        self._document = encoded(document(table, __version__))
+        self._together = self._turns_of()
+        self._document = encoded(document(OPERATIONS, __version__))
         self._ready = (False, -_READY_SECONDS)
         self.figures = MemoryFigures(memory)
         calls: dict[tuple[str, int], list[Route]] = {}
-        for route in self._routes_of(table):
+        for route in self._call_routes():
             calls.setdefault(_shape(route.path), []).append(route)
         self._routers = {shape: _router(routes) for shape, routes in calls.items()}
         self._router = _router(
@@ -165,7 +161,11 @@ class Application:
                 Route(f"{_HEALTH}/live", self._live),
                 Route(f"{_HEALTH}/ready", self._is_ready),
                 *([] if metrics is None else [Route("/metrics", self._figures)]),
-                *([] if mcp is None else [Route(MCP, _Endpoint(partial(self._answer_mcp, mcp)))]),
+                *(
+                    []
+                    if mcp is None
+                    else [Route(MCP, partial(self._mcp_answer, mcp), methods=["POST"])]
+                ),
                 *page_routes(),
             ]
         )
@@ -205,28 +205,25 @@ class Application:
             finally:
                 self._note(seen, traced)
 
-    def _routes_of(self, table: Iterable[Operation]) -> list[Route]:
+    def _call_routes(self) -> list[Route]:
         """Return a route for each path. Literal segments have priority over parameters."""
         paths: dict[str, dict[str, Operation]] = {}
-        for one in table:
-            methods = paths.setdefault(one.path, {})
-            if methods.setdefault(one.method, one) is not one:
-                raise ConfigError(f"Two calls have the route {one.method} {one.path}.")
+        for one in OPERATIONS:
+            paths.setdefault(one.path, {})[one.method] = one
         routes = []
         for path in sorted(paths, key=_literals_first):
-            answer = _Endpoint(partial(self._answer, paths[path]))
-            route = Route(f"{PREFIX}{path}", answer, methods=[*paths[path]])
+            route = Route(
+                f"{PREFIX}{path}", partial(self._answer, paths[path]), methods=paths[path]
+            )
             assert route.methods is not None
             route.methods.discard("HEAD")
             routes.append(route)
         return routes
 
-    async def _answer(
-        self, methods: Mapping[str, Operation], scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        operation, seen, request = methods[scope["method"]], scope[_SEEN], Request(scope, receive)
+    async def _answer(self, methods: Mapping[str, Operation], request: Request) -> Response:
+        operation, seen = methods[request.method], request.scope[_SEEN]
         seen.route = f"{PREFIX}{operation.path}"
-        path = {name: _decoded(value) for name, value in scope["path_params"].items()}
+        path = {name: _decoded(value) for name, value in request.path_params.items()}
         remembered = self._remembered(request)
         try:
             at, form, size = await self._read(request, operation, path, remembered)
@@ -241,12 +238,9 @@ class Application:
         else:
             answer = await self._run(self._call, operation.run, job)
         if not operation.streams:
-            await answer_of(answer)(scope, receive, send)
-            return
-        async with aclosing(self._pieces(answer, operation)) as pieces:
-            response = StreamingResponse(pieces, 200, ALWAYS, operation.streams)
-            response.headers["content-type"] = operation.streams
-            await response(scope, receive, send)
+            return answer_of(answer)
+        headers = {**ALWAYS, "content-type": operation.streams}
+        return _Stream(self._pieces(answer, operation), headers=headers)
 
     async def _read(
         self,
@@ -272,31 +266,32 @@ class Application:
         )
         return at, form, len(body)
 
-    async def _answer_mcp(self, mcp: App, scope: Scope, receive: Receive, send: Send) -> None:
-        request, seen = Request(scope, receive), scope[_SEEN]
+    async def _mcp_answer(self, mcp: App, request: Request) -> App:
+        seen = request.scope[_SEEN]
         seen.route = MCP
-        if scope["method"] != "POST":  # the server is stateless: no streams, no sessions
-            raise Refused(WRONG_METHOD, headers={"Allow": "POST"})
         principal = await self._authenticate(request)
-        named, rest = query_of(scope["query_string"])
+        named, rest = query_of(request.scope["query_string"])
         user_id = principal.user(named)
         if rest:
             raise Refused(INVALID, "The query has fields besides user_id. Remove them.")
         body = await body_of(request, self._limits.body_bytes)
         coming = [{"type": "http.request", "body": body, "more_body": False}]
 
-        async def receiving() -> Event:
-            return coming.pop() if coming else await receive()
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            async def receiving() -> Event:
+                return coming.pop() if coming else await receive()
 
-        async def sending(event: Event) -> None:
-            if event["type"] == "http.response.start":
-                MutableHeaders(scope=event).update(ALWAYS)
-            await send(event)
+            async def sending(event: Event) -> None:
+                if event["type"] == "http.response.start":
+                    MutableHeaders(scope=event).update(ALWAYS)
+                await send(event)
 
-        passing = mcp(marked(scope, user_id, principal.rights), receiving, sending)
-        await asyncio.wait_for(passing, self._limits.call_seconds)
-        if not seen.status:
-            raise ClientDisconnect
+            passing = mcp(marked(scope, user_id, principal.rights), receiving, sending)
+            await asyncio.wait_for(passing, self._limits.call_seconds)
+            if not seen.status:
+                raise ClientDisconnect
+
+        return answer
 
     def _remembered(self, request: Request) -> _Remembered | None:
         """Return a request's credential and principal, if it was valid in the last 60 seconds."""
@@ -329,7 +324,7 @@ class Application:
         running = self._memory.run(call, *args, **kwargs)
         return await asyncio.wait_for(running, self._limits.call_seconds)
 
-    def _turns_of(self, table: Iterable[Operation]) -> dict[str, Together[_Job]]:
+    def _turns_of(self) -> dict[str, Together[_Job]]:
         """Return the batchers of the operations that can be batched, by operation name."""
         memory = self._memory.memory
         if memory.config.overflow_mode != "background":
@@ -342,7 +337,7 @@ class Application:
                 turns,
                 self._limits.call_seconds,
             )
-            for one in table
+            for one in OPERATIONS
             if one.together is not None
         }
 
@@ -452,14 +447,12 @@ class Application:
         return _named(request, Response(self._document, 200, ALWAYS, "application/json"))
 
 
-class _Endpoint:
-    """A route's function, called as an ASGI application."""
-
-    def __init__(self, answer: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
-        self._answer = answer
+class _Stream(StreamingResponse):
+    """A stream that ends when the client disconnects."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._answer(scope, receive, send)
+        async with aclosing(cast("AsyncGenerator[bytes]", self.body_iterator)):
+            await super().__call__(scope, receive, send)
 
 
 def _router(routes: Sequence[BaseRoute]) -> Router:

@@ -27,28 +27,8 @@ class Limits:
     call_seconds: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """The requests left to a credential at a time.
-
-    Attributes:
-        at: The time, in seconds.
-    """
-
-    left: float
-    at: float
-
-
-def asked(bucket: Bucket, limits: Limits, now: float) -> tuple[Bucket, int]:
-    """Take one request from a bucket. Return the new bucket and the seconds to wait; 0 for none."""
-    left = min(limits.burst, bucket.left + max(0.0, now - bucket.at) * limits.per_second)
-    if left >= 1:
-        return Bucket(left - 1, now), 0
-    return Bucket(left, now), max(1, ceil((1 - left) / limits.per_second))
-
-
 class Buckets:
-    """The buckets of all credentials in this process. Belongs to one event loop.
+    """The requests left to each credential in this process. Belongs to one event loop.
 
     Args:
         limits: The rate limit.
@@ -56,13 +36,16 @@ class Buckets:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._kept: Cache[str, Bucket] = Cache(_MOST_KEPT)
+        self._kept: Cache[str, tuple[float, float]] = Cache(_MOST_KEPT)  # requests left, and when
 
     def wait(self, name: str, now: float) -> int:
         """Count a request, and return 0. Over the limit, return the seconds to wait."""
-        if not self._limits.per_second:
+        limits = self._limits
+        if not limits.per_second:
             return 0
-        known = self._kept.get(name) or Bucket(self._limits.burst, now)
-        bucket, seconds = asked(known, self._limits, now)
-        self._kept.put(name, bucket)  # evicts the least recently used, which has refilled
-        return seconds
+        left, at = self._kept.get(name, (limits.burst, now))
+        left = min(limits.burst, left + max(0.0, now - at) * limits.per_second)
+        wait = 0 if left >= 1 else max(1, ceil((1 - left) / limits.per_second))
+        # evicts the least recently used, which has refilled
+        self._kept.put(name, (left if wait else left - 1, now))
+        return wait

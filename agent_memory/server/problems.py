@@ -138,10 +138,7 @@ _KINDS: Mapping[type[BaseException], Kind] = {
     errors.ModelError: MODEL_FAILED,
     TimeoutError: TOO_SLOW,
 }
-KINDS = (
-    *dict.fromkeys([UNREADABLE, UNAUTHENTICATED, FORBIDDEN, NO_SUCH_CALL, WRONG_METHOD]),
-    *dict.fromkeys([*_KINDS.values(), TOO_MANY, BROKEN]),
-)
+KINDS = tuple(one for one in [*globals().values()] if isinstance(one, Kind))
 """All kinds of problems."""
 
 

@@ -17,9 +17,8 @@ from agent_memory.engine.stats import Counted, PromptStats, RecallStats, SharedM
 from agent_memory.errors import StoreUnavailable
 from agent_memory.server.application import Application
 from agent_memory.server.credentials import Credentials
-from agent_memory.server.figures import LONG_SECONDS, Watch
 from agent_memory.server.keys import KeyRing
-from agent_memory.server.metrics import Metrics
+from agent_memory.server.metrics import LONG_SECONDS, Metrics, Watch
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.contract import together

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agent_memory import errors
 from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput
 from agent_memory.server.credentials import issuer_of
-from agent_memory.server.limits import Bucket, Limits, asked
+from agent_memory.server.limits import Buckets, Limits
 from agent_memory.server.logs import JsonLines
 from agent_memory.server.problems import KINDS, Refused, problem_of
 from agent_memory.server.rights import RIGHTS, Principal, checked_rights, checked_users, one_user
@@ -64,13 +64,14 @@ def test_rights(rights: list[str], users: str) -> None:
 def test_no_more_than_the_limit(gaps: list[float]) -> None:
     """Wrong: more requests pass than rate and burst allow, or one after the wait is refused."""
     limits = Limits(per_second=2, burst=5)
-    bucket, now, let_in = Bucket(limits.burst, 0.0), 0.0, 0
+    buckets, now, let_in = Buckets(limits), 0.0, 0
     for gap in gaps:
         now += gap
-        bucket, wait = asked(bucket, limits, now)
-        let_in += not wait
+        wait = buckets.wait("key", now)
         if wait:
-            assert asked(bucket, limits, now + wait)[1] == 0
+            now += wait
+            assert buckets.wait("key", now) == 0
+        let_in += 1
     assert let_in <= limits.burst + limits.per_second * now + 1e-6
 
 
