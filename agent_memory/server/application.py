@@ -22,7 +22,7 @@ from functools import partial
 from inspect import isawaitable
 from random import getrandbits
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 from urllib.parse import quote, unquote_to_bytes
 
 from starlette.datastructures import MutableHeaders
@@ -155,20 +155,17 @@ class Application:
         for route in self._call_routes():
             calls.setdefault(_shape(route.path), []).append(route)
         self._routers = {shape: _router(routes) for shape, routes in calls.items()}
-        self._router = _router(
-            [
-                Route(OPENAPI, self._described),
-                Route(f"{_HEALTH}/live", self._live),
-                Route(f"{_HEALTH}/ready", self._is_ready),
-                *([] if metrics is None else [Route("/metrics", self._figures)]),
-                *(
-                    []
-                    if mcp is None
-                    else [Route(MCP, partial(self._mcp_answer, mcp), methods=["POST"])]
-                ),
-                *page_routes(),
-            ]
-        )
+        others = [
+            Route(OPENAPI, self._described),
+            Route(f"{_HEALTH}/live", self._live),
+            Route(f"{_HEALTH}/ready", self._is_ready),
+            *page_routes(),
+        ]
+        if metrics is not None:
+            others.append(Route("/metrics", self._figures))
+        if mcp is not None:
+            others.append(Route(MCP, partial(self._mcp_answer, mcp), methods=["POST"]))
+        self._router = _router(others)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle an ASGI connection."""
@@ -192,6 +189,7 @@ class Application:
                 raw = scope.get("raw_path") or quote(scope["path"]).encode()
                 path = raw.decode("latin-1")
                 given = {**scope, "path": path, "app": self, _SEEN: seen}
+                given.pop("starlette.exception_handlers", None)  # of an application around this
                 own = path.removeprefix(scope.get("root_path", ""))
                 router = self._routers.get(_shape(own), self._router)
                 await router(given, receive, sending)
