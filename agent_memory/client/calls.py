@@ -35,8 +35,9 @@ CLASSES: Mapping[str, str] = {
     "values": "agent_memory.engine.values.key_values:KeyValues",
     "share": "agent_memory.engine.sharing.shares:Share",
     "shared": "agent_memory.engine.sharing.shares:SharedMemory",
+    "operations": "agent_memory:operations",
 }
-"""The classes with the methods, by subject."""
+"""The classes with the methods, by subject. Those of operations are functions of a memory."""
 
 HANDLES = frozenset({"notes", "files", "skills", "spatial", "values"})
 """The subjects that are opened for a user, or for the user of a session."""
@@ -69,6 +70,7 @@ after_turn       POST   /sessions/{session_id}/after-turn   memory.after_turn  w
 take_turn        POST   /sessions/{session_id}/turn         memory.completion  write  write answered
 search           POST   /search                             memory.search      read   read searched
 explain          POST   /explain                            memory.explain     read   read explained
+flush            POST   /operations/flush                   memory.flush       admin  absorbed
 flush_own        POST   /flush                              memory.flush       write  read absorbed
 read_stats       GET    /stats                              memory.stats       admin  stats
 
@@ -155,9 +157,17 @@ take_shared POST /shares/{share}/sessions/{session_id}/turn shared.completion wr
 search_shared POST /shares/{share}/search shared.search read found
 list_shared_facts GET /shares/{share}/facts shared.facts read facts
 read_shared_profile GET /shares/{share}/profile shared.profile read profile
+
+list_users         GET  /users                   operations.users        admin users
+list_shares        GET  /shares                  operations.shares       admin shares
+list_dead_letters  GET  /operations/dead-letters operations.dead_letters admin dead_letters
+retry_dead_letters POST /operations/retry        operations.retry        admin absorbed
+verify_receipt     POST /receipts/verify         operations.verify       admin receipt
 """
 
-_NOT_SENT = frozenset({"self", "user_id", "model", "options", "progress", "embedder", "stream"})
+_NOT_SENT = frozenset(
+    {"self", "memory", "user_id", "model", "options", "progress", "embedder", "stream"}
+)
 _SAID = list[Message] | Message | str | None
 
 MESSAGES = frozenset({"message", "answer", "window", "asked"})
@@ -172,19 +182,12 @@ _SPLIT: Mapping[str, Mapping[str, Any]] = {
 
 _NAMED: Mapping[str, str] = {
     "Note": "agent_memory.ltm_blocks.notes",
-    "Fact": "agent_memory.ltm_blocks.extractive.history.fact",
     "Change": "agent_memory.ltm_blocks.extractive.history.history",
     "Stale": "agent_memory.ltm_blocks.extractive.history.likeness",
-    "Entry": "agent_memory.core.records",
-    "Head": "agent_memory.core.records",
-    "Recall": "agent_memory.core.records",
     "Absorbed": "agent_memory.core.records",
-    "MemoryContext": "agent_memory.core.context",
     "Explanation": "agent_memory.core.context",
-    "Message": "agent_memory.core.messages",
     "SentContext": "agent_memory.core.prompt_log",
     "Receipt": "agent_memory.core.receipts",
-    "Turn": "agent_memory.core.turns",
     "BaseModel": "pydantic",
     "ConfigDict": "pydantic",
     "date": "datetime",
@@ -194,9 +197,8 @@ _NAMED: Mapping[str, str] = {
     "Stats": "agent_memory.engine.stats",
     "GivenTool": "agent_memory.engine.loop.rounds",
     "Embedder": "agent_memory.models.embedders.base",
-    "SpatialMemory": "agent_memory.ltm_blocks.spatial.block",
 }
-"""The modules of types that are imported only for type checkers."""
+"""The modules of types that only type checkers import, and the package does not export."""
 
 
 @dataclass(frozen=True)
@@ -316,7 +318,10 @@ def of(subject: str) -> Mapping[str, Call]:
 
 class _Names(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
-        return getattr(import_module(_NAMED[name]), name)  # on KeyError, Python looks elsewhere
+        try:
+            return getattr(import_module(_NAMED.get(name, "agent_memory")), name)
+        except AttributeError:  # on KeyError, Python looks elsewhere
+            raise KeyError(name) from None
 
 
 def _calls() -> Iterator[Call]:

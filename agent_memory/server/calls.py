@@ -5,37 +5,33 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from tempfile import TemporaryFile
 from typing import IO, Annotated, Any, Final
 
 from pydantic import Field
 
-from agent_memory import operations
 from agent_memory.client.calls import CALLS
 from agent_memory.client.values import checked, digest_of, edited
 from agent_memory.client.values import plain as exactly
 from agent_memory.core.idempotency import version_of
 from agent_memory.core.limits import MOST
-from agent_memory.core.messages import Message, compact_json
-from agent_memory.core.records import DeadLetter, Entry, Head, Summary
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Head, Summary
 from agent_memory.core.usage import Usage
-from agent_memory.engine.listing import UserSize
 from agent_memory.engine.spending import Today
 from agent_memory.engine.stats import SharedMetrics
 from agent_memory.errors import ConfigError, Conflict
 from agent_memory.server import library
-from agent_memory.server.forms import ABSORBED, FORGOTTEN, FORMS, RECEIPT
+from agent_memory.server.forms import FORGOTTEN, FORMS
 from agent_memory.server.library import Value, admins_told, made
 from agent_memory.server.operation import (
-    After,
     At,
-    Limit,
     Operation,
     SessionId,
     about,
     operation,
     operations_of,
-    page_of,
 )
 from agent_memory.server.problems import not_found
 from agent_memory.server.rights import RIGHTS
@@ -43,11 +39,9 @@ from agent_memory.server.shapes import Shape
 
 _PAGE = 200
 _EVENTS: Final = "text/event-stream"
-_BY_NAME = {one.name: one for one in library.OPERATIONS}
 _TURN = next(one for one in CALLS if one.name == "take_turn")
 
 Lines = Iterator[dict[str, Any]]
-OneOrAll = Annotated[str | None, Field(description="Its name; null for all.")]
 Name = Annotated[str, Field(min_length=1, description="Its name.")]
 Edited = Annotated[str, Field(max_length=100, description="The digest of the log that was edited.")]
 Log = Annotated[
@@ -56,10 +50,6 @@ Log = Annotated[
 ]
 FactId = Annotated[str, Field(min_length=1, max_length=400)]
 Why = Annotated[str, Field(max_length=1_000, description="The reason, for the audit.")]
-OnlySession = Annotated[SessionId | None, Field(description="Only this session; null for all.")]
-GivenReceipt = Annotated[
-    dict[str, Any], Field(description="The whole receipt of a deletion or a checkpoint.")
-]
 
 
 @operation(
@@ -148,19 +138,14 @@ def stream_turn(at: At, asked: Any) -> Lines:
     return _events(found) if at.exact else _tokens(at, asked.session_id, found)
 
 
-STREAM_TURN = Operation(
-    "stream_turn",
-    "POST",
-    "/sessions/{session_id}/turn-stream",
-    "write",
-    stream_turn,
-    _BY_NAME["take_turn"].form,
-    None,
-    about(stream_turn),
-    once=True,
+STREAM_TURN = replace(
+    next(one for one in library.OPERATIONS if one.name == "take_turn"),
+    name="stream_turn",
+    path="/sessions/{session_id}/turn-stream",
+    run=stream_turn,
+    answer=None,
+    about=about(stream_turn),
     streams=_EVENTS,
-    anyones=True,
-    exact=True,
 )
 
 
@@ -211,29 +196,6 @@ def read_me(at: At) -> dict[str, Any]:
 
 @operation(
     "GET",
-    "/users",
-    "admin",
-    Shape(
-        "Users",
-        "A page of users, by id.",
-        {"users": list[UserSize], "total": int, "next": str | None},
-    ),
-)
-def list_users(at: At, limit: Limit = 100, after: After = None) -> dict[str, Any]:
-    """List the users that have a session, by id. Reads the heads of all sessions."""
-    found = operations.users(at.memory)
-    page, more = page_of(found, limit, after, lambda user: user.user_id)
-    return {"users": page, "total": len(found), "next": more}
-
-
-@operation("GET", "/shares", "admin", Shape("Shares", "Shared namespaces.", {"shares": list[str]}))
-def list_shares(at: At) -> dict[str, Any]:
-    """List the shared namespaces in which access is or was granted."""
-    return {"shares": operations.shares(at.memory)}
-
-
-@operation(
-    "GET",
     "/spending",
     "admin",
     Shape(
@@ -263,45 +225,6 @@ def read_spending(at: At) -> dict[str, Any]:
         "recalls": counted.recalls.asked,
         "empty_recalls": counted.recalls.empty,
     }
-
-
-@operation(
-    "GET",
-    "/operations/dead-letters",
-    "admin",
-    Shape(
-        "DeadLetters",
-        "A page of dead letters.",
-        {"dead_letters": list[DeadLetter], "total": int, "next": str | None},
-    ),
-)
-def list_dead_letters(
-    at: At, limit: Limit = 100, after: After = None, block: OneOrAll = None
-) -> dict[str, Any]:
-    """List the dead letters: messages that blocks gave up absorbing."""
-    found = operations.dead_letters(at.memory, block)
-    page, more = page_of(
-        found, limit, after, lambda one: f"{one.block} {one.first} {one.session_id}"
-    )
-    return {"dead_letters": page, "total": len(found), "next": more}
-
-
-@operation("POST", "/operations/retry", "admin", ABSORBED)
-def retry_dead_letters(at: At, block: OneOrAll = None) -> dict[str, Any]:
-    """Make blocks absorb their dead letters now."""
-    return {"absorbed": operations.retry(at.memory, block)}
-
-
-@operation("POST", "/operations/flush", "admin", ABSORBED)
-def flush(at: At, session_id: OnlySession = None) -> dict[str, Any]:
-    """Absorb everything that is pending now, of one session or of all."""
-    return {"absorbed": at.memory.flush(session_id)}
-
-
-@operation("POST", "/receipts/verify", "admin", RECEIPT.shape)
-def verify_receipt(at: At, receipt: GivenReceipt) -> Any:
-    """Verify a receipt against the store as it is now. Reads all records."""
-    return operations.verify(at.memory, compact_json(receipt))
 
 
 def _lines(file: IO[str], end: Any) -> Lines:

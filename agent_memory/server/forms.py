@@ -27,6 +27,7 @@ from agent_memory.core.records import (
 )
 from agent_memory.core.turns import answer_in
 from agent_memory.core.usage import Usage
+from agent_memory.engine.listing import UserSize
 from agent_memory.engine.stats import BlockStats
 from agent_memory.engine.values.items import KeyValue
 from agent_memory.server.operation import At, cut, page_of
@@ -156,13 +157,14 @@ _BUDGET = {"tokens": (int, "context.tokens"), "max_tokens": (int, "context.max_t
 _WARNINGS = (list[str], "warnings")
 _NEXT = {"next": str | None}
 
-DONE = Shape("Done", "A confirmation.", {"done": bool})
-RECEIPT = _of(Receipt)
-ABSORBED = Shape("Absorbed", "The result of absorbing.", {"absorbed": list[Absorbed]})
 FORGOTTEN = Shape("Forgotten", "The ids of the forgotten facts.", {"forgotten": list[str]})
 
 FORMS: dict[str, AnswerForm] = {
-    "done": AnswerForm(DONE, lambda found, at, asked: {"done": True}, optional=True),
+    "done": AnswerForm(
+        Shape("Done", "A confirmation.", {"done": bool}),
+        lambda found, at, asked: {"done": True},
+        optional=True,
+    ),
     "sessions": _answer(
         "Sessions", "A page of sessions.", {"sessions": list[Head], **_NEXT}, _sessions, "part"
     ),
@@ -238,14 +240,23 @@ FORMS: dict[str, AnswerForm] = {
         **_BUDGET,
         warnings=_WARNINGS,
     ),
-    "receipt": RECEIPT,
-    "absorbed": AnswerForm(ABSORBED, lambda found, at, asked: {"absorbed": found}),
+    "receipt": _of(Receipt),
+    "absorbed": _field("Absorbed", "The result of absorbing.", "absorbed", list[Absorbed]),
     "tools": _field("Tools", "Tools, as a chat API takes them.", "tools", list[_JSON]),
     "text": _field("Text", "A text.", "text", str),
     "count": _field("Count", "A number.", "count", int),
     "value": _field("Value", "A value.", "value", Any),
     "working": _field("Working", "The working memory of a session.", "values", _JSON),
     "keys": _field("Keys", "The keys of a working memory.", "keys", list[str]),
+    "users": _page("Users", "A page of users, by id.", "users", UserSize, lambda one: one.user_id),
+    "shares": _field("Shares", "Shared namespaces.", "shares", list[str]),
+    "dead_letters": _page(
+        "DeadLetters",
+        "A page of dead letters.",
+        "dead_letters",
+        DeadLetter,
+        lambda one: f"{one.block} {one.first} {one.session_id}",
+    ),
     "stats": _parts(
         "Stats",
         "The memory's statistics. `usage` counts this process only.",

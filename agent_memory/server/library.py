@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from agent_memory import operations
 from agent_memory.client.calls import CALLS, HANDLES, MESSAGES, MOST, Call, Whose
 from agent_memory.client.values import checked, message_of
 from agent_memory.client.values import plain as exactly
@@ -89,6 +90,8 @@ def made(call: Call, at: At, asked: Any, **more: Any) -> Any:
         given["user_id"] = at.user_id or None
     if call.name == "get_working":
         given["default"] = _ABSENT
+    if call.subject == "operations":
+        places = [at.memory]
     with admins_told(at):
         if call.name == "search":
             return _search(at, **given)
@@ -188,6 +191,8 @@ def _target(call: Call, at: At, asked: Any) -> Any:
     memory, user_id = at.memory, at.user_id or None
     if call.subject == "memory":
         return memory
+    if call.subject == "operations":
+        return operations
     if call.subject in (SHARE, "shared"):
         share = memory.share(asked.share)
         return share if call.subject == SHARE else share.agent(at.user_id)

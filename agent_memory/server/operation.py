@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from agent_memory.client.calls import MOST, PARAMETER, Method, Right, Whose
+from agent_memory.client.calls import PARAMETER, Method, Right, Whose
 from agent_memory.core.ids import MAX_ID
 from agent_memory.server.problems import INVALID, Refused, not_found
 from agent_memory.server.rights import Principal
@@ -206,12 +206,6 @@ def _is_list(annotation: Any) -> bool:
 
 
 T = TypeVar("T")
-
-Limit = Annotated[int, Field(ge=1, le=MOST, description="The maximum number of results.")]
-After = Annotated[
-    str | None,
-    Field(max_length=400, description="The `next` of the previous page; omit for the first page."),
-]
 
 
 def cut(found: Sequence[T], limit: int, name: Callable[[T], str]) -> tuple[list[T], str | None]:
