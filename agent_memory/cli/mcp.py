@@ -26,7 +26,7 @@ from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
     from agent_memory.config.settings import AgentMemoryConfig
-    from agent_memory.mcp.tokens import Tokens
+    from agent_memory.mcp.http import Tokens
 
 TOKEN = "AGENT_MEMORY_MCP_TOKEN"
 
@@ -102,7 +102,7 @@ def _serve_http(
 
 def _tokens(user: str | None, file: Path | None) -> Tokens:
     """Return the tokens. A generated token is printed once."""
-    from agent_memory.mcp.tokens import Tokens
+    from agent_memory.mcp.http import Tokens
 
     if file is not None and user is None:
         return Tokens.read(file)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping, Set
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 from mcp import MCPError, types
 from mcp.server import Server, ServerRequestContext
@@ -19,8 +21,7 @@ from agent_memory.aio.memory import AsyncAgentMemory
 from agent_memory.core.records import Scope
 from agent_memory.core.tools import EFFECTS
 from agent_memory.errors import InvalidInput, ToolRefused
-from agent_memory.mcp import sessions
-from agent_memory.mcp.tools import Offer, offers
+from agent_memory.mcp.tools import SESSIONS, Offer, check_own, offers
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
@@ -30,6 +31,11 @@ logger = logging.getLogger(__name__)
 Asked = ServerRequestContext[Any]
 """The context of a request."""
 
+_LISTING = f"{SESSIONS}{{?after}}"
+_LOG = f"{SESSIONS}/{{session_id}}{{?after}}"
+_LISTING_URI = re.compile(rf"{SESSIONS}(?:\?after=([^&#]+))?")
+_LOG_URI = re.compile(rf"{SESSIONS}/([^/?#]+)(?:\?after=([0-9]{{1,15}}))?")
+_PAGE = 500
 _JSON = "application/json"
 _DOWN = "The memory is temporarily unavailable. Go on without it, and try again later."
 _INSTRUCTIONS = (
@@ -109,7 +115,7 @@ class _Answers:
         self, asked: Asked, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         listing = types.Resource(
-            uri=sessions.SESSIONS,
+            uri=SESSIONS,
             name="sessions",
             description=_LISTING_DESCRIPTION,
             mime_type=_JSON,
@@ -120,13 +126,13 @@ class _Answers:
         self, asked: Asked, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
         listing = types.ResourceTemplate(
-            uri_template=sessions.LISTING,
+            uri_template=_LISTING,
             name="more sessions",
             description=_LISTING_DESCRIPTION,
             mime_type=_JSON,
         )
         log = types.ResourceTemplate(
-            uri_template=sessions.LOG, name="session", description=_LOG_DESCRIPTION, mime_type=_JSON
+            uri_template=_LOG, name="session", description=_LOG_DESCRIPTION, mime_type=_JSON
         )
         return types.ListResourceTemplatesResult(resource_templates=[listing, log])
 
@@ -138,7 +144,7 @@ class _Answers:
             if "read" not in self._may(asked):
                 raise ToolRefused('This needs the right "read". The credential lacks it.')
             memory = self._memory.memory
-            text = await self._run(asked, lambda scope: sessions.read(memory, scope, uri))
+            text = await self._run(asked, lambda scope: read(memory, scope, uri))
         except InvalidInput as error:
             raise MCPError(types.INVALID_PARAMS, str(error), {"uri": uri}) from None
         except Exception as error:  # logged, and not shown to the client
@@ -179,3 +185,49 @@ def _text(text: str) -> types.TextContent:
 def _sendable(text: str) -> str:
     """Replace lone surrogates, which can be stored but not sent."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def read(memory: AgentMemory, scope: Scope, uri: str) -> str:
+    """Return a resource as JSON. `next` is the URI of the next page, if there is one."""
+    if found := _LISTING_URI.fullmatch(uri):
+        return _sessions(memory, scope, unquote(found[1]) if found[1] else None)
+    if found := _LOG_URI.fullmatch(uri):
+        return _log(memory, scope, unquote(found[1]), int(found[2] or 0))
+    raise InvalidInput(f"There is no resource {uri[:200]!r}. Use {_LISTING} or {_LOG}.")
+
+
+def _sessions(memory: AgentMemory, scope: Scope, after: str | None) -> str:
+    heads = memory.sessions(user_id=scope.user_id, limit=_PAGE + 1, after=after)
+    page = heads[:_PAGE]
+    told = [
+        {
+            "session_id": head.session_id,
+            "uri": _uri(head.session_id),
+            "messages": head.end,
+            "created_at": head.created_at.isoformat(),
+        }
+        for head in page
+    ]
+    more = f"{SESSIONS}?after={_quoted(page[-1].session_id)}" if len(heads) > _PAGE else None
+    return json.dumps({"sessions": told, "next": more}, ensure_ascii=False)
+
+
+def _log(memory: AgentMemory, scope: Scope, session_id: str, after: int) -> str:
+    check_own(memory, scope, session_id)
+    entries = memory.history(session_id, user_id=scope.user_id, after=after, limit=_PAGE + 1)
+    page = entries[:_PAGE]
+    more = f"{_uri(session_id)}?after={page[-1].seq}" if len(entries) > _PAGE else None
+    messages = [
+        {"seq": one.seq, **one.message.to_dict(), "created_at": one.created_at.isoformat()}
+        for one in page
+    ]
+    told = {"session_id": session_id, "messages": messages, "next": more}
+    return json.dumps(told, ensure_ascii=False)
+
+
+def _uri(session_id: str) -> str:
+    return f"{SESSIONS}/{_quoted(session_id)}"
+
+
+def _quoted(session_id: str) -> str:
+    return quote(session_id, safe="")

@@ -19,7 +19,6 @@ from agent_memory.core.records import Scope
 from agent_memory.core.tools import Effect, Tool, tool, tools_of
 from agent_memory.engine.reading import Kind, Query, ReadMessage
 from agent_memory.errors import ConfigError, ToolRefused
-from agent_memory.mcp.sessions import check_own
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
@@ -119,6 +118,9 @@ Answer = Memory | Memories | Context
 
 
 logger = logging.getLogger(__name__)
+
+SESSIONS = "memory://sessions"
+"""The resource that lists the user's sessions."""
 
 _ID = Field(
     min_length=1,
@@ -291,6 +293,13 @@ class _Own:
     def _user(self, scope: Scope) -> User:
         assert scope.user_id is not None, "the server names the user of each call"
         return self._memory.user(scope.user_id)
+
+
+def check_own(memory: AgentMemory, scope: Scope, session_id: str) -> None:
+    """Check that a session belongs to the user."""
+    assert scope.user_id is not None, "the server names the user of each call"
+    if memory.components.guard.ownership(session_id, scope.user_id) != "own":
+        raise ToolRefused(f"There is no session {session_id!r}. {SESSIONS} lists the sessions.")
 
 
 def _page(there: list[dict[str, Any]], asked: Search) -> str:

@@ -10,7 +10,7 @@ from agent_memory.cli import lines
 from agent_memory.config import sources
 from agent_memory.engine.transfer import importer
 from agent_memory.errors import ConfigError, InvalidInput, InvalidSnapshot
-from agent_memory.mcp.tokens import Tokens
+from agent_memory.mcp.http import Tokens
 from tests.kit import invoke
 
 ENDLESS = Path("/dev/zero")

@@ -11,7 +11,7 @@ from agent_memory import AgentMemory, AgentMemoryError, Message, Summarize, Trim
 from agent_memory.core.idempotency import key_of
 from agent_memory.core.records import Draft, Entry, Head, Scope
 from agent_memory.errors import SessionOfAnotherUser
-from agent_memory.mcp.sessions import read
+from agent_memory.mcp.server import read
 from agent_memory.stores.memory import MemoryStore
 
 SECRET = "Ben's safe opens with 4711."

@@ -21,8 +21,7 @@ from agent_memory.core.tools import Arguments, Tool
 from agent_memory.errors import InvalidId, MissingExtra
 from agent_memory.ltm_blocks.files.block import FileMemory
 from agent_memory.ltm_blocks.working import WorkingMemory
-from agent_memory.mcp.server import build
-from agent_memory.mcp.sessions import read
+from agent_memory.mcp.server import build, read
 from tests.integration.fact_model import Model, absorbed, remembering, said
 from tests.integration.mcp_calls import Mode, call, refusal, resource
 from tests.kit import Silent, at_length

@@ -18,7 +18,7 @@ import pytest
 
 from agent_memory import AgentMemory
 from agent_memory.errors import ConfigError, InvalidId
-from agent_memory.mcp.tokens import Tokens
+from agent_memory.mcp.http import Tokens
 from tests.integration.mcp_calls import Mode, call, connected, resource
 
 COMMAND = str(Path(sys.executable).with_name("agent-memory"))
