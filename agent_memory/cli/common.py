@@ -227,12 +227,12 @@ def with_memory(
 
 
 @contextmanager
-def resumable() -> Iterator[None]:
+def resumable(stopped: Callable[[], str] = lambda: "Stopped") -> Iterator[None]:
     """Let Ctrl-C end a command that continues when it is run again."""
     try:
         yield
     except KeyboardInterrupt:
-        note("Stopped. Run the same command to continue.")
+        note(f"{stopped()}. Run the same command to continue.")
         raise typer.Exit(_INTERRUPTED) from None
 
 

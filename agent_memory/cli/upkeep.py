@@ -99,7 +99,12 @@ def replay(
 
     steps: list[Step] = []
     rebuilding = cast("Generator[Step]", rebuild(existing(settings), block))
-    with resumable(), closing(rebuilding), progress_bar() as progress:
+
+    def stopped() -> str:
+        so_far = f" after {steps[-1].done} of {steps[-1].total} sessions" if steps else ""
+        return f"{block}: stopped{so_far}"
+
+    with resumable(stopped), closing(rebuilding), progress_bar() as progress:
         task = progress.add_task("replaying", total=None)
         for step in rebuilding:
             if not steps and step.done > 1:

@@ -168,7 +168,6 @@ class Application:
         self._router = _router(others)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle an ASGI connection."""
         if scope["type"] != "http":
             await (self._mcp or self._router)(scope, receive, send)
             return
@@ -323,7 +322,6 @@ class Application:
         return await asyncio.wait_for(running, self._limits.call_seconds)
 
     def _turns_of(self) -> dict[str, Together[_Job]]:
-        """Return the batchers of the operations that can be batched, by operation name."""
         memory = self._memory.memory
         if memory.config.overflow_mode != "background":
             return {}  # an update makes room before it returns, which may call a model
@@ -488,7 +486,6 @@ async def _no_such_call(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def _refusal_of(error: Exception) -> Exception:
-    """Convert the router's errors."""
     if not isinstance(error, HTTPException):
         return error
     headers = error.headers or {}

@@ -42,8 +42,6 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """A trusted issuer of JWTs."""
-
     jwks_url: str
     issuer: str
     audience: str
@@ -70,11 +68,7 @@ def issuer_of(
 
 
 class Tokens:
-    """Verifies JWTs. Thread-safe.
-
-    Args:
-        issuer: The trusted issuer.
-    """
+    """Verifies JWTs. Thread-safe."""
 
     def __init__(self, issuer: Issuer) -> None:
         self._issuer = issuer
@@ -166,11 +160,7 @@ _MOST_REMEMBERED = 10_000
 
 
 class Credentials:
-    """Authenticates keys and JWTs.
-
-    Args:
-        tokens: Reads JWTs; None to accept none.
-    """
+    """Authenticates keys, and JWTs if there are `tokens`."""
 
     def __init__(self, ring: KeyRing, tokens: Tokens | None = None) -> None:
         self._ring = ring

@@ -84,7 +84,6 @@ def _of(kind: Any, optional: bool = False) -> AnswerForm:
 
 
 def _field(name: str, description: str, field: str, kind: Any) -> AnswerForm:
-    """Return the form of an answer with one field, which is the result."""
     return _answer(name, description, {field: kind}, lambda found, at, asked: {field: found})
 
 

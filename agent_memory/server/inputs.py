@@ -40,7 +40,6 @@ SAID = {"anyOf": [{"type": "string"}, {"type": "object"}]}
 
 
 def _said(description: str) -> Any:
-    """Return the type of a message or a list of them."""
     schema = {"anyOf": [*SAID["anyOf"], {"type": "array", "items": SAID}]}
     return Annotated[Any, Field(description=description), WithJsonSchema(schema)]
 
@@ -120,7 +119,6 @@ _FIELDS: Mapping[str, Any] = {
 
 
 def input_of(call: Call) -> type[Form]:
-    """Return the type of the input of a call."""
     in_path = {part for part in call.path.split("/") if part.startswith("{")}
     fields: dict[str, Any] = {}
     for name, one in call.fields.items():
@@ -140,7 +138,6 @@ def input_of(call: Call) -> type[Form]:
 
 
 def _pydantic(one: CallField, is_in_path: bool, name: str) -> tuple[Any, Any]:
-    """Return the type and the default of a field of the input."""
     kind, described = _wire_type(one.type), _FIELDS.get(one.name)
     is_same = described is not None and _base(described) == _base(kind)
     if described is not None and (is_same or name in MESSAGES):
@@ -175,7 +172,6 @@ def _any(kind: Any) -> Any:
 
 
 def _base(kind: Any) -> Any:
-    """Return a type without its annotations."""
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 

@@ -63,12 +63,10 @@ class Key:
     used_at: datetime | None = None
 
     def is_valid(self, now: datetime) -> bool:
-        """Return whether it is valid at a time."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
     @property
     def principal(self) -> Principal:
-        """The principal that it authenticates."""
         return Principal(self.prefix, self.users, self.rights, self.label)
 
 
@@ -76,11 +74,7 @@ _CODEC = TypeAdapter(Key)
 
 
 class KeyRing:
-    """Creates, verifies and revokes keys.
-
-    Args:
-        store: The store that holds them.
-    """
+    """Creates, verifies and revokes keys."""
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store

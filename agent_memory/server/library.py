@@ -37,7 +37,6 @@ class _Found(list[Recall]):
 
 
 def operation_of(call: Call) -> Operation:
-    """Return the operation of a call."""
     form = FORMS[call.form]
 
     def run(at: At, asked: Any) -> Any:
@@ -229,7 +228,6 @@ def _search(
 
 
 def _turn(at: At, asked: Any, given: dict[str, Any]) -> Turn:
-    """Return a turn with the caller's user."""
     session_id = given.pop("session_id")
     said, again = messages_of(given.pop("asked"), "user"), given.pop("regenerates", None)
     again = again and again._replace(session_id=session_id)
@@ -282,7 +280,6 @@ _APPEND = next(one for one in CALLS if one.name == "append_messages")
 
 
 def _append_together(asked: Sequence[tuple[At, Any]]) -> Sequence[Any]:
-    """Append a batch; returns an answer or an error for each."""
     try:
         updates = [_update(*one) for one in asked]
     except InvalidInput:

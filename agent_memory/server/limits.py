@@ -28,11 +28,7 @@ class Limits:
 
 
 class Buckets:
-    """The requests left to each credential in this process. Belongs to one event loop.
-
-    Args:
-        limits: The rate limit.
-    """
+    """The requests left to each credential in this process. Belongs to one event loop."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

@@ -27,7 +27,6 @@ class JsonLines(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format a record."""
         own = record.name.startswith(_OWN)
         told: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -74,7 +73,6 @@ class Lines(logging.StreamHandler[TextIO]):
             self.handleError(record)
 
     def flush(self) -> None:
-        """Write the pending lines."""
         with self.lock or nullcontext():
             waiting, self._waiting = self._waiting, []
             with suppress(OSError):  # stderr is closed

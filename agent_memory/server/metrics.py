@@ -101,17 +101,14 @@ class Metrics:
         )
 
     def begun(self) -> None:
-        """Count a request that has started."""
         self._in_flight.inc()
 
     def ended(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Count a request that has ended."""
         self._in_flight.dec()
         self._requests.labels(route, method, str(status)).inc()
         self._seconds.labels(route, method).observe(seconds)
 
     def text(self, told: Told) -> bytes:
-        """Return all metrics in Prometheus' text format."""
         memory = self._prometheus.CollectorRegistry()
         memory.register(_Collector(told))
         latest = self._prometheus.generate_latest

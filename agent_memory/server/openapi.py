@@ -31,7 +31,6 @@ _VERSION: _Extra = (
 
 
 def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
-    """Return the OpenAPI document."""
     table = list(operations)
     schemas: dict[str, Any] = {"Problem": _problem()}
     paths: dict[str, Any] = {}

@@ -67,17 +67,14 @@ class At:
 
     @property
     def user(self) -> User:
-        """The handle of the user."""
         return self.memory.user(self.user_id)
 
     def session(self, session_id: str, whose: Whose, *, deleting: bool = False) -> str:
         """Check access to the session that a call names, by `Call.whose`. Return its id.
 
         A read of another user's session is answered like one of a session that does not exist. For
-        an admin, the library checks which user a session belongs to.
-
-        Args:
-            deleting: Whether to accept a session whose deletion has begun.
+        an admin, the library checks which user a session belongs to. `deleting` accepts a session
+        whose deletion has begun.
         """
         if "admin" in self.principal.rights:
             return session_id
@@ -137,17 +134,14 @@ class Operation:
 
     @property
     def of_user(self) -> bool:
-        """Whether it acts for one user."""
         return self.needs not in (None, "admin")
 
     @property
     def has_body(self) -> bool:
-        """Whether its input is in the body."""
         return self.method in ("POST", "PUT")
 
     @cached_property
     def in_path(self) -> tuple[str, ...]:
-        """The names of the path's parameters."""
         return tuple(PARAMETER.findall(self.path))
 
     @cached_property
@@ -191,7 +185,6 @@ def operation(
 
 
 def operations_of(module: object) -> Iterator[Operation]:
-    """Yield the entries that a module defines."""
     return (one for one in vars(module).values() if isinstance(one, Operation))
 
 
@@ -209,11 +202,7 @@ T = TypeVar("T")
 
 
 def cut(found: Sequence[T], limit: int, name: Callable[[T], str]) -> tuple[list[T], str | None]:
-    """Return a page, and the name of its last item if there are more.
-
-    Args:
-        found: The items in order, one more than `limit` if there are more.
-    """
+    """Return a page of items, and the name of its last one if there are more than `limit`."""
     page = list(found[:limit])
     return page, name(page[-1]) if len(found) > limit else None
 

@@ -40,7 +40,6 @@ class Kind:
 
     @property
     def type(self) -> str:
-        """The problem's `type`, a URN."""
         return f"{_PREFIX}{self.name}"
 
 
@@ -157,7 +156,6 @@ class Problem:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def body(self) -> dict[str, Any]:
-        """Return the response's body."""
         kind = self.kind
         told = {"type": kind.type, "title": kind.title, "status": kind.status}
         more = {"errors": list(self.mistakes)} if self.mistakes else {}

@@ -35,11 +35,7 @@ class Principal:
     label: str = ""
 
     def user(self, named: str | None) -> str:
-        """Return the id of the user that a call acts for.
-
-        Args:
-            named: The user that the request names; None if it names none.
-        """
+        """Return the id of the user that a call acts for. `named` is the user in the request."""
         if named is None:
             own = one_user(self.users)
             if own is not None:
@@ -51,7 +47,6 @@ class Principal:
         return named
 
     def require(self, right: Right) -> None:
-        """Check that the credential has a right."""
         if right not in self.rights:
             has = ", ".join(one for one in RIGHTS if one in self.rights)
             raise Refused(
@@ -79,7 +74,6 @@ def checked_users(users: Iterable[str]) -> tuple[str, ...]:
 
 
 def checked_rights(rights: Iterable[str], users: tuple[str, ...]) -> frozenset[Right]:
-    """Validate the rights of a credential."""
     given = list(rights)
     found: frozenset[Right] = frozenset([one for one in RIGHTS if one in given])
     if not found or len(found) < len(set(given)):

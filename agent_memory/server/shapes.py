@@ -48,11 +48,9 @@ class Shape:
         )
 
     def shown(self, value: object) -> dict[str, Any]:
-        """Return the fields of a value."""
         return {name: get(value) for name, get in self._getters}
 
     def schema(self) -> Schema:
-        """Return its JSON Schema."""
         return {
             "type": "object",
             "description": self.description,
@@ -78,9 +76,8 @@ def _shape(
 ) -> tuple[type, Shape]:
     """Return a type of the package and its form.
 
-    Args:
-        **made: The type of each field without an annotation, and a function that returns its value
-            or the path of its attribute.
+    `made` has the type of each field without an annotation, and a function that returns its value
+    or the path of its attribute.
     """
     module, _, which = source.partition(":")
     kind: type = getattr(import_module(f"agent_memory.{module}"), which)

@@ -58,12 +58,10 @@ class _Files(StaticFiles):
 
 class _First(_Files):
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """Return the response for `index.html`."""
         if scope["method"] != "GET":
             raise HTTPException(404)
         return await StaticFiles.get_response(self, _FIRST, scope)
 
 
 def page_routes() -> list[BaseRoute]:
-    """Return the routes of the page."""
     return [Route("/", _First(directory=_FOLDER)), Mount("/page", _Files(directory=_FOLDER))]
