@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -22,13 +21,6 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The namespace
 AgentArgument = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id.")]
 
 _PAGE = 500
-
-
-class Access(StrEnum):
-    """The kinds of access."""
-
-    READ = "read"
-    WRITE = "write"
 
 
 @app.command("list")
@@ -58,11 +50,11 @@ def grant(
     memory: AgentMemory,
     name: NameArgument,
     agent: AgentArgument,
-    access: Annotated[Access, typer.Argument(help='"write" includes "read".')],
+    access: Annotated[Literal["read", "write"], typer.Argument(help='"write" includes "read".')],
 ) -> None:
     """Grant an agent read or write access, from its next call on."""
-    memory.share(name).grant(agent, access.value)
-    say(f"{agent} may {access.value} in {name}.")
+    memory.share(name).grant(agent, access)
+    say(f"{agent} may {access} in {name}.")
 
 
 @app.command()
