@@ -245,7 +245,6 @@ class Call:
 
     @cached_property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
-        """The parameters of the Python method."""
         return inspect.signature(self.function).parameters
 
     @cached_property
@@ -256,7 +255,6 @@ class Call:
 
     @cached_property
     def names_user(self) -> bool:
-        """Whether the Python method takes a `user_id`."""
         return "user_id" in self.parameters
 
     @cached_property
@@ -300,7 +298,6 @@ class Call:
 
 
 def class_of(subject: str) -> type:
-    """Return the library's class for a subject."""
     module, name = CLASSES[subject].split(":")
     found: type = getattr(import_module(module), name)
     return found

@@ -49,11 +49,7 @@ class Remote:
         return replace(self, user_id=user_id, fields={**self.fields, **fields})
 
     def ask(self, call: Call, given: Mapping[str, Any]) -> Any:
-        """Make a call. For missing things the result is that of the library, such as None.
-
-        Raises:
-            AgentMemoryError: The error that the library raises for the call.
-        """
+        """Make a call. For missing things the result is that of the library, such as None."""
         kind = call.types.get("return", Any)
         try:
             request = self.request(call, given)
@@ -72,12 +68,6 @@ class Remote:
         return found
 
     def request(self, call: Call, given: Mapping[str, Any]) -> Request:
-        """Return the request of a call.
-
-        Raises:
-            UnsupportedOperation: An argument cannot be sent.
-            InvalidInput: An argument is not JSON, has the wrong type, or is an invalid message.
-        """
         user_id, turn = given.get("user_id") or self.user_id, given.get("turn")
         if "turn" in call.parameters:
             check_turn(turn)
@@ -192,12 +182,10 @@ class NotTheirs(SessionOfAnotherUser):
 
 
 def remotely(subject: str, keeps: Collection[str] = ()) -> Callable[[C], C]:
-    """Decorate a class: its public methods in the table call a service. Others raise an error,
-    except those that the class itself defines.
+    """Decorate a class, whose objects have a `_remote`: its methods in the table call a service.
 
-    Args:
-        subject: The subject of the calls. Objects of the class have a `_remote`.
-        keeps: Inherited methods that stay, because they only call other methods.
+    Other public methods raise an error, except those that the class itself defines, and the
+    inherited ones in `keeps`, which only call other methods.
     """
     calls = of(subject)
 
@@ -219,7 +207,6 @@ def remotely(subject: str, keeps: Collection[str] = ()) -> Callable[[C], C]:
 
 
 def asking(call: Call) -> Callable[..., Any]:
-    """Return a method that makes the call through a service."""
     signature = inspect.signature(call.function)
 
     @wraps(call.function)
@@ -231,7 +218,6 @@ def asking(call: Call) -> Callable[..., Any]:
 
 @cache
 def handle_class(subject: str) -> type:
-    """Return the class of a handle that calls a service."""
     kind = class_of(subject)
 
     def begin(self: Any, remote: Remote) -> None:
@@ -245,7 +231,6 @@ def handle_class(subject: str) -> type:
 
 
 def response_of(given: Mapping[str, Any]) -> Any:
-    """Return litellm's response object from its JSON."""
     from agent_memory.models.loading import load_litellm
 
     return load_litellm().ModelResponse(**given)
@@ -269,7 +254,6 @@ def _refusing(kind: type, name: str) -> Callable[..., Any]:
 
 
 def _said(call: Call, name: str, value: Any) -> Any:
-    """Return an argument with messages parsed."""
     if name not in MESSAGES or value is None:
         return value
     if call.function_name == "update" or name == "window":

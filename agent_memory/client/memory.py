@@ -101,7 +101,7 @@ class RemoteMemory(AgentMemory):
                 f"{', '.join(fields)} must be configured on the service. Remove it here. Only "
                 "api_key, timeout, attempts and plain_http can be set here."
             )
-        service = Service(url, api_key, timeout=timeout, attempts=attempts, plain_http=plain_http)
+        service = Service(url, api_key, timeout, attempts, plain_http)
         self.url = service.url
         self._remote = Remote(service)
 

@@ -54,24 +54,10 @@ class Request:
 
 
 class Service:
-    """A client of a service. Thread-safe, and safe to use after a fork.
-
-    Args:
-        api_key: An API key or a JWT; None reads `AGENT_MEMORY_SERVICE_KEY`.
-        plain_http: Whether the key may be sent unencrypted over a network.
-
-    Raises:
-        ConfigError: The address or the key is invalid, or the key would be sent unencrypted.
-    """
+    """A client of a service, for `RemoteMemory`. Thread-safe, and safe to use after a fork."""
 
     def __init__(
-        self,
-        url: str,
-        api_key: str | None = None,
-        *,
-        timeout: float = 70.0,
-        attempts: int = 4,
-        plain_http: bool = False,
+        self, url: str, api_key: str | None, timeout: float, attempts: int, plain_http: bool
     ) -> None:
         self.url = _address(url, plain_http)
         self._key = _checked_key(os.environ.get(KEY) if api_key is None else api_key)
@@ -86,11 +72,7 @@ class Service:
         return f"Service({self.url!r})"
 
     def ask(self, request: Request) -> Any:
-        """Make a request and return the answer's value.
-
-        Raises:
-            AgentMemoryError: The service refused the call or failed, or cannot be reached.
-        """
+        """Make a request and return the answer's value, or raise the error that it names."""
 
         def once() -> Any:
             with self._sent(request) as response:
@@ -99,12 +81,7 @@ class Service:
         return self._tries(request.again)(once)
 
     def events(self, request: Request) -> Generator[Any, None, Any]:
-        """Make a request, yield the values of the streamed events, and return the end's value.
-
-        Raises:
-            AgentMemoryError: The service refused the call or failed, cannot be reached, or the
-                stream was cut off.
-        """
+        """Make a request, yield the values of the streamed events, and return the end's value."""
         with ExitStack() as opened, _unreachable(self.url):
 
             def once() -> httpx.Response:
@@ -126,7 +103,6 @@ class Service:
         raise StoreUnavailable(f"The answer of {self.url} was cut off. Try again.")
 
     def close(self) -> None:
-        """Release the connections. Idempotent."""
         with self._opening:
             self._closed = True
             client, self._open = self._open, None
@@ -182,7 +158,7 @@ class Service:
         def is_worth_it(error: BaseException) -> bool:
             if isinstance(error, _Unreached):
                 return again or not error.may_be_done
-            return status_of(error) in (_BUSY if again else _BUSY[:1])
+            return getattr(error, "status", 0) in (_BUSY if again else _BUSY[:1])
 
         return Retrying(
             stop=stop_after_attempt(self._attempts),
@@ -197,11 +173,6 @@ def is_missing(error: BaseException) -> bool:
     return type(error) is errors.AccessDenied and getattr(error, "is_missing", False)
 
 
-def status_of(error: BaseException) -> int:
-    """Return the HTTP status of the service's error; 0 for other errors."""
-    return getattr(error, "status", 0)
-
-
 class _Unreached(StoreUnavailable):
     """The service could not be reached, or its answer did not arrive."""
 
@@ -209,11 +180,8 @@ class _Unreached(StoreUnavailable):
 
 
 def _wait(state: RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome is not None else None
-    told = getattr(error, "retry_after", None)
-    if told is not None:
-        return min(float(told), _LONGEST_WAIT)
-    return _GROWING(state)
+    told = getattr(state.outcome and state.outcome.exception(), "retry_after", None)
+    return _GROWING(state) if told is None else min(float(told), _LONGEST_WAIT)
 
 
 _GROWING = wait_random_exponential(multiplier=0.2, max=5.0)

@@ -173,7 +173,6 @@ def _hints(kind: type) -> Mapping[str, Any]:
 
 
 def digest_of(log: Sequence[Entry]) -> str:
-    """Return a digest of a log, to detect changes."""
     said = [[one.seq, one.message.to_dict(), one.message.created_at.isoformat()] for one in log]
     return hashlib.sha256(compact_json(said).encode("utf-8", "surrogatepass")).hexdigest()
 

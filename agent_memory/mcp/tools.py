@@ -144,11 +144,7 @@ _DESCRIBED: dict[str, tuple[ToolAnnotations, type[Answer] | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A tool with its MCP description.
-
-    Attributes:
-        answer: The type of its JSON output; None if the output is plain text.
-    """
+    """A tool with its MCP description. `answer` is None if its output is plain text."""
 
     tool: Tool
     hints: ToolAnnotations
@@ -156,7 +152,6 @@ class Offer:
 
 
 def offers(memory: AgentMemory) -> dict[str, Offer]:
-    """Return all tools of a memory, by name."""
     found: dict[str, Offer] = {}
     for offer in (*_own(memory), *_of_blocks(memory)):
         name = offer.tool.name
