@@ -86,7 +86,6 @@ def _main(
 
 
 def main() -> None:
-    """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a character that a console lacks is no failure
             stream.reconfigure(errors="replace")

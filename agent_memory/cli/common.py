@@ -119,14 +119,12 @@ BudgetOption = Annotated[
 
 
 def out() -> Console:
-    """Return the console for results."""
     from rich.console import Console
 
     return Console(highlight=False)
 
 
 def err() -> Console:
-    """Return the console for errors, warnings and progress."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
@@ -178,11 +176,9 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 def with_settings(
     command: Callable[..., None], beside: Callable[[], Sequence[Block]] = tuple
 ) -> Callable[..., None]:
-    """Decorate a command on settings, of --store and --config. Errors are as in `guarded`.
+    """Decorate a command whose first argument is the settings, of --store and --config.
 
-    Args:
-        command: The settings are its first argument.
-        beside: Returns the blocks for `load_config`.
+    Errors are as in `guarded`. `beside` returns the blocks for `load_config`.
     """
     # the type of the first is one that only type checkers import
     del inspect.unwrap(command).__annotations__[next(iter(inspect.signature(command).parameters))]
@@ -209,13 +205,9 @@ def with_memory(
     create: bool = False,
     silent: bool = False,
 ) -> Callable[..., None]:
-    """Decorate a command on a memory, which `with_settings` names.
+    """Decorate a command whose first argument is the memory that `with_settings` names.
 
-    Args:
-        command: The memory is its first argument.
-        beside: Returns the blocks for `load_config`.
-        create: Whether to create a missing database.
-        silent: Whether to silence the library's warnings.
+    `create` creates a missing database. `silent` silences the library's warnings.
     """
 
     @functools.wraps(command)
@@ -237,7 +229,6 @@ def resumable(stopped: Callable[[], str] = lambda: "Stopped") -> Iterator[None]:
 
 
 def fail(text: str, code: int = FAILED) -> NoReturn:
-    """Print an error and exit."""
     note(f"error: {text}", "red")
     raise typer.Exit(code)
 
@@ -278,11 +269,7 @@ def load_config(
 
 
 def open_memory(config: AgentMemoryConfig, *, create: bool = False) -> AgentMemory:
-    """Open the memory of a configuration.
-
-    Args:
-        create: Whether to create a missing database. If False, `existing` applies.
-    """
+    """Open the memory of a configuration: as `existing` without `create`."""
     from agent_memory.engine.memory import AgentMemory
 
     return AgentMemory(config if create else existing(config))
@@ -312,7 +299,6 @@ def missing_file(store: str) -> Path | None:
 
 
 def head_of(memory: AgentMemory, session_id: str) -> Head:
-    """Return the head of an existing session."""
     head = memory.update(session_id, [])  # appends nothing
     if not head.end:
         raise InvalidInput(
@@ -353,7 +339,6 @@ def plain(text: str) -> str:
 
 
 def local_embedder() -> bool:
-    """Return whether the extra `local` is installed."""
     from agent_memory.models.embedders.local import is_installed
 
     return is_installed()

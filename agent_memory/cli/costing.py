@@ -17,6 +17,7 @@ from agent_memory.cli.common import (
     progress_bar,
     say,
 )
+from agent_memory.cli.lines import read_lines
 from agent_memory.integrations.imports import From
 
 if TYPE_CHECKING:
@@ -72,7 +73,6 @@ def _read(file: Path, source: From | None) -> Chat:
         from agent_memory.integrations.costing import read_chat
 
         return read_chat(file, source)
-    from agent_memory.cli.lines import read_lines
 
     messages = [line.message for line in read_lines(file)]
     return [(str(one.metadata.get("session_id", "one")), one) for one in messages]

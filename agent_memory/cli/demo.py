@@ -20,6 +20,7 @@ from agent_memory.cli.common import (
     read_config,
     say,
 )
+from agent_memory.cli.lines import read_lines
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
@@ -56,7 +57,6 @@ def demo(
     """
     from agent_memory.cli import demo_play as playing
     from agent_memory.cli.demo_play import play, show_demo, show_replay
-    from agent_memory.cli.lines import read_lines
 
     with quiet():
         if file is not None:

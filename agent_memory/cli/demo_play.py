@@ -79,7 +79,6 @@ CLAIMS = {
 
 
 def messages() -> list[dict[str, str]]:
-    """Return the whole conversation as chat messages."""
     turns = [zip(("user", "assistant"), turn, strict=True) for turn in TURNS]
     said = [("system", SYSTEM), *(one for turn in turns for one in turn)]
     return [{"role": role, "content": text} for role, text in said]
@@ -207,10 +206,7 @@ def _long_term(memory: AgentMemory, listed: bool) -> None:
 
 
 def _evidence(memory: AgentMemory, context: MemoryContext, pattern: str) -> tuple[bool, str, str]:
-    """Return whether memory knows something about her, where, and the text that shows it.
-
-    Recalls without sources, which come from the policy, do not count.
-    """
+    """Return whether memory knows it, not only from the policy, where, and the text."""
     places = [
         (f"recalled, {recall.block} {seqs([seq for _, seq in recall.sources])}", recall.text)
         for recall in context.recalls

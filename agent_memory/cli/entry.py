@@ -59,11 +59,7 @@ def answered(
     config: Path | None = None,
     strict: bool = False,
 ) -> int:
-    """Handle the event on standard input. Return the exit code.
-
-    Args:
-        strict: Whether a failure gives exit code 1.
-    """
+    """Handle the event on standard input. Return the exit code: 1 for a failure if `strict`."""
     from agent_memory.integrations.hooks.run import run
 
     def opened() -> AgentMemory:

@@ -19,6 +19,7 @@ from agent_memory.cli.common import (
     say,
     with_memory,
 )
+from agent_memory.cli.view import NOTHING, cell, grid, sources
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -103,8 +104,6 @@ def audit(
     session: SessionOption = None,
 ) -> None:
     """List every change to a user's facts with its reason, oldest first."""
-    from agent_memory.cli.view import NOTHING, cell, grid
-
     changes = owner_of(memory, user, session).audit()
     table = grid("when", "what", "fact", "text", "why", "messages")
     for one in changes:
@@ -144,8 +143,6 @@ def forget(
 
 
 def _table(facts: list[Fact], why: list[str] | None = None) -> Table:
-    from agent_memory.cli.view import cell, grid
-
     table = grid("id", "time", "fact", "role", "quote", "messages", *(["why"] if why else []))
     for place, fact in enumerate(facts):
         table.add_row(
@@ -213,9 +210,7 @@ def forget_found(
 ) -> None:
     """Ask, forget the records that were shown, and print how many.
 
-    Args:
-        messages: Whether to remove messages from their logs.
-        yes: Whether to skip the question.
+    `messages` removes messages from their logs too.
     """
     if not found:
         return
@@ -230,8 +225,6 @@ def forget_found(
 
 
 def _show(found: Sequence[Surplus]) -> None:
-    from agent_memory.cli.view import cell, grid, sources
-
     table = grid("id", "why", "block", "time", "text", "source", "what stays")
     for one in found:
         recall, of = one.recall, one.of

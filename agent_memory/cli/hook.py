@@ -34,7 +34,6 @@ _MOVED = {"claude-code": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
 
 
 def home() -> Path:
-    """Return the user's home folder."""
     try:
         return Path.home()
     except RuntimeError:
@@ -42,7 +41,6 @@ def home() -> Path:
 
 
 def folder(agent: str) -> Path:
-    """Return the folder of an agent's user settings."""
     moved = os.environ.get(_MOVED.get(agent, ""))
     return Path(moved) if moved else home() / Path(PLACES[agent].home).parent
 
@@ -172,7 +170,6 @@ def uninstall(
 
 
 def _change(agent: str, project: bool, yes: bool, change: Callable[[Settings], Settings]) -> None:
-
     path = settings_file(agent, project)
     text, now = read(path)
     made = change(now)

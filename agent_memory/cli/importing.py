@@ -21,6 +21,7 @@ from agent_memory.cli.common import (
     say,
     with_settings,
 )
+from agent_memory.cli.lines import read_lines
 from agent_memory.errors import InvalidInput
 from agent_memory.integrations.imports import From
 
@@ -176,8 +177,6 @@ def _append(
 ) -> None:
     """Append a log to one session. A repeated import stores no line twice; see `keep_keys`."""
     from hashlib import sha256
-
-    from agent_memory.cli.lines import read_lines
 
     if file.is_dir():
         raise InvalidInput(f"{file} is a folder. Name the source of its chats with --from.")

@@ -22,6 +22,8 @@ from agent_memory.cli.common import (
     with_memory,
 )
 from agent_memory.cli.facts import ForgetOption, WhyOption, forget_found
+from agent_memory.cli.lines import write_line
+from agent_memory.cli.view import NOTHING, cell, entry_line, grid, one_line, recalls_table, sources
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -47,8 +49,6 @@ def sessions(
     ] = None,
 ) -> None:
     """List sessions: user, messages, window, and the messages each block has yet to absorb."""
-    from agent_memory.cli.view import NOTHING, cell, grid
-
     page = memory.sessions(user_id=user, limit=limit, after=after)
     blocks = [block.name for block in memory.blocks.values() if block.absorbs]
     columns = ("messages", "window tokens", *(f"{name} lag" for name in blocks))
@@ -73,8 +73,6 @@ def show(
     ] = False,
 ) -> None:
     """Show a session: its system message, its summary and the messages of its window."""
-    from agent_memory.cli.view import entry_line
-
     console = out()
     head = head_of(memory, session)
     say(_about(head, memory), "dim")
@@ -130,8 +128,6 @@ def search(
     yes: YesOption = False,
 ) -> None:
     """Search long-term memory, best first."""
-    from agent_memory.cli.view import recalls_table
-
     owner = owner_of(memory, user, session) if forget else None
     found = memory.search(
         query, user_id=user, session_id=session, limit=limit, blocks=block, roles=role,
@@ -174,8 +170,6 @@ def export(
 
     `snapshot` also writes the records derived from them.
     """
-    from agent_memory.cli.lines import write_line
-
     log = _log(memory, head_of(memory, session))
     if output is None:
         for entry in log:
@@ -190,7 +184,6 @@ def export(
 def stats(memory: AgentMemory) -> None:
     """Print counts, and the pending messages and dead letters of each block."""
     from agent_memory import operations
-    from agent_memory.cli.view import NOTHING, grid, one_line
 
     found = memory.stats()
     errors = {one.block: one.error for one in operations.dead_letters(memory)}  # the newest
@@ -287,8 +280,6 @@ def why(
 
 
 def _list(found: Sequence[SentContext]) -> None:
-    from agent_memory.cli.view import grid, one_line
-
     numbers = ("turn", "tokens", "kept", "recalled", "left out")
     columns = ("turn", "asked", *numbers[1:], "as it was")
     table = grid(*columns, right=numbers)
@@ -335,8 +326,6 @@ def _now(memory: AgentMemory, one: SentContext) -> None:
 
 
 def _lines(found: Sequence[tuple[Recall, str]]) -> list[str]:
-    from agent_memory.cli.view import sources
-
     told = []
     for recall, how in found:
         text = " ".join(str(recall).split()) if recall.text else "(not there any more)"

@@ -17,6 +17,7 @@ from agent_memory.cli.common import (
     with_memory,
     with_settings,
 )
+from agent_memory.cli.view import cell, grid
 
 if TYPE_CHECKING:
     from agent_memory.config.settings import AgentMemoryConfig
@@ -69,7 +70,6 @@ def create(
 @_with_keys
 def list_(memory: AgentMemory) -> None:
     """List all keys with their rights, users, state and last use, including invalid ones."""
-    from agent_memory.cli.view import cell, grid
     from agent_memory.server.keys import KeyRing
 
     now = datetime.now(UTC)

@@ -147,11 +147,7 @@ def _served(settings: AgentMemoryConfig) -> AgentMemoryConfig:
 
 
 def _check_credentials(ring: KeyRing, trusted: Issuer | None, is_local: bool) -> None:
-    """Warn if there is no valid credential, or the address is open to the network.
-
-    Raises:
-        ConfigError: Both.
-    """
+    """Warn if there is no valid credential, or the address is open to the network. Refuse both."""
     now = datetime.now(UTC)
     can_come_in = trusted is not None or any(key.is_valid(now) for key in ring.all())
     if not can_come_in and not is_local:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from agent_memory.cli.common import out, say, with_memory
+from agent_memory.cli.view import NOTHING, cell, grid
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
@@ -28,7 +29,6 @@ _PAGE = 500
 def list_(memory: AgentMemory) -> None:
     """List shared namespaces with their agents, their access, and the number of sessions."""
     from agent_memory import operations
-    from agent_memory.cli.view import NOTHING, cell, grid
 
     table = grid("namespace", "sessions", "agent", "access", right=("sessions",))
 

@@ -28,6 +28,7 @@ from agent_memory.cli.common import (
     with_settings,
     without_password,
 )
+from agent_memory.cli.view import grid
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -179,7 +180,6 @@ def migrate(
     """
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    from agent_memory.cli.view import grid
     from agent_memory.engine.transfer.migrate import migrate as moved
 
     verified = keys = None

@@ -29,6 +29,7 @@ from agent_memory.cli.common import (
     with_settings,
     without_password,
 )
+from agent_memory.cli.view import absorbed_table, reach
 from agent_memory.core.ids import readable
 from agent_memory.core.processes import share_arenas
 from agent_memory.errors import ConfigError, Damaged
@@ -52,8 +53,6 @@ def flush(
     ] = None,
 ) -> None:
     """Make blocks absorb everything that is pending. Idempotent, for any scheduler."""
-    from agent_memory.cli.view import absorbed_table
-
     if session is not None:
         head_of(memory, session)
     with progress_bar() as progress:
@@ -75,7 +74,6 @@ def retry(
 ) -> None:
     """Make blocks absorb their dead letters: messages they failed on too often (see `doctor`)."""
     from agent_memory import operations
-    from agent_memory.cli.view import absorbed_table
 
     letters = len(operations.dead_letters(memory, block))
     done = operations.retry(memory, block)
@@ -250,9 +248,6 @@ class Report:
         self.failing: set[tuple[str, str]] = set()
 
     def on_done(self, session_id: str, processed: Processed) -> None:
-        """Record that a thread has processed a session."""
-        from agent_memory.cli.view import reach
-
         for one in processed.absorbed:
             with self._lock:
                 self._sessions.add(session_id)
@@ -267,7 +262,6 @@ class Report:
                 self._unread()
 
     def summary(self) -> str:
-        """Return the total of the work done."""
         return f"{self._messages} messages of {len(self._sessions)} sessions absorbed."
 
 

@@ -50,11 +50,7 @@ def grid(*columns: str, right: Sequence[str] = (), header: bool = True) -> Table
 
 
 def context_table(context: MemoryContext, count: Any) -> Table:
-    """Return the messages of a context, with the tokens of each and in total.
-
-    Args:
-        count: Counts the tokens of an OpenAI chat dict.
-    """
+    """Return the messages of a context, with the tokens that `count` returns, and their total."""
     from agent_memory.core.messages import Message
     from agent_memory.core.transcript import full_text
 
@@ -80,11 +76,7 @@ def context_table(context: MemoryContext, count: Any) -> Table:
 
 
 def recalls_table(recalls: Iterable[Recall], *, explain: bool = False) -> Table:
-    """Return recalls with their scores and sources.
-
-    Args:
-        explain: Whether to show the ranking signals that blocks report.
-    """
+    """Return recalls with their scores and sources. `explain` adds blocks' ranking signals."""
     shown = list(recalls)
     views = list(dict.fromkeys(view for recall in shown for view in recall.views)) * explain
     names = [view.replace("_", "\n") for view in views]
@@ -107,12 +99,10 @@ def absorbed_table(done: Iterable[Absorbed]) -> Table:
 
 
 def reach(one: Absorbed) -> str:
-    """Return the range of messages that a block absorbed."""
     return f"#{one.first} to #{one.last}" if one.last >= one.first else "nothing"
 
 
 def sources(recall: Recall) -> str:
-    """Return the sources of a recall: session and seq."""
     return ", ".join(f"{session} #{seq}" for session, seq in recall.sources) or "everyone"
 
 
