@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -79,8 +80,6 @@ def _read(file: Path, source: From | None) -> Chat:
 
 
 def _print_json(chat: Chat, bills: Sequence[Bill], model: str | None, max_tokens: int) -> None:
-    from dataclasses import asdict
-
     told = {
         "messages": len(chat),
         "sessions": len({session for session, _ in chat}),

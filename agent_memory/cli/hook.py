@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -24,11 +24,10 @@ from agent_memory.cli.common import (
     load_config,
     without_password,
 )
+from agent_memory.core.ids import check_id
 from agent_memory.errors import ConfigError, InvalidInput
-from agent_memory.integrations.hooks.settings import PLACES
-
-if TYPE_CHECKING:
-    from agent_memory.integrations.hooks.settings import Settings
+from agent_memory.integrations.hooks.events import AGENTS
+from agent_memory.integrations.hooks.settings import PLACES, Settings, with_hooks, without_hooks
 
 _MOVED = {"claude-code": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
 
@@ -150,8 +149,6 @@ def install(
 
     The store is --store, AGENT_MEMORY_STORE, or ~/.agent-memory/memory.db, in this order.
     """
-    from agent_memory.integrations.hooks.settings import with_hooks
-
     command = [_program(), "--user", _user(user, project), *_where(store, config)]
     for agent in _agents(agents):
         _change(agent, project, yes, partial(with_hooks, agent, command))
@@ -163,8 +160,6 @@ def uninstall(
     agents: AgentsArgument = None, project: ProjectOption = False, yes: YesOption = False
 ) -> None:
     """Remove the hooks from agents' settings. Other settings and the memory stay."""
-    from agent_memory.integrations.hooks.settings import without_hooks
-
     for agent in _agents(agents):
         _change(agent, project, yes, without_hooks)
 
@@ -192,8 +187,6 @@ def _indent(text: str) -> str | int:
 
 
 def _agents(named: list[str] | None) -> list[str]:
-    from agent_memory.integrations.hooks.events import AGENTS
-
     if unknown := [name for name in named or () if name not in AGENTS]:
         raise InvalidInput(f"{unknown[0]!r} is not supported. Use one of {', '.join(AGENTS)}.")
     found = named or [name for name in AGENTS if folder(name).is_dir()]
@@ -212,8 +205,6 @@ def _program() -> str:
 
 
 def _user(user: str | None, project: bool) -> str:
-    from agent_memory.core.ids import check_id
-
     if user is None:
         try:
             user = getpass.getuser()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -176,8 +177,6 @@ def _append(
     file: Path, session: str, user: str | None, settings: AgentMemoryConfig, *, dry_run: bool
 ) -> None:
     """Append a log to one session. A repeated import stores no line twice; see `keep_keys`."""
-    from hashlib import sha256
-
     if file.is_dir():
         raise InvalidInput(f"{file} is a folder. Name the source of its chats with --from.")
     lines = read_lines(file)

@@ -21,6 +21,7 @@ from agent_memory.cli.common import (
     open_memory,
 )
 from agent_memory.cli.serve import UNENCRYPTED, listening
+from agent_memory.core.ids import check_id
 from agent_memory.core.threads import Handover
 from agent_memory.errors import InvalidInput
 
@@ -74,7 +75,6 @@ def mcp(
 
 
 def _serve_stdio(user: str, settings: Callable[[], AgentMemoryConfig]) -> None:
-    from agent_memory.core.ids import check_id
     from agent_memory.mcp.server import build
     from agent_memory.mcp.stdio import serve, wire
 
