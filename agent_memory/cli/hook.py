@@ -118,7 +118,7 @@ def _event(name: str) -> Callable[..., None]:
             bool, typer.Option("--strict", help="Exit with 1 if something fails.")
         ] = False,
     ) -> None:
-        from agent_memory.cli.entry import answered
+        from agent_memory.cli.hook_events import answered
 
         raise typer.Exit(answered(name, agent, user, store, config, strict))
 

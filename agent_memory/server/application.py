@@ -29,7 +29,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import BaseRoute, Route, Router
+from starlette.routing import Route, Router
 
 from agent_memory.client.calls import EXACT
 from agent_memory.core.tracing import arriving, failed, is_on, span, told
@@ -151,21 +151,18 @@ class Application:
         self._document = encoded(document(OPERATIONS, __version__))
         self._ready = (False, -_READY_SECONDS)
         self.figures = MemoryFigures(memory)
-        calls: dict[tuple[str, int], list[Route]] = {}
-        for route in self._call_routes():
-            calls.setdefault(_shape(route.path), []).append(route)
-        self._routers = {shape: _router(routes) for shape, routes in calls.items()}
-        others = [
+        routes = [
+            *self._call_routes(),
             Route(OPENAPI, self._described),
             Route(f"{_HEALTH}/live", self._live),
             Route(f"{_HEALTH}/ready", self._is_ready),
             *page_routes(),
         ]
         if metrics is not None:
-            others.append(Route("/metrics", self._figures))
+            routes.append(Route("/metrics", self._figures))
         if mcp is not None:
-            others.append(Route(MCP, partial(self._mcp_answer, mcp), methods=["POST"]))
-        self._router = _router(others)
+            routes.append(Route(MCP, partial(self._mcp_answer, mcp), methods=["POST"]))
+        self._router = Router(routes, redirect_slashes=False, default=_no_such_call)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -189,9 +186,7 @@ class Application:
                 path = raw.decode("latin-1")
                 given = {**scope, "path": path, "app": self, _SEEN: seen}
                 given.pop("starlette.exception_handlers", None)  # of an application around this
-                own = path.removeprefix(scope.get("root_path", ""))
-                router = self._routers.get(_shape(own), self._router)
-                await router(given, receive, sending)
+                await self._router(given, receive, sending)
             except ClientDisconnect:
                 seen.status = seen.status or _GONE
             except Exception as error:  # noqa: BLE001 - answered as a problem, and logged
@@ -449,19 +444,6 @@ class _Stream(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with aclosing(cast("AsyncGenerator[bytes]", self.body_iterator)):
             await super().__call__(scope, receive, send)
-
-
-def _router(routes: Sequence[BaseRoute]) -> Router:
-    return Router(routes, redirect_slashes=False, default=_no_such_call)
-
-
-def _shape(path: str) -> tuple[str, int]:
-    """Return the version and first part of a path, and its number of parts.
-
-    Each shape has its own router, which tries few routes.
-    """
-    parts = path.split("/")
-    return "/".join(parts[:3]), len(parts)
 
 
 def _named(request: Request, response: Response) -> Response:

@@ -59,13 +59,11 @@ class Lines(logging.StreamHandler[TextIO]):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record: warnings and errors immediately, others with the next flush."""
-        if record.levelno > logging.INFO:
-            self.flush()
-            super().emit(record)
-            return
         try:
             self._waiting.append(self.format(record) + self.terminator)
-            if len(self._waiting) == 1:
+            if record.levelno > logging.INFO:
+                self.flush()
+            elif len(self._waiting) == 1:
                 asyncio.get_running_loop().call_soon(self.flush)
         except RuntimeError:  # on a thread without a loop
             self.flush()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory
-from agent_memory.cli import entry
+from agent_memory.cli import hook_events
 from agent_memory.core.records import Scope
 from agent_memory.core.system_collections import WORDS
 from agent_memory.integrations.hooks import log_file, storing
@@ -461,7 +461,7 @@ def test_a_prompt_loads_nothing_heavy(told: str, more: list[str]) -> None:
 
 def test_too_much_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an event of any size is read into memory."""
-    monkeypatch.setattr(entry, "_LONGEST", 10)
+    monkeypatch.setattr(hook_events, "_LONGEST", 10)
     options = ["hook", "Stop", "--user", "ana", "--store", "sqlite:///m.db"]
     done = invoke(options, event())
     assert done.exit_code == 0
