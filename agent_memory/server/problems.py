@@ -7,7 +7,7 @@ are only logged: a driver's message may name hosts or repeat what a user wrote.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent_memory import errors
@@ -141,33 +141,12 @@ KINDS = tuple(one for one in [*globals().values()] if isinstance(one, Kind))
 """All kinds of problems."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """The problem of one call.
-
-    Attributes:
-        error: The error class that the client raises; None for that of the kind.
-    """
-
-    kind: Kind
-    detail: str
-    mistakes: tuple[Mapping[str, str], ...] = ()
-    error: type[BaseException] | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    def body(self) -> dict[str, Any]:
-        kind = self.kind
-        told = {"type": kind.type, "title": kind.title, "status": kind.status}
-        more = {"errors": list(self.mistakes)} if self.mistakes else {}
-        named = (self.error or kind.error).__name__
-        return {**told, "detail": self.detail, "error": named, **more}
-
-
 class Refused(errors.AgentMemoryError):
-    """An error that is answered with a problem.
+    """An error that is answered with problem details.
 
     Args:
         detail: A sentence that says what is wrong and what to do; None for that of the kind.
+        error: The error class that the client raises; None for that of the kind.
     """
 
     def __init__(
@@ -178,9 +157,18 @@ class Refused(errors.AgentMemoryError):
         error: type[BaseException] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        told = kind.detail or kind.title if detail is None else detail
-        super().__init__(told)
-        self.problem = Problem(kind, told, mistakes, error, headers or {})
+        self.kind = kind
+        self.detail = kind.detail or kind.title if detail is None else detail
+        self.mistakes = mistakes
+        self.error = error or kind.error
+        self.headers = headers or {}
+        super().__init__(self.detail)
+
+    def body(self) -> dict[str, Any]:
+        kind = self.kind
+        told = {"type": kind.type, "title": kind.title, "status": kind.status}
+        more = {"errors": list(self.mistakes)} if self.mistakes else {}
+        return {**told, "detail": self.detail, "error": self.error.__name__, **more}
 
 
 def not_found() -> Refused:
@@ -194,16 +182,15 @@ def other_user() -> Refused:
     return Refused(NOT_FOUND, f"user_id: {mistake['problem']}.", (mistake,))
 
 
-def problem_of(error: BaseException) -> Problem:
+def problem_of(error: BaseException) -> Refused:
     """Return the problem that an error is answered with."""
     if isinstance(error, Refused):
-        return error.problem
-    kinds = (_KINDS[one] for one in type(error).__mro__ if one in _KINDS)
-    kind = next(kinds, BROKEN)
+        return error
+    kind = next((_KINDS[one] for one in type(error).__mro__ if one in _KINDS), BROKEN)
     # the client learns the class of this library's errors, but not why something was not found
     own = type(error).__module__ == errors.__name__ and kind is not NOT_FOUND
-    told = str(error) if kind.detail is None else kind.detail
-    return Problem(kind, told, error=type(error) if own else None)
+    detail = str(error) if kind.detail is None else kind.detail
+    return Refused(kind, detail, error=type(error) if own else None)
 
 
 def invalid(error: ValidationError) -> Refused:

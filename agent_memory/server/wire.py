@@ -21,7 +21,6 @@ from agent_memory.server.problems import (
     MEDIA_TYPE,
     TOO_LARGE,
     UNREADABLE,
-    Problem,
     Refused,
     invalid,
 )
@@ -197,8 +196,7 @@ def answer_of(value: Any, status: int = 200) -> Response:
     return Response(encoded(value), status, headers, "application/json")
 
 
-def problem_response(problem: Problem) -> Response:
-    """Return the response of a problem."""
+def problem_response(problem: Refused) -> Response:
     headers = {**ALWAYS, **problem.headers}
     return Response(encoded(problem.body()), problem.kind.status, headers, MEDIA_TYPE)
 

@@ -39,7 +39,7 @@ def test_a_credential_is_for_its_users_alone(users: list[str], named: str | None
     else:
         with pytest.raises(Refused) as refused:
             principal.user(named)
-        assert refused.value.problem.kind.status == (422 if named is None else 404)
+        assert refused.value.kind.status == (422 if named is None else 404)
 
 
 @given(rights=st.lists(st.sampled_from([*RIGHTS, "root"])), users=st.sampled_from(["*", "ana"]))
