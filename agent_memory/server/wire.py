@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, unquote_to_bytes
 
 from pydantic import ValidationError
-from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -129,22 +128,12 @@ def _object(body: bytes) -> dict[str, Any]:
     if not body.strip():
         return {}
     try:
-        given = _json(body)
+        given = json.loads(body.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError):  # the message may repeat the body
         raise Refused(UNREADABLE, "The body is not JSON in UTF-8. Send one object.") from None
     if not isinstance(given, dict):
         raise Refused(UNREADABLE, "The body is JSON, but not an object. Send one object.")
     return given
-
-
-def _json(body: bytes) -> Any:
-    """Parse JSON. Escaped lone surrogates, which UTF-8 cannot encode, are accepted."""
-    try:
-        return from_json(body, allow_inf_nan=False)
-    except ValueError:
-        if b"\\u" not in body:
-            raise
-        return json.loads(body.decode(), parse_constant=_refuse)
 
 
 def _refuse(constant: str) -> Any:
