@@ -21,7 +21,7 @@ from agent_memory.cli.common import (
     say,
     with_memory,
 )
-from agent_memory.cli.facts import ForgetOption, WhyOption, forget_found
+from agent_memory.cli.facts import ForgetOption, SessionOption, WhyOption, forget_found
 from agent_memory.cli.lines import write_line
 from agent_memory.cli.view import NOTHING, cell, entry_line, grid, one_line, recalls_table, sources
 from agent_memory.errors import InvalidInput
@@ -93,9 +93,7 @@ def search(
     memory: AgentMemory,
     query: Annotated[str, typer.Argument(help="The query text.")],
     user: UserOption = None,
-    session: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only from this session.")
-    ] = None,
+    session: SessionOption = None,
     limit: Annotated[int, typer.Option(min=1, help="The maximum number.")] = 10,
     block: Annotated[
         list[str] | None,

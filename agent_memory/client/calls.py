@@ -10,9 +10,9 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, cast, get_args, get_type_hints
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Span
@@ -35,7 +35,7 @@ CLASSES: Mapping[str, str] = {
     "values": "agent_memory.engine.values.key_values:KeyValues",
     "share": "agent_memory.engine.sharing.shares:Share",
     "shared": "agent_memory.engine.sharing.shares:SharedMemory",
-    "operations": "agent_memory:operations",
+    "operations": "agent_memory.operations:",
 }
 """The classes with the methods, by subject. Those of operations are functions of a memory."""
 
@@ -299,11 +299,12 @@ class Call:
 
 def class_of(subject: str) -> type:
     module, name = CLASSES[subject].split(":")
-    found: type = getattr(import_module(module), name)
-    return found
+    found: Any = import_module(module)
+    return cast("type", getattr(found, name) if name else found)
 
 
-def hints_of(thing: Any) -> dict[str, Any]:
+@cache
+def hints_of(thing: Any) -> Mapping[str, Any]:
     """Return the types of a function's parameters or a class's fields."""
     return get_type_hints(thing, localns=_Names())
 

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, timedelta
-from functools import cache
 from math import isfinite
 from pathlib import Path
 from types import UnionType
@@ -106,10 +105,10 @@ def _made(kind: type, value: Any) -> Any:
         return timedelta(seconds=value)
     if _is_named(kind):
         _check_list(value)
-        types = _hints(kind).values()
+        types = hints_of(kind).values()
         return kind(*(made(one, each) for one, each in zip(types, value, strict=False)))
     if is_dataclass(kind):
-        hints = _hints(kind)
+        hints = hints_of(kind)
         given = {one.name for one in fields(kind) if one.init} & value.keys()
         return kind(**{name: made(hints[name], value[name]) for name in given})
     if kind is BaseModel:  # a class that only the other side has
@@ -125,7 +124,7 @@ def _of_union(args: Sequence[Any], value: Any) -> Any:
         return next((one for one in args if get_origin(one) is not None or _is_named(one)), Any)
     if isinstance(value, Mapping):
         found = [one for one in args if isinstance(one, type) and is_dataclass(one)]
-        return max(found, key=lambda one: len(value.keys() & _hints(one).keys()), default=Any)
+        return max(found, key=lambda one: len(value.keys() & hints_of(one).keys()), default=Any)
     return timedelta if timedelta in args and not isinstance(value, bool) else Any
 
 
@@ -165,11 +164,6 @@ def _class(origin: Any) -> type:
 
 def _is_lazy(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, bytes | bytearray)
-
-
-@cache
-def _hints(kind: type) -> Mapping[str, Any]:
-    return hints_of(kind)
 
 
 def digest_of(log: Sequence[Entry]) -> str:

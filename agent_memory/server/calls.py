@@ -23,7 +23,7 @@ from agent_memory.engine.spending import Today
 from agent_memory.engine.stats import SharedMetrics
 from agent_memory.errors import ConfigError, Conflict
 from agent_memory.server import library
-from agent_memory.server.forms import FORGOTTEN, FORMS
+from agent_memory.server.forms import FORMS
 from agent_memory.server.library import Value, admins_told, made
 from agent_memory.server.operation import (
     At,
@@ -149,7 +149,7 @@ STREAM_TURN = replace(
 )
 
 
-@operation("DELETE", "/facts/{fact_id}", "delete", FORGOTTEN)
+@operation("DELETE", "/facts/{fact_id}", "delete", FORMS["forgotten"].shape)
 def forget_fact(at: At, fact_id: FactId, why: Why = "") -> dict[str, Any]:
     """Forget a fact permanently. The messages stay."""
     gone = at.user.forget(fact_id, why=why)

@@ -71,25 +71,34 @@ def _places(recall: Recall) -> list[Place]:
     return [Place(*one) for one in recall.sources]
 
 
-def _shape(
-    source: str, name: str, description: str, fields: str, **made: tuple[Any, Any]
-) -> tuple[type, Shape]:
-    """Return a type of the package and its form.
+def shape_of(kind: Any, name: str, description: str, fields: str, **made: tuple[Any, Any]) -> Shape:
+    """Return a form of a type.
 
-    `made` has the type of each field without an annotation, and a function that returns its value
-    or the path of its attribute.
+    `fields` has names, or `name=path.of.an.attribute`. `made` has the type and the value's function
+    of each other field.
     """
-    module, _, which = source.partition(":")
-    kind: type = getattr(import_module(f"agent_memory.{module}"), which)
     of: dict[str, Any] = {}
     for one in fields.split():
         field_name, _, path = one.partition("=")
         of[field_name] = path or field_name
-    hints = hints_of(kind)
-    types_of = {field_name: hints.get(path) for field_name, path in of.items()}
-    types_of |= {field_name: kind for field_name, (kind, _) in made.items()}
+    types_of = {field_name: _type_at(kind, path) for field_name, path in of.items()}
+    types_of |= {field_name: one for field_name, (one, _) in made.items()}
     of |= {field_name: get for field_name, (_, get) in made.items()}
-    return kind, Shape(name, description, types_of, of)
+    return Shape(name, description, types_of, of)
+
+
+def _type_at(kind: Any, path: str) -> Any:
+    for name in path.split("."):
+        found = getattr(kind, name, None)
+        is_property = isinstance(found, property)
+        kind = hints_of(found.fget)["return"] if is_property else hints_of(kind)[name]
+    return kind
+
+
+def _shape(source: str, *given: str, **made: tuple[Any, Any]) -> tuple[type, Shape]:
+    module, _, name = source.partition(":")
+    kind: type = getattr(import_module(f"agent_memory.{module}"), name)
+    return kind, shape_of(kind, *given, **made)
 
 
 SHAPES: Mapping[type, Shape] = dict(
@@ -111,8 +120,7 @@ SHAPES: Mapping[type, Shape] = dict(
             "Recalled",
             "A recalled record. `signals` are its ranking signals, if its block reports them. "
             "`sources` are the places of its messages.",
-            "block id text score created_at tokens signals=views",
-            time=(str, "told_time"),
+            "block id text score created_at tokens signals=views time=told_time",
             sources=(list[Place], _places),
         ),
         _shape(
@@ -135,13 +143,9 @@ SHAPES: Mapping[type, Shape] = dict(
             "The first `kept_tokens` are the same as in the prompt before. If `exact` is true, "
             "`messages` is the prompt byte for byte. If not, parts were changed or deleted since: "
             "`missing` counts the deleted ones.",
-            "turn question at left_out window shortened cost exact missing",
-            messages=(list[dict[str, Any]], "messages"),
-            recalls=(list[Recall], "context.recalls"),
-            tokens=(int, "context.tokens"),
-            max_tokens=(int, "context.max_tokens"),
-            kept_tokens=(int | None, "context.kept_tokens"),
-            warnings=(list[str], "context.warnings"),
+            "turn question at left_out window shortened cost exact missing messages "
+            "recalls=context.recalls tokens=context.tokens max_tokens=context.max_tokens "
+            "kept_tokens=context.kept_tokens warnings=context.warnings",
         ),
         _shape(
             "core.records:Summary",
@@ -181,10 +185,7 @@ SHAPES: Mapping[type, Shape] = dict(
             "Today",
             "The memory's own spending on a day (UTC), if it is limited. `reached` names the "
             "limit that allows no further call.",
-            "day reached",
-            calls=(int, "spent.calls"),
-            tokens=(int, "spent.tokens"),
-            cost=(float, "spent.cost"),
+            "day reached calls=spent.calls tokens=spent.tokens cost=spent.cost",
         ),
         _shape(
             "engine.stats:BlockStats",
@@ -210,8 +211,7 @@ SHAPES: Mapping[type, Shape] = dict(
             "Fact",
             "A fact, with the time for which it holds.",
             "id block text subject category confidence role kind valid_from valid_to recorded_at "
-            "superseded_at superseded_by why field value evidence",
-            time=(str, "time"),
+            "superseded_at superseded_by why field value evidence time",
         ),
         _shape(
             "ltm_blocks.extractive.history.likeness:Stale",
@@ -229,8 +229,7 @@ SHAPES: Mapping[type, Shape] = dict(
             "ltm_blocks.notes:Note",
             "Note",
             "A note. Pass its `version` in If-Match.",
-            "id text created_at session_id metadata",
-            version=(str, "version"),
+            "id text created_at session_id metadata version",
         ),
         _shape(
             "ltm_blocks.skills.files:Skill",
