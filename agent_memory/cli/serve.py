@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from ipaddress import ip_address
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.engine.memory import AgentMemory
-    from agent_memory.server.credentials import Issuer
+    from agent_memory.server.credentials import Tokens
     from agent_memory.server.keys import KeyRing
 
 UNENCRYPTED = (
@@ -84,15 +83,14 @@ def serve(
     """
     if not all(map(find_spec, ("jwt", "prometheus_client", "starlette", "uvicorn"))):
         raise MissingExtra("agent-memory serve", "server")
-    from agent_memory.server.credentials import issuer_of
+    from agent_memory.server.credentials import Credentials, Tokens
 
     rights = [one.strip() for one in jwt_rights.split(",")]
-    trusted = None if jwks is None else issuer_of(jwks, issuer, audience, user_claim, rights)
+    trusted = None if jwks is None else Tokens(jwks, issuer, audience, user_claim, rights)
     with listening(host, port, lambda: _served(settings)) as (memory, listener, address, is_local):
         from agent_memory.aio.memory import AsyncAgentMemory
         from agent_memory.listening.serving import serve as run
         from agent_memory.server.application import Application
-        from agent_memory.server.credentials import Credentials, Tokens
         from agent_memory.server.keys import KeyRing
         from agent_memory.server.limits import Limits
         from agent_memory.server.logs import log_as_json
@@ -100,8 +98,8 @@ def serve(
 
         ring = KeyRing(memory.components.store)
         _check_credentials(ring, trusted, is_local)
-        credentials = Credentials(ring, None if trusted is None else Tokens(trusted))
-        limits = replace(Limits(), per_second=rate, burst=max(1, int(rate * 4)))
+        credentials = Credentials(ring, trusted)
+        limits = Limits(per_second=rate, burst=max(1, int(rate * 4)))
         awaited = AsyncAgentMemory(memory)
         mcp = None
         if find_spec("mcp") is not None:
@@ -146,7 +144,7 @@ def _served(settings: AgentMemoryConfig) -> AgentMemoryConfig:
     return settings.model_copy(update=mine)
 
 
-def _check_credentials(ring: KeyRing, trusted: Issuer | None, is_local: bool) -> None:
+def _check_credentials(ring: KeyRing, trusted: Tokens | None, is_local: bool) -> None:
     """Warn if there is no valid credential, or the address is open to the network. Refuse both."""
     now = datetime.now(UTC)
     can_come_in = trusted is not None or any(key.is_valid(now) for key in ring.all())

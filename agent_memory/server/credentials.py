@@ -7,13 +7,11 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, build_opener
 
-from agent_memory.client.calls import Right
 from agent_memory.client.service import MARK
 from agent_memory.core.cache import Cache
 from agent_memory.core.ids import check_id
@@ -40,38 +38,32 @@ _MOST_BYTES = 1_000_000
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-@dataclass(frozen=True, slots=True)
-class Issuer:
-    jwks_url: str
-    issuer: str
-    audience: str
-    user_claim: str = "sub"
-    rights: frozenset[Right] = frozenset({"read", "write", "delete"})
-
-
-def issuer_of(
-    jwks_url: str, issuer: str, audience: str, user_claim: str, rights: Iterable[str]
-) -> Issuer:
-    """Return a validated issuer.
+class Tokens:
+    """Verifies the JWTs of a trusted issuer. Thread-safe.
 
     Raises:
         ConfigError: The URL is neither https nor on loopback, or a setting is missing.
         InvalidInput: A right is unknown, or is "admin": a JWT is for one user.
     """
-    where = urlsplit(jwks_url)
-    safe = where.scheme == "https" or (where.scheme == "http" and where.hostname in _LOOPBACK)
-    if not (safe and where.hostname):
-        raise ConfigError("The issuer's keys must be fetched over https. Pass an https --jwks URL.")
-    if not (issuer and audience and user_claim):
-        raise ConfigError("--jwks needs the issuer and the audience. Add --issuer and --audience.")
-    return Issuer(jwks_url, issuer, audience, user_claim, checked_rights(rights, ("one",)))
 
-
-class Tokens:
-    """Verifies JWTs. Thread-safe."""
-
-    def __init__(self, issuer: Issuer) -> None:
+    def __init__(
+        self, jwks_url: str, issuer: str, audience: str, user_claim: str, rights: Iterable[str]
+    ) -> None:
+        where = urlsplit(jwks_url)
+        safe = where.scheme == "https" or (where.scheme == "http" and where.hostname in _LOOPBACK)
+        if not (safe and where.hostname):
+            raise ConfigError(
+                "The issuer's keys must be fetched over https. Pass an https --jwks URL."
+            )
+        if not (issuer and audience and user_claim):
+            raise ConfigError(
+                "--jwks needs the issuer and the audience. Add --issuer and --audience."
+            )
+        self._url = jwks_url
         self._issuer = issuer
+        self._audience = audience
+        self._user_claim = user_claim
+        self._rights = checked_rights(rights, ("one",))
         self._lock = threading.Lock()
         self._fetching = threading.Lock()
         self._keys: dict[str | None, PyJWK] = {}
@@ -86,7 +78,6 @@ class Tokens:
         """
         import jwt
 
-        issuer = self._issuer
         try:
             told = jwt.get_unverified_header(token)
             key = self._key(told.get("kid"))
@@ -96,18 +87,18 @@ class Tokens:
                 token,
                 key,
                 algorithms=[one for one in _ALGORITHMS if one == key.algorithm_name],
-                issuer=issuer.issuer,
-                audience=issuer.audience,
+                issuer=self._issuer,
+                audience=self._audience,
                 leeway=_LEEWAY_SECONDS,
-                options={"require": ["exp", "iss", "aud", issuer.user_claim]},
+                options={"require": ["exp", "iss", "aud", self._user_claim]},
             )
-            user_id = claims[issuer.user_claim]
+            user_id = claims[self._user_claim]
             check_id("The user's id", user_id)
         except (jwt.PyJWTError, InvalidId, ValueError):
             return None
         if user_id.endswith("*"):  # in `Principal.users` it would match other users
             return None
-        return Principal("jwt", (user_id,), issuer.rights)
+        return Principal("jwt", (user_id,), self._rights)
 
     def _key(self, kid: str | None) -> PyJWK | None:
         """Return the issuer's key with an id.
@@ -123,7 +114,7 @@ class Tokens:
                 self._tried = now
         if due:  # other threads use the known keys meanwhile
             try:
-                self._keys = _keys_at(self._issuer.jwks_url)
+                self._keys = _keys_at(self._url)
                 self._fetched = now
             except (OSError, ValueError) as error:
                 logger.warning("The issuer's keys cannot be fetched: %s", type(error).__name__)

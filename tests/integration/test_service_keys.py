@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from agent_memory import AgentMemory
 from agent_memory.errors import InvalidInput
-from agent_memory.server.credentials import Tokens, issuer_of
+from agent_memory.server.credentials import Tokens
 from agent_memory.server.keys import KeyRing
 from agent_memory.stores import MemoryStore
 from tests.integration.serving import Service, fill, serving
@@ -137,7 +137,7 @@ def token(key: Any = RSA, kid: str | None = "r", alg: str = "RS256", **claims: A
 def service(tmp_path: Path) -> Iterator[tuple[Service, list[str]]]:
     with publishing(published()) as (url, asked):
         rights = ["read", "write"]
-        tokens = Tokens(issuer_of(f"{url}/keys", ISSUER, AUDIENCE, "sub", rights))
+        tokens = Tokens(f"{url}/keys", ISSUER, AUDIENCE, "sub", rights)
         with serving(tmp_path, tokens=tokens) as service:
             fill(service)
             yield service, asked
@@ -194,7 +194,7 @@ def test_jwts_that_are_not_valid(service: tuple[Service, list[str]]) -> None:
 def test_an_issuer_that_does_not_answer(tmp_path: Path) -> None:
     """Wrong: a redirect to other keys is followed."""
     with publishing(published()) as (url, asked):
-        tokens = Tokens(issuer_of(f"{url}/elsewhere", ISSUER, AUDIENCE, "sub", ["read"]))
+        tokens = Tokens(f"{url}/elsewhere", ISSUER, AUDIENCE, "sub", ["read"])
         with serving(tmp_path, tokens=tokens) as service:
             for _ in range(3):
                 assert service.call("list_sessions", token()).problem == "unavailable"

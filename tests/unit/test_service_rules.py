@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent_memory import errors
 from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput
-from agent_memory.server.credentials import issuer_of
+from agent_memory.server.credentials import Tokens
 from agent_memory.server.limits import Buckets, Limits
 from agent_memory.server.logs import JsonLines
 from agent_memory.server.problems import KINDS, Refused, problem_of
@@ -133,4 +133,4 @@ def test_the_log_says_nothing_that_was_said() -> None:
 def test_issuers_that_are_not_taken(url: str, issuer: str, audience: str, rights: Any) -> None:
     """Wrong: an issuer whose keys can be replaced on the network is accepted."""
     with pytest.raises((ConfigError, InvalidInput)):
-        issuer_of(url, issuer, audience, "sub", rights)
+        Tokens(url, issuer, audience, "sub", rights)
