@@ -150,8 +150,8 @@ class _Answers:
         except Exception as error:  # logged, and not shown to the client
             logger.exception("the resource %r failed: %r", uri, error)
             raise MCPError(types.INTERNAL_ERROR, _DOWN, {"uri": uri}) from None
-        read = types.TextResourceContents(uri=uri, text=text, mime_type=_JSON)
-        return types.ReadResourceResult(contents=[read])
+        found = types.TextResourceContents(uri=uri, text=text, mime_type=_JSON)
+        return types.ReadResourceResult(contents=[found])
 
     async def _run(self, asked: Asked, call: Callable[[Scope], str]) -> str:
         """Run a call for the request's user on a thread. Once started it runs to its end."""

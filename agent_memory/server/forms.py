@@ -91,11 +91,11 @@ def _page(
     return _answer(name, description, types, show, "all")
 
 
-def _parts(*given: str, **made: tuple[Any, Any]) -> Builder:
+def _parts(name: str, description: str, fields: str, **made: tuple[Any, Any]) -> Builder:
     """Return the form of an answer with parts of the result; see `shape_of`."""
 
     def build(kind: Any) -> AnswerForm:
-        shape = shape_of(kind, *given, **made)
+        shape = shape_of(kind, name, description, fields, **made)
         return AnswerForm(shape, lambda found, at, asked: shape.shown(found))
 
     return build

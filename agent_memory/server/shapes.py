@@ -90,15 +90,19 @@ def shape_of(kind: Any, name: str, description: str, fields: str, **made: tuple[
 def _type_at(kind: Any, path: str) -> Any:
     for name in path.split("."):
         found = getattr(kind, name, None)
-        is_property = isinstance(found, property)
-        kind = hints_of(found.fget)["return"] if is_property else hints_of(kind)[name]
+        if isinstance(found, property):
+            kind = hints_of(found.fget)["return"]
+        else:
+            kind = hints_of(kind)[name]
     return kind
 
 
-def _shape(source: str, *given: str, **made: tuple[Any, Any]) -> tuple[type, Shape]:
-    module, _, name = source.partition(":")
-    kind: type = getattr(import_module(f"agent_memory.{module}"), name)
-    return kind, shape_of(kind, *given, **made)
+def _shape(
+    source: str, name: str, description: str, fields: str, **made: tuple[Any, Any]
+) -> tuple[type, Shape]:
+    module, _, which = source.partition(":")
+    kind: type = getattr(import_module(f"agent_memory.{module}"), which)
+    return kind, shape_of(kind, name, description, fields, **made)
 
 
 SHAPES: Mapping[type, Shape] = dict(
