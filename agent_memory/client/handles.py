@@ -62,10 +62,7 @@ class Remote:
             raise
         if call.function_name == "completion":
             return response_of(value)
-        found = made(kind, value)
-        if isinstance(found, Turn) and call.subject == "memory":
-            return _named(found, given["session_id"], given.get("user_id"))
-        return found
+        return made(kind, value)
 
     def request(self, call: Call, given: Mapping[str, Any]) -> Request:
         user_id, turn = given.get("user_id") or self.user_id, given.get("turn")
@@ -234,12 +231,6 @@ def response_of(given: Mapping[str, Any]) -> Any:
     from agent_memory.models.loading import load_litellm
 
     return load_litellm().ModelResponse(**given)
-
-
-def _named(turn: Turn, session_id: str, user_id: str | None) -> Turn:
-    """Add the session and the user to a turn. The service omits them."""
-    again = turn.regenerates and turn.regenerates._replace(session_id=session_id)
-    return replace(turn, session_id=session_id, user_id=user_id, regenerates=again)
 
 
 def _refusing(kind: type, name: str) -> Callable[..., Any]:

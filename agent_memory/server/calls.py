@@ -164,7 +164,11 @@ def export_user(at: At) -> Lines:
 
     The last line has the kind "end". An export without it is incomplete.
     """
-    return _exported(at)
+    count = 0
+    for kind, one in _all(at):
+        count += 1
+        yield {"kind": kind, kind: one}
+    yield {"kind": "end", "lines": count}
 
 
 @operation(
@@ -253,14 +257,6 @@ def _tokens(at: At, session_id: str, chunks: Any) -> Lines:
         yield {"event": "stored", "end": at.length(session_id)[1]}
     finally:
         chunks.close()
-
-
-def _exported(at: At) -> Lines:
-    count = 0
-    for kind, one in _all(at):
-        count += 1
-        yield {"kind": kind, kind: one}
-    yield {"kind": "end", "lines": count}
 
 
 def _all(at: At) -> Iterator[tuple[str, object]]:
