@@ -75,7 +75,7 @@ def _read(file: Path, source: From | None) -> Chat:
 
         return read_chat(file, source)
 
-    messages = [line.message for line in read_lines(file)]
+    messages = [message for _, message in read_lines(file)]
     return [(str(one.metadata.get("session_id", "one")), one) for one in messages]
 
 

@@ -62,8 +62,8 @@ def demo(
         if file is not None:
             kind, read = strategy or Kind.flush_to_ltm, read_lines(file)
             with _opened(kind, max_tokens or _REPLAY_BUDGET, model, config, ()) as memory:
-                played = play(memory, [(line.number, line.message) for line in read], file.name)
-                asked = [line.message.text() for line in read if line.message.role == "user"]
+                played = play(memory, read, file.name)
+                asked = [message.text() for _, message in read if message.role == "user"]
                 show_replay(memory, played, ask or next(reversed(asked), "What was said?"))
             return
         said, budget = playing.messages(), max_tokens or _BUDGET

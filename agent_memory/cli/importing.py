@@ -188,13 +188,13 @@ def _append(
         progress_bar() as progress,
     ):
         before, name = memory.update(session, []).end, sha256(file.read_bytes()).hexdigest()
-        for done, line in enumerate(progress.track(lines, description="importing")):
+        for done, (number, message) in enumerate(progress.track(lines, description="importing")):
             try:
-                key = f"import {name} {line.number}"
-                memory.update(session, line.message, user_id=user, key=key)
+                key = f"import {name} {number}"
+                memory.update(session, message, user_id=user, key=key)
             except InvalidInput as error:
                 raise InvalidInput(
-                    f"{file.name}, line {line.number}: {error} The {done} messages before it "
+                    f"{file.name}, line {number}: {error} The {done} messages before it "
                     "were imported."
                 ) from None
         head = head_of(memory, session)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,16 +18,8 @@ _LONGEST = 2**28
 _BOM = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a file."""
-
-    number: int
-    message: Message
-
-
-def read_lines(path: Path) -> list[Line]:
-    """Read all messages of a file. Blank lines are skipped.
+def read_lines(path: Path) -> list[tuple[int, Message]]:
+    """Read all messages of a file, each with its line's number. Blank lines are skipped.
 
     A line is an object in the form of an OpenAI chat message. Its `created_at`, `create_time` or
     `timestamp` is the message's time. Its `id` and `session_id` go into the metadata.
@@ -40,7 +31,7 @@ def read_lines(path: Path) -> list[Line]:
     from agent_memory.integrations.imports.conversations import Unread
     from agent_memory.integrations.imports.json_parts import loaded
 
-    found: list[Line] = []
+    found: list[tuple[int, Message]] = []
     with path.open("rb") as file:
         for number, raw in enumerate(iter(partial(file.readline, _LONGEST + 1), b""), 1):
             where = f"{path.name}, line {number}"
@@ -53,7 +44,7 @@ def read_lines(path: Path) -> list[Line]:
             if isinstance(read, Unread):
                 raise InvalidInput(f"{read}.")
             try:
-                found.append(Line(number, _message(read.value)))
+                found.append((number, _message(read.value)))
             except InvalidMessage as error:
                 raise InvalidInput(f"{where}: {error}") from None
     if not found:
