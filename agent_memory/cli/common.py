@@ -118,23 +118,17 @@ BudgetOption = Annotated[
 ]
 
 
-def out() -> Console:
+def out(stderr: bool = False) -> Console:
     from rich.console import Console
 
-    return Console(highlight=False)
-
-
-def err() -> Console:
-    from rich.console import Console
-
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=stderr, highlight=False)
 
 
 def progress_bar(*columns: ProgressColumn) -> Progress:
     """Return a progress bar on stderr, which vanishes at its end."""
     from rich.progress import Progress
 
-    return Progress(*columns, console=err(), transient=True)
+    return Progress(*columns, console=out(stderr=True), transient=True)
 
 
 def say(text: str, style: str = "") -> None:
@@ -144,7 +138,7 @@ def say(text: str, style: str = "") -> None:
 
 def note(text: str, style: str = "yellow") -> None:
     """Print a line to stderr: a warning, an error, or what was done."""
-    _print(err(), text, style)
+    _print(out(stderr=True), text, style)
 
 
 def _print(console: Console, text: str, style: str) -> None:
