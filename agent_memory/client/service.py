@@ -38,12 +38,7 @@ _BUSY = (429, 503)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request to a service.
-
-    Attributes:
-        body: Its body; None for none.
-        again: Whether to retry even if the first attempt may have taken effect.
-    """
+    """A request to a service. `again` retries it even if it may have taken effect."""
 
     method: str
     path: str

@@ -100,12 +100,7 @@ _SEEN = "agent_memory.seen"
 
 @dataclass(slots=True)
 class _Seen:
-    """The logged facts of a request.
-
-    Attributes:
-        asker: The name of the principal; empty until it is authenticated.
-        status: The status of the response; 0 until it has started.
-    """
+    """The logged facts of a request. `status` is 0 until the response has started."""
 
     method: str
     route: str = "unknown"

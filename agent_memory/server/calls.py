@@ -17,10 +17,9 @@ from agent_memory.client.values import plain as exactly
 from agent_memory.core.idempotency import version_of
 from agent_memory.core.limits import MOST
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Head, Summary
-from agent_memory.core.usage import Usage
+from agent_memory.core.records import Entry, Head
 from agent_memory.engine.spending import Today
-from agent_memory.engine.stats import SharedMetrics
+from agent_memory.engine.stats import Counted, SharedMetrics
 from agent_memory.errors import ConfigError, Conflict
 from agent_memory.server import library
 from agent_memory.server.forms import FORMS
@@ -35,7 +34,7 @@ from agent_memory.server.operation import (
 )
 from agent_memory.server.problems import not_found
 from agent_memory.server.rights import RIGHTS
-from agent_memory.server.shapes import Shape
+from agent_memory.server.shapes import Shape, shape_of
 
 _PAGE = 200
 _EVENTS: Final = "text/event-stream"
@@ -52,33 +51,27 @@ FactId = Annotated[str, Field(min_length=1, max_length=400)]
 Why = Annotated[str, Field(max_length=1_000, description="The reason, for the audit.")]
 
 
-@operation(
-    "GET",
-    "/sessions/{session_id}/window",
-    "read",
-    Shape(
-        "Window",
-        "The window of a session: the messages after `start` up to `end`, and the `pinned` ones. "
-        "Messages up to `expired` were removed from the log. `lag` is the number of messages that "
-        "each block has yet to absorb.",
-        {
-            **{"start": int, "end": int, "expired": int, "pinned": list[int]},
-            **{"system": dict[str, Any] | None, "summary": Summary | None},
-            **{"tokens": int, "max_tokens": int, "lag": dict[str, int]},
-        },
-    ),
+_WINDOW = shape_of(
+    Head,
+    "Window",
+    "The window of a session: the messages after `start` up to `end`, and the `pinned` ones. "
+    "Messages up to `expired` were removed from the log. `lag` is the number of messages that "
+    "each block has yet to absorb.",
+    "start end expired pinned system summary tokens=window_tokens",
+    max_tokens=(int, None),
+    lag=(dict[str, int], None),
 )
+
+
+@operation("GET", "/sessions/{session_id}/window", "read", _WINDOW)
 def read_window(at: At, session_id: SessionId) -> dict[str, Any]:
     """Return a session's window, its summary, and what blocks have yet to absorb."""
     head = at.memory.head(at.session(session_id, "own"), user_id=at.user_id)
     if head is None:  # deleted a moment ago
         raise not_found()
     blocks = at.memory.components.absorber.blocks
-    return {
-        **{name: getattr(head, name) for name in ("start", "end", "expired", "pinned")},
-        **{"system": head.system, "summary": head.summary, "tokens": head.window_tokens},
-        **{"max_tokens": at.memory.config.max_tokens, "lag": {n: head.lag(n) for n in blocks}},
-    }
+    more = {"max_tokens": at.memory.config.max_tokens, "lag": {n: head.lag(n) for n in blocks}}
+    return {**_WINDOW.shown(head), **more}
 
 
 @operation(
@@ -198,21 +191,19 @@ def read_me(at: At) -> dict[str, Any]:
     }
 
 
-@operation(
-    "GET",
-    "/spending",
-    "admin",
-    Shape(
-        "Spending",
-        "Model usage by purpose, of all processes since the store was created. `kept_tokens`: how "
-        "many of the contexts' `prompt_tokens` were unchanged from the context before. "
-        "`empty_recalls`: how many of the `recalls` found nothing.",
-        {
-            **{"purposes": dict[str, Usage], "today": Today | None, "prompt_tokens": int},
-            **{"kept_tokens": int, "recalls": int, "empty_recalls": int},
-        },
-    ),
+_SPENDING = shape_of(
+    Counted,
+    "Spending",
+    "Model usage by purpose, of all processes since the store was created. `kept_tokens`: how many "
+    "of the contexts' `prompt_tokens` were unchanged from the context before. `empty_recalls`: how "
+    "many of the `recalls` found nothing.",
+    "purposes=usage prompt_tokens=prompts.tokens kept_tokens=prompts.kept_tokens "
+    "recalls=recalls.asked empty_recalls=recalls.empty",
+    today=(Today | None, None),
 )
+
+
+@operation("GET", "/spending", "admin", _SPENDING)
 def read_spending(at: At) -> dict[str, Any]:
     """Return the model usage and its cost, by purpose, of all processes; and that of today, if
     spending is limited.
@@ -221,14 +212,7 @@ def read_spending(at: At) -> dict[str, Any]:
     """
     parts = at.memory.components
     counted = SharedMetrics(parts.store).read()
-    return {
-        "purposes": counted.usage,
-        "today": parts.services.spending.today(),
-        "prompt_tokens": counted.prompts.tokens,
-        "kept_tokens": counted.prompts.kept_tokens,
-        "recalls": counted.recalls.asked,
-        "empty_recalls": counted.recalls.empty,
-    }
+    return {**_SPENDING.shown(counted), "today": parts.services.spending.today()}
 
 
 def _lines(file: IO[str], end: Any) -> Lines:

@@ -44,14 +44,7 @@ _SEVERAL = "keys"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key without its secret.
-
-    Attributes:
-        created_at: When it was created (UTC).
-        expires_at: When it expires; None for never.
-        revoked_at: When it was revoked; None if it was not.
-        used_at: When it was last used, to the minute; None for never.
-    """
+    """A key without its secret. `used_at` is to the minute."""
 
     prefix: str
     label: str
@@ -88,19 +81,9 @@ class KeyRing:
         *,
         ttl: float | timedelta | None = None,
     ) -> tuple[str, Key]:
-        """Create a key.
+        """Create a key for ids, `team-*` for a prefix, or `*` for everybody.
 
-        Args:
-            label: A description for people.
-            users: The users it may act for: ids, `team-*` for a prefix, `*` for everybody.
-            rights: The rights it grants: some of "read", "write", "delete", "admin".
-            ttl: How long it is valid, in seconds or as a timedelta; None until it is revoked.
-
-        Returns:
-            The key, which is not stored, and its record.
-
-        Raises:
-            InvalidInput: An argument is invalid. Nothing was stored.
+        Return the key, which is not stored, and its record. `ttl` is in seconds.
         """
         if not label.strip() or len(label) > _LONGEST_LABEL:
             raise InvalidInput(
@@ -146,11 +129,7 @@ class KeyRing:
         return sorted(told, key=lambda key: (key.created_at, key.prefix))
 
     def revoke(self, prefix: str) -> Key:
-        """Revoke a key. Requests that start after this returns are refused.
-
-        Raises:
-            InvalidInput: There is no key with that prefix.
-        """
+        """Revoke a key. Requests that start after this returns are refused."""
         known = _PREFIX.fullmatch(prefix) and self._store.record(_BLOCK, _id(prefix))
         if not known:
             raise InvalidInput(

@@ -243,18 +243,10 @@ class MemoryFigures:
 
 
 class Watch:
-    """Checks for stalled blocks and logs them as errors. It reads at most 32 due sessions.
+    """Checks for stalled blocks and logs them as errors. It reads at most 32 due sessions."""
 
-    Args:
-        long: The seconds without absorbing after which a block counts as stalled.
-        clock: Returns the time in seconds since the epoch.
-    """
-
-    def __init__(
-        self, parts: Components, long: float = LONG_SECONDS, clock: Callable[[], float] = time
-    ) -> None:
+    def __init__(self, parts: Components, clock: Callable[[], float] = time) -> None:
         self._parts = parts
-        self._long = long
         self._clock = clock
         self._waiting: dict[tuple[str, str], float] = {}  # since when, by block and why
         self.stalled: list[Stalled] = []
@@ -285,4 +277,4 @@ class Watch:
                 last[name, _FAILS] = seen.absorbed(name)
         self._waiting = {one: self._waiting.get(one, now) for one in last}
         found = [Stalled(*one, now - max(begun, last[one])) for one, begun in self._waiting.items()]
-        return [one for one in found if one.seconds >= self._long]
+        return [one for one in found if one.seconds >= LONG_SECONDS]

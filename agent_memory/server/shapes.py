@@ -45,6 +45,7 @@ class Shape:
         return tuple(
             (name, attrgetter(get) if isinstance(get, str) else get)
             for name, get in self.of.items()
+            if get is not None
         )
 
     def shown(self, value: object) -> dict[str, Any]:
@@ -74,8 +75,8 @@ def _places(recall: Recall) -> list[Place]:
 def shape_of(kind: Any, name: str, description: str, fields: str, **made: tuple[Any, Any]) -> Shape:
     """Return a form of a type.
 
-    `fields` has names, or `name=path.of.an.attribute`. `made` has the type and the value's function
-    of each other field.
+    `fields` has names, or `name=path.of.an.attribute`. `made` has the type of each other field, and
+    the function of its value, or None if the call adds it.
     """
     of: dict[str, Any] = {}
     for one in fields.split():
