@@ -203,12 +203,7 @@ _NAMED: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a request.
-
-    Attributes:
-        default: Its default; `inspect.Parameter.empty` if it is required.
-        many: Whether it has all positional arguments of the method.
-    """
+    """A field of a request. With `many` it has all positional arguments of the method."""
 
     name: str
     type: Any

@@ -71,11 +71,7 @@ class Tokens:
         self._tried = -_PAUSE_SECONDS
 
     def principal_of(self, token: str) -> Principal | None:
-        """Return the principal of a token; None if it is not valid.
-
-        Raises:
-            Refused: The issuer's keys cannot be fetched at the moment.
-        """
+        """Return the principal of a token; None if it is not valid."""
         import jwt
 
         try:
@@ -169,8 +165,7 @@ class Credentials:
     def principal_of(self, shown: str) -> Principal:
         """Return the principal of a credential. Reads the store.
 
-        Raises:
-            Refused: It is not valid. The error does not say which part is wrong.
+        The error for one that is not valid does not say which part is wrong.
         """
         found = None
         if shown.startswith(MARK):

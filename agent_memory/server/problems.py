@@ -144,9 +144,8 @@ KINDS = tuple(one for one in [*globals().values()] if isinstance(one, Kind))
 class Refused(errors.AgentMemoryError):
     """An error that is answered with problem details.
 
-    Args:
-        detail: A sentence that says what is wrong and what to do; None for that of the kind.
-        error: The error class that the client raises; None for that of the kind.
+    `detail` says what is wrong and what to do; `error` is the class that the client raises. None
+    means that of the kind.
     """
 
     def __init__(
