@@ -62,7 +62,10 @@ class Remote:
             raise
         if call.function_name == "completion":
             return response_of(value)
-        return made(kind, value)
+        found = made(kind, value)
+        if isinstance(found, Turn) and call.subject == "memory":
+            return _named(found, given["session_id"], given.get("user_id"))
+        return found
 
     def request(self, call: Call, given: Mapping[str, Any]) -> Request:
         user_id, turn = given.get("user_id") or self.user_id, given.get("turn")
@@ -231,6 +234,12 @@ def response_of(given: Mapping[str, Any]) -> Any:
     from agent_memory.models.loading import load_litellm
 
     return load_litellm().ModelResponse(**given)
+
+
+def _named(turn: Turn, session_id: str, user_id: str | None) -> Turn:
+    """Add the session and the user to a turn. The service omits them."""
+    again = turn.regenerates and turn.regenerates._replace(session_id=session_id)
+    return replace(turn, session_id=session_id, user_id=user_id, regenerates=again)
 
 
 def _refusing(kind: type, name: str) -> Callable[..., Any]:

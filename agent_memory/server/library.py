@@ -99,7 +99,7 @@ def made(call: Call, at: At, asked: Any, **more: Any) -> Any:
         found = getattr(target, call.function_name)(*places, **given, **more)
     if call.subject != "memory":
         return found
-    return _as_asked(asked, found if "admin" in at.principal.rights else _without_past(found))
+    return _without_ids(found if "admin" in at.principal.rights else _without_past(found))
 
 
 @contextmanager
@@ -265,13 +265,15 @@ def _without_past(value: Any) -> Any:
     return value
 
 
-def _as_asked(asked: Any, value: Any) -> Any:
-    """Give a turn the session that was asked for; see `At.session`."""
+def _without_ids(value: Any) -> Any:
+    """Remove the ids from a turn; the client knows them.
+
+    The answer is then the same for another user's session and for one that does not exist.
+    """
     if not isinstance(value, Turn):
         return value
-    session_id = asked.session_id
-    again = value.regenerates and value.regenerates._replace(session_id=session_id)
-    return replace(value, session_id=session_id, regenerates=again)
+    again = value.regenerates and value.regenerates._replace(session_id="")
+    return replace(value, session_id="", user_id=None, regenerates=again)
 
 
 _APPEND = next(one for one in CALLS if one.name == "append_messages")
