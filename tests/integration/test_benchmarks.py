@@ -52,7 +52,7 @@ def test_growth(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     options = ["--messages", "31", "--users", "3", "--questions", "4", "--processes", "1"]
     command = Typer()
-    command.command()(growth.run)
+    command.command()(growth.main)
     told = CliRunner().invoke(command, [*options, "--out", str(out)])
     assert told.exit_code == 0, told.output
     assert "first search in a fresh process" in " ".join(told.output.split())

@@ -26,6 +26,7 @@ from agent_memory.errors import (
 )
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM, watched
+from agent_memory.testing.contract import together
 from tests.integration.turning import FACT, WEATHER, add, fake, logged, memory, remembering, results
 
 __all__ = ["fake", "memory"]
@@ -335,10 +336,10 @@ def test_a_turn_that_fails_leaves_no_trace(
 
 def test_turns_at_the_same_time_are_each_stored_whole(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: concurrent turns wait for each other's model, or are interleaved in the log."""
-    together = threading.Barrier(4)
+    gate = threading.Barrier(4)
 
     def answer(body: dict[str, Any]) -> Any:
-        together.wait()
+        gate.wait()
         said = body["messages"][-1]
         if said["role"] == "tool":
             return f"Sum: {said['content']}"
