@@ -219,7 +219,7 @@ def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
     components, keeps_old = _opened(config, block)
     with closing(components):
         step = Progress(block, "", 0, 0, None)
-        for step in components.replay.run(block):
+        for step in components.replay(block):
             yield step
         failed = _left(components, block, config.absorb_attempts) if keeps_old else None
         if failed is not None:

@@ -33,7 +33,7 @@ from agent_memory.models.embedders import is_remote
 from agent_memory.models.loading import load_litellm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.core.receipts import Part
@@ -43,14 +43,13 @@ if TYPE_CHECKING:
     from agent_memory.engine.edit.receipts import Deleted, Receipts
     from agent_memory.engine.edit.repair import Repair
     from agent_memory.engine.pins import Pins
-    from agent_memory.engine.processing.replay import Replay
     from agent_memory.engine.processing.worker import OnDone
     from agent_memory.engine.reading import MessagePages
     from agent_memory.engine.recall.contexts import Contexts
     from agent_memory.engine.recall.merged_search import LogBlock, Search
     from agent_memory.engine.recall.prompt_log import Recalls, SentContexts
     from agent_memory.engine.sharing.grants import Authors, Grants, Redaction
-    from agent_memory.engine.stats import Counted, Stats
+    from agent_memory.engine.stats import Counted, Progress, Stats
     from agent_memory.engine.values.key_values import KeyValues, Values
 
 logger = logging.getLogger(__name__)
@@ -315,11 +314,11 @@ class Components:
             self.deleted,
         )
 
-    @made_later
-    def replay(self) -> Replay:
-        from agent_memory.engine.processing.replay import Replay
+    def replay(self, block: str) -> Iterator[Progress]:
+        """Return the steps of a replay. See `AgentMemory.replay`."""
+        from agent_memory.engine.processing.replay import replay
 
-        return Replay(self.store, self.work, self.records)
+        return replay(block, self.store, self.work, self.records)
 
     @made_later
     def receipts(self) -> Receipts:

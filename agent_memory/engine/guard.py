@@ -62,11 +62,13 @@ class Guard:
                 self._owned(error.damage.head, user_id)
 
     def owned(self, session_id: str, user_id: str | None) -> Head | None:
-        """Return the head of a session whose ids are checked. None if there is no such session.
+        """Check the ids of a call, and return the session's head. None if it does not exist.
 
         Raises:
+            InvalidId: No session is named, or an id is not valid.
             SessionOfAnotherUser: The session belongs to another user than the one named.
         """
+        self.check_session(session_id, user_id)
         return self._owned(self._store.head(session_id), user_id)
 
     def _owned(self, head: Head | None, user_id: str | None) -> Head | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from agent_memory.config.settings import NOTES
 from agent_memory.core.idempotency import check_end
-from agent_memory.core.ids import check_id
+from agent_memory.core.ids import check_id, check_share
 from agent_memory.core.limits import at_most, check_callable, how_many, place_in_log, text_of
 from agent_memory.core.notices import with_call_errors
 from agent_memory.core.recognition import check_pair
@@ -315,7 +315,6 @@ class AgentMemory(OpenMemory):
         Raises:
             InvalidInput: Both `limit` and `last` are set, or a number is not valid.
         """
-        self._guard.check_session(session_id, user_id)
         if last is not None and limit is not None:
             raise InvalidInput("Give `limit` or `last`, not both.")
         after, limit = place_in_log("after", after), at_most("limit", limit)
@@ -354,7 +353,6 @@ class AgentMemory(OpenMemory):
         Raises:
             InvalidInput: An id, `after` or `limit` is not valid.
         """
-        self._guard.check_session(session_id, user_id)
         after, limit = place_in_log("after", after), at_most("limit", limit)
         return self.components.contexts.were(session_id, user_id, after, limit)
 
@@ -390,7 +388,6 @@ class AgentMemory(OpenMemory):
         from agent_memory.engine.recall.contexts import checked_budget
 
         most = checked_budget(max_tokens)
-        self._guard.check_session(session_id, user_id)
         if most is None:
             raise InvalidBudget("max_tokens is None. Give a number of tokens above 0.")
         if self._guard.owned(session_id, user_id) is None:
@@ -411,7 +408,6 @@ class AgentMemory(OpenMemory):
         from agent_memory.engine.pins import check_seq
 
         seq = check_seq(seq)
-        self._guard.check_session(session_id, user_id)
         head = self._guard.owned(session_id, user_id)
         if head is None:
             raise InvalidInput(f"There is no session {session_id!r}.")
@@ -422,7 +418,6 @@ class AgentMemory(OpenMemory):
         from agent_memory.engine.pins import check_seq
 
         seq = check_seq(seq)
-        self._guard.check_session(session_id, user_id)
         head = self._guard.owned(session_id, user_id)
         if head is not None:
             self.components.pins.unpin_message(head, seq)
@@ -702,7 +697,6 @@ class AgentMemory(OpenMemory):
         Raises:
             InvalidInput: The session does not exist.
         """
-        self._guard.check(session_id, user_id)
         head = self._guard.owned(session_id, user_id)
         if head is None:
             raise InvalidInput(f"There is no session {session_id!r} to make a checkpoint of.")
@@ -738,7 +732,6 @@ class AgentMemory(OpenMemory):
 
     def head(self, session_id: str, *, user_id: str | None = None) -> Head | None:
         """Return a session's head with `updated_at` and `metadata`. None if it does not exist."""
-        self._guard.check_session(session_id, user_id)
         head = self._guard.owned(session_id, user_id)
         return None if head is None else self._listing.completed([head])[0]
 
@@ -795,7 +788,10 @@ class AgentMemory(OpenMemory):
             InvalidId: The name is not valid.
         """
         self._guard.check(None, None)
-        return self._shares.of(self, name)
+        check_share(name)
+        from agent_memory.engine.sharing.shares import Share
+
+        return self._shares.setdefault(name, Share(self, name))
 
     def open(self, kind: str) -> Any:
         """Return the handle of a kind of block for data of everyone, such as `open("skills")`.
@@ -818,7 +814,7 @@ class AgentMemory(OpenMemory):
         """
         self._guard.check(None, None)
         check_block(block, self.components.absorber.blocks)
-        return self.components.replay.run(block)
+        return self.components.replay(block)
 
     def stats(self) -> Stats:
         """Return counts, pending messages of each block, model calls, tokens and cost."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.idempotency import as_it_was
-from agent_memory.core.lazy import made_once
 from agent_memory.core.records import Head, Scope
 from agent_memory.core.threads import apart, given_up
 from agent_memory.engine.append import Appender
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from agent_memory.engine.listing import Listing
     from agent_memory.engine.loop.regenerate import Regenerate
     from agent_memory.engine.reading import Finding
-    from agent_memory.engine.sharing.shares import Shares
+    from agent_memory.engine.sharing.shares import Share
     from agent_memory.engine.stats import Progress
     from agent_memory.engine.tool_calls import Toolbox
     from agent_memory.engine.transfer.reading import Reading
@@ -69,6 +68,7 @@ class OpenMemory:
         self.blocks = parts.blocks
         self._store, self._counter = parts.store, parts.services.resources.counter
         self._guard = parts.guard
+        self._shares: weakref.WeakValueDictionary[str, Share] = weakref.WeakValueDictionary()
         self._appender = Appender(
             parts.store,
             self._counter,
@@ -170,7 +170,6 @@ class OpenMemory:
         Raises:
             Conflict: The key was used for other content.
         """
-        self._guard.check_session(session_id, user_id)
         head = self._guard.owned(session_id, user_id)
         return None if head is None else self._appender.stored(head, key)
 
@@ -258,12 +257,6 @@ class OpenMemory:
             parts.all_blocks,
         )
         return importer.run(reading)
-
-    @made_once
-    def _shares(self) -> Shares:
-        from agent_memory.engine.sharing.shares import Shares
-
-        return Shares()
 
     @property
     def _listing(self) -> Listing:

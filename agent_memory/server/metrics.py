@@ -267,14 +267,14 @@ class Watch:
 
     def _found(self) -> list[Stalled]:
         now, blocks = self._clock(), self._parts.absorber.blocks
-        seen = self._parts.heartbeats.read()
+        worker, absorbed = self._parts.heartbeats.read()
         due = [head for head in self._parts.store.due(_SOME) if not head.deleting]
         last: dict[tuple[str, str], float] = {}
         for name in blocks:
             if any(head.lag(name) for head in due):
-                last[name, _NO_WORKER] = seen.worker
+                last[name, _NO_WORKER] = worker
             if self._parts.dead_letters.failing(name) is not None:
-                last[name, _FAILS] = seen.absorbed(name)
+                last[name, _FAILS] = absorbed.get(name, 0.0)
         self._waiting = {one: self._waiting.get(one, now) for one in last}
         found = [Stalled(*one, now - max(begun, last[one])) for one, begun in self._waiting.items()]
         return [one for one in found if one.seconds >= LONG_SECONDS]

@@ -96,7 +96,9 @@ class ChatHistory:
         given = [one for each in messages for one in Message.all_of(each)]
         self._components.deletion.retried(
             session_id,
-            lambda: self._components.editor.save(session_id, given, user_id, self._drafted),
+            lambda: self._components.editor.change(
+                session_id, lambda log: given, user_id, self._drafted
+            ),
         )
 
     def load(self, session_id: str) -> list[Message]:

@@ -461,9 +461,7 @@ def test_what_was_deleted_between_runs_leaves_no_trace(tmp_path: Path, target: S
                 mine.owner().notes().add(f"canary-{user} {n}")
 
         moved(source, target)
-        SystemRecords(target).write(
-            Kind.MIGRATION, "origin", removed=False
-        )  # as if it was interrupted
+        SystemRecords(target).write(Kind.MIGRATION, "origin")  # as if it was interrupted
         assert b"canary-ada" in file_bytes(tmp_path, "target.db")
         memory.delete_user("ada")
     moved(source, target)
@@ -488,7 +486,7 @@ def test_the_note_tells_nothing(source: Store, target: Store) -> None:
     next(begun)
     (note,) = target.records("_notes", "migration")
     begun.close()
-    assert (note.text, note.metadata, note.session_id) == ("0" * 64, {"removed": False}, "")
+    assert (note.text, note.metadata, note.session_id) == ("0" * 64, {}, "")
 
 
 class Counting:

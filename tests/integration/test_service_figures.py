@@ -157,7 +157,7 @@ def test_where_a_worker_looks_for_work_it_is_quiet(caplog: pytest.LogCaptureFixt
         memory.update("s-1", SAID, user_id="ana")
         memory.components.store.schedule_all()  # as after ten minutes of silence
         memory.components.heartbeats.beat()  # as each worker does every minute
-        seen = memory.components.heartbeats.read().worker
+        seen = memory.components.heartbeats.read()[0]
         watch = Watch(memory.components, clock=(clock := Clock()))
         clock.now = seen - 60
         watch.look()

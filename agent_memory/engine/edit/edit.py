@@ -104,12 +104,6 @@ class Editor:
         done = self.edit(part.session_id, plan, consequence, user_id=user_id)
         return done.head if done else None
 
-    def save(
-        self, session_id: str, messages: Sequence[Message], user_id: str | None, drafted: Drafts
-    ) -> None:
-        """Replace a session's messages. A session that does not exist is created."""
-        self.change(session_id, lambda log: messages, user_id, drafted)
-
     def change(
         self,
         session_id: str,
@@ -117,7 +111,10 @@ class Editor:
         user_id: str | None,
         drafted: Drafts,
     ) -> Head:
-        """Replace a session's log with the result of a function, as `save`. Return the new head."""
+        """Replace a session's log with the result of a function. Return the new head.
+
+        A session that does not exist is created.
+        """
         begins = Head(session_id, user_id, created_at=datetime.now(UTC))
         plan = changed(change, user_id, drafted)
         consequence = "Nothing was changed; try again."

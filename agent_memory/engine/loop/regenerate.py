@@ -43,7 +43,6 @@ class Regenerate:
 
     def turn(self, session_id: str, user_id: str | None) -> Turn:
         """Return the turn. See `AgentMemory.regenerate`."""
-        self._guard.check_session(session_id, user_id)
         head = self._guard.owned(session_id, user_id)
         question = self._question(head) if head else None
         if head is None or question is None:
@@ -70,7 +69,6 @@ class Regenerate:
             InvalidInput: The session has new messages, or was deleted. Nothing was stored.
             SessionOfAnotherUser: The session belongs to another user.
         """
-        self._guard.admit(turn.session_id, turn.user_id)
         head = self._guard.owned(turn.session_id, turn.user_id)
         if head is not None and self._is_there(head, part, messages):  # a retry
             return head

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from time import time
-from typing import NamedTuple
 
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Head, Lag
@@ -35,29 +34,18 @@ class Heartbeats:
                 self._records.write(Kind.HEARTBEATS, f"{_BLOCK}{block}", at=at)
                 self._written[block] = at
 
-    def read(self) -> LastSeen:
-        """Return the latest heartbeats."""
+    def read(self) -> tuple[float, dict[str, float]]:
+        """Return when a worker last looked for work, and when each block last absorbed.
+
+        Times are in seconds since the epoch. 0 stands for never.
+        """
         found = {
             name: float(note["at"]) for name, note in self._records.read(Kind.HEARTBEATS).items()
         }
         blocks = {
             name.removeprefix(_BLOCK): at for name, at in found.items() if name.startswith(_BLOCK)
         }
-        return LastSeen(found.get(_WORKER, 0.0), blocks)
-
-
-class LastSeen(NamedTuple):
-    """The last search for work by a worker, and the last absorption by each block.
-
-    Times are in seconds since the epoch; 0 for never.
-    """
-
-    worker: float
-    blocks: Mapping[str, float]
-
-    def absorbed(self, block: str) -> float:
-        """Return the time of a block's last absorption."""
-        return self.blocks.get(block, 0.0)
+        return found.get(_WORKER, 0.0), blocks
 
 
 _MOST = 1_000

@@ -22,28 +22,26 @@ def unfinished(records: SystemRecords) -> list[str]:
     ]
 
 
-class Replay:
-    """Has a block absorb all sessions again, and stores the progress. Other calls continue."""
+def replay(
+    block: str, store: SessionStore, work: SessionWork, records: SystemRecords
+) -> Iterator[Progress]:
+    """Have a block absorb all sessions again, and store the progress. Other calls continue.
 
-    def __init__(self, store: SessionStore, work: SessionWork, records: SystemRecords) -> None:
-        self._store = store
-        self._work = work
-        self._records = records
+    An interrupted replay continues after its last finished session.
+    """
+    begun = records.read(Kind.REPLAYS).get(block, {"after": None, "done": 0})
+    after, done = begun["after"], begun["done"]
+    records.write(Kind.REPLAYS, block, after=after, done=done)
+    total = store.counts().sessions
+    for head in all_heads(store, after=after):
+        error = _absorb_again(work, block, head.session_id)
+        done += 1
+        records.write(Kind.REPLAYS, block, after=head.session_id, done=done)
+        yield Progress(block, head.session_id, done, max(done, total), error)
+    records.drop(Kind.REPLAYS, block)
 
-    def run(self, block: str) -> Iterator[Progress]:
-        """Rebuild a block. An interrupted replay continues after its last finished session."""
-        begun = self._records.read(Kind.REPLAYS).get(block, {"after": None, "done": 0})
-        after, done = begun["after"], begun["done"]
-        self._records.write(Kind.REPLAYS, block, after=after, done=done)
-        total = self._store.counts().sessions
-        for head in all_heads(self._store, after=after):
-            error = self._absorb_again(block, head.session_id)
-            done += 1
-            self._records.write(Kind.REPLAYS, block, after=head.session_id, done=done)
-            yield Progress(block, head.session_id, done, max(done, total), error)
-        self._records.drop(Kind.REPLAYS, block)
 
-    def _absorb_again(self, block: str, session_id: str) -> str | None:
-        while True:
-            with suppress(LeaseLost):  # taken over before the block was rewound
-                return self._work.absorb(session_id, block, anew=True)
+def _absorb_again(work: SessionWork, block: str, session_id: str) -> str | None:
+    while True:
+        with suppress(LeaseLost):  # taken over before the block was rewound
+            return work.absorb(session_id, block, anew=True)

@@ -260,7 +260,6 @@ class Contexts:
             InvalidInput: An id or a message is not valid.
             SessionOfAnotherUser: The session belongs to another user.
         """
-        self._guard.check_session(session_id, user_id)
         head = self._guard.owned(session_id, user_id)
         entries = self._clear(head, self._windows.of(head)) if head else []
         packer = packer or self.packer

@@ -181,7 +181,7 @@ class SentContexts:
         """
         session_id, begun = head.session_id, to_micros(head.created_at)
         every = [one for one in self._of(session_id) if one.first > after]
-        records = [record for record in every if record.metadata.get(_BEGUN, begun) == begun]
+        records = [record for record in every if record.metadata[_BEGUN] == begun]
         turns = set(sorted({record.first for record in records})[:limit])
         records = [record for record in records if record.first in turns]
         wanted = {seq for record in records for seq in shows(record.metadata)}
@@ -196,7 +196,7 @@ class SentContexts:
 
         def text_of(name: str) -> str | None:
             nonlocal now
-            place = _place(record.session_id, fields.get(_BEGUN), name)
+            place = record_id(record.session_id, fields[_BEGUN], name)
             kept = self._store.record(SENT_TEXTS.name, place)
             if kept is not None:
                 return kept.text
@@ -243,7 +243,7 @@ class SentContexts:
         for name_, shown in kept.texts.items():
             home, upto = shown.session_id or session_id, shown.upto
             # the id contains the context's session, so that only its contexts find the text
-            place = _place(session_id, begun, name_)
+            place = record_id(session_id, begun, name_)
             texts.append(Record(place, owner, home, upto, upto, shown.text, (), now))
         self._store.put_records(SENT_TEXTS.name, texts)
         self._store.put_records(SENT.name, [record])
@@ -255,8 +255,3 @@ class SentContexts:
             for block, some in ((SENT, [record]), (SENT_TEXTS, texts)):
                 for written in some:
                     self._store.delete_records(block.name, record_id=written.id)
-
-
-def _place(session_id: str, begun: int | None, name: str) -> str:
-    """Return the record id of a text; `begun` is None for records without a session start."""
-    return record_id(session_id, name) if begun is None else record_id(session_id, begun, name)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
-from weakref import WeakValueDictionary
 
 from agent_memory.core.idempotency import WriteKey, key_of_message
 from agent_memory.core.ids import (
     Access,
     OwnId,
     check_id,
-    check_share,
     marker,
     share_of,
     shared_session,
@@ -21,7 +19,6 @@ from agent_memory.core.ids import (
 )
 from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
-from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Entry, Head, Recall, Span
 from agent_memory.engine.paging import page_of
 from agent_memory.engine.sharing.grants import signed
@@ -138,23 +135,6 @@ class Share:
         check_id("agent_id", agent_id)
         if access not in get_args(Access):
             raise InvalidInput(f'access is {quoted(access)}. Give "read" or "write".')
-
-
-class Shares:
-    """The open shared namespaces of a memory: one object per name, as long as it is in use."""
-
-    def __init__(self) -> None:
-        self._shares: WeakValueDictionary[str, Share] = WeakValueDictionary()
-        self._lock = fork_safe_lock()
-
-    def of(self, memory: AgentMemory, name: str) -> Share:
-        """Return a memory's namespace of a name."""
-        check_share(name)
-        with self._lock:
-            share = self._shares.get(name)
-            if share is None:
-                share = self._shares[name] = Share(memory, name)
-            return share
 
 
 class SharedMemory:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
@@ -140,19 +140,10 @@ def migrate_stores(source: Store, target: Store, origin: str) -> Generator[Migra
         if held and not is_unfinished(source) and (yield from compare(source, target)):
             return  # an earlier run stopped just before it recorded its end
         _check(source, held, origin, noted)
-        removed = noted.get(origin, {}).get("removed", False)
-        records.write(Kind.MIGRATION, origin, removed=removed)
-
-        def removing() -> None:
-            nonlocal removed
-            if not removed:
-                removed = True
-                records.write(Kind.MIGRATION, origin, removed=True)
-
-        for step in move(source, target, removing, resumed=bool(noted)):
+        records.write(Kind.MIGRATION, origin)
+        for step in move(source, target, resumed=bool(noted)):
             if step.verified is not None:
-                if removed:
-                    target.secure_erase()
+                target.secure_erase()  # copies that were replaced or removed
                 records.drop(Kind.MIGRATION, origin)
             yield step
 
@@ -209,28 +200,23 @@ def _held(store: Store) -> list[str]:
     return found + [f"vectors of {name!r}" for name in blocks if any(store.all_vectors(name))]
 
 
-def move(
-    source: Store, target: Store, removing: Callable[[], None], *, resumed: bool
-) -> Iterator[MigrationStep]:
+def move(source: Store, target: Store, *, resumed: bool) -> Iterator[MigrationStep]:
     """Make the target equal to the source, which is only read.
 
     Records are copied before the sessions they derive from, so that no session in the target lacks
-    its records. Records that are already there are not written again. `removing` is called before
-    something is removed from the target.
+    its records. Records that are already there are not written again.
     """
     blocks = source.vector_blocks()
     for block, there in target.vector_blocks().items():
         if blocks.get(block) != there:
-            removing()
             target.clear_vectors(block)
     for block, (dimension, model) in blocks.items():
         target.open_vectors(block, dimension, model)
     parts = _parts(source, target, blocks)
     for part in parts:
-        mirrored = mirror(part.source, part.target, part.sent, removing)
-        for done in _some(mirrored):
+        for done in _some(mirror(part.source, part.target, part.sent)):
             yield MigrationStep(part.what, done, None)
-    sessions = Sessions(source, target, removing)
+    sessions = Sessions(source, target)
     if resumed:
         sessions.drop_others()
     total = source.counts().sessions
@@ -246,7 +232,7 @@ def compare(source: Store, target: Store) -> Generator[MigrationStep, None, bool
     blocks = source.vector_blocks()
     if source.counts().sessions != target.counts().sessions or blocks != target.vector_blocks():
         return False
-    sessions, parts = Sessions(source, target, lambda: None), _parts(source, target, blocks)
+    sessions, parts = Sessions(source, target), _parts(source, target, blocks)
     return not (yield from _verified(source, target, sessions, parts, copies=False))
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from hashlib import blake2b, sha256
-from itertools import chain, islice
-from typing import Any
+from hashlib import sha256
+from itertools import chain, compress, islice
+from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.idempotency import KeptKey
 from agent_memory.core.messages import Message
@@ -24,6 +22,9 @@ from agent_memory.errors import StoreError
 from agent_memory.stores.base import RecordStore, SessionStore, VectorStore
 from agent_memory.stores.damage import whole
 from agent_memory.stores.kernel.coding import to_micros
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _MODULUS = 2**256
 _PAGE = 200
@@ -164,19 +165,18 @@ RecordSet = FactRecords | VectorRecords
 """A part of a store's records, read in any order. `remove` may remove more than the keys."""
 
 
-def mirror(
-    source: RecordSet, target: RecordSet, sums: Sums, removing: Callable[[], None]
-) -> Iterator[StoredRecord]:
+def mirror(source: RecordSet, target: RecordSet, sums: Sums) -> Iterator[StoredRecord]:
     """Remove records that only the target has, write those that it lacks, and yield the source's.
 
     Existing records are not written again, so that an interrupted run resumes. Each record takes
     eight bytes of memory.
     """
-    there = _Marks(target.read(), lambda stored: stored.digest)
-    if len(there) and _cleared(source, target, removing):  # others may have been removed too
-        there = _Marks(target.read(), lambda stored: stored.digest)
+    there = _marks(stored.digest for stored in target.read())
+    if len(there) and _cleared(source, target):  # others may have been removed too
+        there = _marks(stored.digest for stored in target.read())
     for page in _pages(source.read()):
-        target.put(there.lacking(page))
+        is_new = _lacking(there, [stored.digest for stored in page])
+        target.put(list(compress(page, is_new)))
         for stored in page:
             sums.add(stored.block, stored.digest)
             yield stored
@@ -189,52 +189,35 @@ def summed(records: RecordSet, sums: Sums) -> Iterator[StoredRecord]:
         yield stored
 
 
-def _cleared(source: RecordSet, target: RecordSet, removing: Callable[[], None]) -> bool:
+def _cleared(source: RecordSet, target: RecordSet) -> bool:
     """Remove records that only the target has. Return whether there were any."""
-    here, found = _Marks(source.read(), _name), False
+    here, found = _marks(stored.key for stored in source.read()), False
     for page in _pages(target.read()):
-        if extra := here.lacking(page):
+        keys = [stored.key for stored in page]
+        if extra := list(compress(keys, _lacking(here, keys))):
             found = True
-            removing()
-            target.remove([stored.key for stored in extra])
+            target.remove(extra)
     return found
 
 
-class _Marks:
-    """A set of records, each stored as a number of eight bytes.
+def _marks(keys: Iterable[object]) -> np.ndarray:
+    """Return a set of keys, each as a number of eight bytes.
 
-    The numbers are salted per run. Two records with the same number, one case in billions, have
-    different numbers in the next run.
+    Python salts the numbers in each process. Two keys with the same number, one case in billions,
+    have different numbers in the next run.
     """
+    import numpy as np
 
-    def __init__(
-        self, records: Iterable[StoredRecord], key_of: Callable[[StoredRecord], bytes]
-    ) -> None:
-        import numpy as np
-
-        self._salt = os.urandom(16)
-        self._key_of = key_of
-        marks = array("Q", map(self._mark, records))
-        self._sorted = np.sort(np.frombuffer(marks, np.uint64))
-
-    def __len__(self) -> int:
-        return len(self._sorted)
-
-    def lacking(self, page: Sequence[StoredRecord]) -> list[StoredRecord]:
-        """Return the records of a page that are not in the set."""
-        import numpy as np
-
-        marks = np.fromiter(map(self._mark, page), np.uint64, len(page))
-        first, after = (np.searchsorted(self._sorted, marks, side) for side in ("left", "right"))
-        return [stored for stored, is_new in zip(page, first == after, strict=True) if is_new]
-
-    def _mark(self, stored: StoredRecord) -> int:
-        digest = blake2b(self._key_of(stored), digest_size=8, key=self._salt)
-        return int.from_bytes(digest.digest())
+    return np.sort(np.fromiter(map(hash, keys), np.int64))
 
 
-def _name(stored: StoredRecord) -> bytes:
-    return "\0".join(stored.key).encode("utf-8", "surrogatepass")
+def _lacking(marks: np.ndarray, keys: Sequence[object]) -> np.ndarray:
+    """Return for each key whether it is not in the set."""
+    import numpy as np
+
+    wanted = np.fromiter(map(hash, keys), np.int64)
+    first, after = (np.searchsorted(marks, wanted, side) for side in ("left", "right"))
+    return np.equal(first, after)
 
 
 def _pages(records: Iterator[StoredRecord]) -> Iterator[list[StoredRecord]]:
@@ -252,7 +235,6 @@ class Sessions:
 
     _source: SessionStore
     _target: SessionStore
-    _removing: Callable[[], None]
 
     def __post_init__(self) -> None:
         self._leases = Leases(self._target)
@@ -270,7 +252,6 @@ class Sessions:
             names = [head.session_id for head in heads]
             for name in set(names) - self._source.existing(names):
                 if self._source.head(name) is None:  # otherwise its deletion is unfinished
-                    self._removing()
                     self._target.delete(name)
 
     def compare(self, sums: Sums, *, copies: bool) -> Iterator[tuple[Head, str | None]]:
@@ -332,8 +313,7 @@ class Sessions:
         try:
             if self._arrived(head):
                 return
-            self._removing()  # an earlier or partial copy
-            self._target.delete(head.session_id)
+            self._target.delete(head.session_id)  # an earlier or partial copy
             if self._arrived(head):
                 return
         except LogChanged:  # the comparison finds the difference
