@@ -73,7 +73,7 @@ class Members:
         blocks = {name: _named(name, one) for name, one in given.items() if isinstance(one, Block)}
         first, home = next(iter(memories.items()))
         _check_names(blocks, first, {*home.blocks, home.components.default_notes.name})
-        bound = _bound(blocks, home.components.services.resources)
+        bound = _bound(blocks, home.components.resources)
         recalled: list[Asked] = []
         searched: list[Asked] = []
         for name in given:
@@ -180,7 +180,7 @@ def tools_of(members: Members, home: str, user_id: str | None) -> dict[str, Tool
 
     Tools of another memory work on the user's memory there. Those that need a session are left out.
     """
-    found = {**members.memories[home]._toolbox.tools()}
+    found = {**members.memories[home].components.toolbox.tools()}
     others = [tool for block in members.blocks.values() for tool in block.tools()]
     if user_id is not None:
         away = {name: memory for name, memory in members.memories.items() if name != home}
@@ -207,7 +207,7 @@ def _lasting(memory: AgentMemory) -> Iterator[Tool]:
         if block.of_session
         for tool in block.tools()
     }
-    for tool in memory._toolbox.tools().values():
+    for tool in memory.components.toolbox.tools().values():
         if tool.name not in bound and tool.name != READ_MESSAGE:
             yield tool
 

@@ -186,7 +186,7 @@ class CompositeMemory:
         blocks = self._members.recalled
         found, warnings = self._recall(blocks, name, scope, seen.query, packer.candidates)
         for other, memory in self.memories.items():
-            troubles = memory.components.contexts.troubles(head if memory is home else None)
+            troubles = memory.components.troubles(head if memory is home else None)
             if memory is home:
                 troubles += contexts.waiting(scope, head)
             warnings += [f"{other}: {trouble}" for trouble in troubles]

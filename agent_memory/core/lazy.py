@@ -39,8 +39,10 @@ class made_once(Generic[T]):  # noqa: N801 - a decorator
 
     def __init__(self, make: Callable[[Any], T]) -> None:
         self._make = make
-        self._name = make.__name__
         self.__doc__ = make.__doc__
+
+    def __set_name__(self, kind: type, name: str) -> None:
+        self._name = name
 
     @overload
     def __get__(self, owner: None, kind: type) -> made_once[T]: ...

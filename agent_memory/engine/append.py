@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -21,17 +20,14 @@ from agent_memory.core.idempotency import (
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft
 from agent_memory.core.redaction import redacted
-from agent_memory.core.timestamps import Zones
 from agent_memory.engine.append_queue import AppendQueue
 from agent_memory.engine.paging import is_there, range_of
 from agent_memory.errors import MessageTooLarge
 
 if TYPE_CHECKING:
-    from agent_memory.config.settings import KeepKeys
     from agent_memory.core.records import Head
     from agent_memory.core.tokens.counter import TokenCounter
-    from agent_memory.engine.windows import Windows
-    from agent_memory.stores.base import SessionStore
+    from agent_memory.engine.assembly import Components
 
 _SHORT = 4_000  # characters; longer texts are tokenized in parallel instead
 _WIDEST = 6  # bytes of a character in JSON
@@ -53,29 +49,18 @@ _Stored: TypeAlias = tuple["Head", "KeptKey | None"]
 """The head after an append. For a retry, also the stored key of the first append."""
 
 
-@dataclass(eq=False, repr=False)
 class Appender:
-    """Appends messages.
+    """Appends messages."""
 
-    `_wait` returns the seconds until a worker must look at a session, from the time of its newest
-    message.
-    """
-
-    _store: SessionStore
-    _counter: TokenCounter
-    _windows: Windows
-    _max_message_bytes: int
-    _keep_keys: KeepKeys
-    _wait: Callable[[datetime], float]
-    _redact: Callable[[str], str] | None
-    _zones: Zones
-
-    def __post_init__(self) -> None:
+    def __init__(self, parts: Components) -> None:
+        self._store, self._windows, self._config = parts.store, parts.windows, parts.config
+        self._counter, self._zones = parts.resources.counter, parts.resources.zones
+        self._within = parts.work.within
         # a remote store serves concurrent appends itself
         is_remote = self._store.remote
         self._queue = None if is_remote else AppendQueue(self._append, self.append_all)
 
-    def append(self, update: Update) -> tuple[Head, KeptKey | None]:
+    def append(self, update: Update) -> _Stored:
         """Append messages atomically. See `AgentMemory.update`.
 
         Return the current head, and for a retry the stored key of the first append.
@@ -85,14 +70,14 @@ class Appender:
         return self._append(update)
 
     def _append(self, update: Update) -> _Stored:
-        request = self._request(update)
-        session_id, drafts, user_id, once, _, within = request
+        session_id, drafts, user_id, once, _, within = self._request(update)
         if once is None:
             head = self._store.append(session_id, drafts, user_id, within=within)
             self._windows.appended(head, drafts)
             return head, None
-        done = self._store.append_once(session_id, drafts, once, user_id, within=within)
-        return self._record(request, done)
+        return self._record(
+            drafts, self._store.append_once(session_id, drafts, once, user_id, within=within)
+        )
 
     def append_all(
         self,
@@ -113,7 +98,9 @@ class Appender:
                 found[place] = error
         done = self._store.append_all(list(requests.values()))
         for (place, append), result in zip(requests.items(), done, strict=True):
-            found[place] = result if isinstance(result, Exception) else self._record(append, result)
+            found[place] = (
+                result if isinstance(result, Exception) else self._record(append.drafts, result)
+            )
         return [found[place] for place in range(len(updates))]
 
     def _request(self, update: Update) -> Append:
@@ -124,7 +111,7 @@ class Appender:
         """
         session_id, messages, user_id, key, expected_end, own = update
         drafts = self.drafts(messages, session_id, user_id)
-        within = self._wait(drafts[-1].message.created_at) if drafts else 0.0
+        within = self._within(drafts[-1].message.created_at) if drafts else 0.0
         if key is None and expected_end is None and not _have_ids(drafts):
             return Append(session_id, drafts, user_id, None, own, within)
         if expected_end is not None:
@@ -139,9 +126,9 @@ class Appender:
         )
         return Append(session_id, drafts, user_id, once, own, within)
 
-    def _record(self, request: Append, result: Appended) -> tuple[Head, KeptKey | None]:
+    def _record(self, drafts: Sequence[Draft], result: Appended) -> _Stored:
         if result.places:
-            self._windows.appended(result.head, [request.drafts[place] for place in result.places])
+            self._windows.appended(result.head, [drafts[place] for place in result.places])
         return result.head, result.before
 
     def bring(
@@ -155,8 +142,7 @@ class Appender:
         ids = tuple(key_of_import(*one) for one in messages)
         once = Once(ids=ids, at=datetime.now(UTC))
         done = self._store.append_once(session_id, drafts, once, user_id)
-        if done.places:
-            self._windows.appended(done.head, [drafts[place] for place in done.places])
+        self._record(drafts, done)
         return len(done.places)
 
     def stored(self, head: Head, key: WriteKey) -> list[Message] | None:
@@ -178,7 +164,8 @@ class Appender:
         return [entry.message for entry in log]
 
     def _since(self, now: datetime) -> datetime | None:
-        return None if self._keep_keys == "forever" else now - self._keep_keys
+        kept = self._config.keep_keys
+        return None if kept == "forever" else now - kept
 
     def drafts(self, messages: Sequence[Any], session_id: str, user_id: str | None) -> list[Draft]:
         """Return the drafts of messages to append.
@@ -193,8 +180,8 @@ class Appender:
         zone = self._zones.of(user_id)
         messages = [one for each in messages for one in Message.all_of(each, zone)]
         for message in messages:
-            check_size(message, self._max_message_bytes)
-        return drafts_of(messages, self._counter, self._redact)
+            check_size(message, self._config.max_message_bytes)
+        return drafts_of(messages, self._counter, self._config.redact)
 
 
 def _have_ids(drafts: Sequence[Draft]) -> bool:

@@ -78,7 +78,6 @@ class AppendQueue(Generic[J, T]):
         return mine.outcome
 
     def _lead(self) -> None:
-        """Run the oldest pending calls."""
         calls = self._pending[:_MOST]
         del self._pending[: len(calls)]
         try:

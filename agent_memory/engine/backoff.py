@@ -39,6 +39,5 @@ class Backoff:
             self._until[name] = monotonic() + min(2.0 ** min(failures, 60), LONGEST_REST)
 
     def succeeded(self, name: Hashable) -> None:
-        """Reset the failures."""
         self._failures.pop(name, None)
         self._until.pop(name, None)

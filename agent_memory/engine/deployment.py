@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +79,7 @@ class Deployment:
             return Memories(memories, opened.pop_all())
 
 
-class Memories(Mapping[str, AgentMemory]):
+class Memories(dict[str, AgentMemory]):
     """The open memories of a deployment, by the names of its stores. A context manager.
 
     Args:
@@ -88,20 +88,11 @@ class Memories(Mapping[str, AgentMemory]):
     """
 
     def __init__(self, memories: dict[str, AgentMemory], closing: ExitStack) -> None:
-        self._memories = memories
+        super().__init__(memories)
         self._closing = closing
 
     def __repr__(self) -> str:
-        return f"Memories({self._memories!r})"
-
-    def __getitem__(self, name: str) -> AgentMemory:
-        return self._memories[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._memories)
-
-    def __len__(self) -> int:
-        return len(self._memories)
+        return f"Memories({super().__repr__()})"
 
     def __enter__(self) -> Self:
         return self

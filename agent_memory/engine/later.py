@@ -65,6 +65,22 @@ def made_later(make: Callable[[Any], T]) -> made_once[T]:
     return made_once(loading_rest(make))
 
 
+def part(place: str, takes: str | None = None) -> Any:
+    """Return a part of an object, which is loaded and made at its first read.
+
+    Args:
+        place: The module within the engine, and the class: "pins:Pins".
+        takes: The attribute of the object that the class takes. None for the object itself.
+    """
+    module, name = place.split(":")
+
+    def make(owner: Any) -> Any:
+        made = getattr(import_module(f"agent_memory.engine.{module}"), name)
+        return made(owner if takes is None else getattr(owner, takes))
+
+    return made_later(make)
+
+
 def with_rest(cls: Class) -> Class:
     """Decorate a class: its public methods except `update` load all modules first."""
     for name, method in list(vars(cls).items()):

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from heapq import nlargest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.ids import check_id, marker, share_of
 from agent_memory.core.limits import how_many, text_of
 from agent_memory.core.records import Entry, Head, Scope
 from agent_memory.engine.paging import all_heads, is_there, page_of
-from agent_memory.engine.values.key_values import KeyValues
 from agent_memory.errors import InvalidInput
-from agent_memory.stores.base import Store
+
+if TYPE_CHECKING:
+    from agent_memory.engine.assembly import Components
 
 _NAME = "metadata"
 _AT_ONCE = 500
@@ -49,9 +51,9 @@ def users_of(heads: Iterable[Head]) -> list[UserSize]:
 class Listing:
     """Lists sessions, and stores their metadata."""
 
-    def __init__(self, store: Store, values: Callable[[Scope], KeyValues]) -> None:
-        self._store = store
-        self._values = values
+    def __init__(self, parts: Components) -> None:
+        self._store = parts.store
+        self._values = partial(parts.values_of, of_session=True)
 
     def completed(self, heads: Sequence[Head]) -> list[Head]:
         """Return the heads with the time of the newest message and the metadata.
@@ -76,7 +78,6 @@ class Listing:
         prefix: str | None,
         newest: bool,
     ) -> list[Head]:
-        """Return a page of sessions. See `AgentMemory.sessions`."""
         limit, after = how_many("limit", limit), marker(after)
         if prefix:
             check_id("prefix", prefix)
@@ -94,7 +95,6 @@ class Listing:
         self._values(replace(scope, session_id=session_id)).put((), _NAME, metadata)
 
     def _newest_of(self, heads: Sequence[Head]) -> dict[str, Entry]:
-        """Return the newest message of each session that has one."""
         found: dict[str, Entry] = {}
         for at in range(0, len(heads), _AT_ONCE):
             ids = [head.session_id for head in heads[at : at + _AT_ONCE]]
@@ -138,7 +138,6 @@ class Listing:
 
 
 def _time_of(head: Head, newest: Entry | None) -> datetime:
-    """Return the time of the newest message, or of the creation."""
     return head.created_at if newest is None else newest.created_at
 
 

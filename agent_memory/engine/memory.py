@@ -258,9 +258,7 @@ class AgentMemory(OpenMemory):
         text_of("question", question)
         from agent_memory.engine.recall.explain import Explainer
 
-        parts = self.components
-        explainer = Explainer(parts.contexts, parts.dead_letters.dead, parts.store)
-        return explainer.run(question, user_id, session_id)
+        return Explainer(self.components).run(question, user_id, session_id)
 
     def remember(
         self,
@@ -291,7 +289,7 @@ class AgentMemory(OpenMemory):
             SessionOfAnotherUser: The session belongs to another user.
         """
         scope = self._guard.scope(user_id, session_id)
-        return cast("Notes", self._open(NOTES, scope)).add(text, at=at, key=key)
+        return cast("Notes", self.components.open(NOTES, scope)).add(text, at=at, key=key)
 
     def history(
         self,
@@ -601,7 +599,7 @@ class AgentMemory(OpenMemory):
             InvalidInput: Tools have no form in this format.
             ConfigError: Two tools have the same name.
         """
-        return self._toolbox.schemas(session_id, user_id, format)
+        return self.components.toolbox.schemas(session_id, user_id, format)
 
     def call_tool(
         self,
@@ -625,7 +623,7 @@ class AgentMemory(OpenMemory):
             key: An idempotency key for this call: a retried `memory_write` stores one note. Tools
                 of blocks find it in the scope.
         """
-        return self._toolbox.call(session_id, name, arguments, user_id, key)
+        return self.components.toolbox.call(session_id, name, arguments, user_id, key)
 
     def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]:
         """Close a conversation for now: absorb its pending messages and clear `WorkingMemory`.
@@ -728,12 +726,12 @@ class AgentMemory(OpenMemory):
                 is not the id of a session.
         """
         self._guard.check(None, user_id)
-        return self._listing.page(user_id, limit, after, prefix, newest)
+        return self.components.listing.page(user_id, limit, after, prefix, newest)
 
     def head(self, session_id: str, *, user_id: str | None = None) -> Head | None:
         """Return a session's head with `updated_at` and `metadata`. None if it does not exist."""
         head = self._guard.owned(session_id, user_id)
-        return None if head is None else self._listing.completed([head])[0]
+        return None if head is None else self.components.listing.completed([head])[0]
 
     def describe(
         self, session_id: str, metadata: dict[str, Any], *, user_id: str | None = None
@@ -748,7 +746,9 @@ class AgentMemory(OpenMemory):
             SessionOfAnotherUser: The session belongs to another user.
         """
         self._guard.check_session(session_id, user_id)
-        self._listing.describe(session_id, self._guard.scope(user_id, session_id), metadata)
+        self.components.listing.describe(
+            session_id, self._guard.scope(user_id, session_id), metadata
+        )
 
     def session(self, session_id: str, user_id: str | None = None) -> Session:
         """Return the calls for one conversation, with the ids bound."""
@@ -776,7 +776,7 @@ class AgentMemory(OpenMemory):
             embedder: Embeds the texts. By default the memory's own embedder.
         """
         self._guard.check(None, user_id)
-        return self._values(Scope(user_id, None), embedder)
+        return self.components.values_of(Scope(user_id, None), embedder)
 
     def share(self, name: str) -> Share:
         """Return a namespace that several agents read and write, according to their grants.
@@ -801,7 +801,7 @@ class AgentMemory(OpenMemory):
             InvalidInput: The block stores no data for everyone.
         """
         self._guard.check(None, None)
-        return self._open(kind, Scope())
+        return self.components.open(kind, Scope())
 
     def replay(self, block: str) -> Iterator[Progress]:
         """Rebuild one block from the log, session by session, and yield the progress after each.
@@ -825,7 +825,7 @@ class AgentMemory(OpenMemory):
     def turns(self) -> Turns:
         """Return the calls about a turn, bound to this memory. For this package's interfaces."""
         load_rest()
-        from agent_memory.engine.loop.turns import TurnHooks, Turns
+        from agent_memory.engine.loop.turns import Turns, call_hooks
 
         return Turns(
             begin=self.components.contexts.begin,
@@ -833,7 +833,7 @@ class AgentMemory(OpenMemory):
             stored=self._stored,
             replaced=self._regenerating.replace,
             call_tool=self.call_tool,
-            toolbox=self._toolbox.tools,
-            models=self.components.services.resources.models,
-            notify=TurnHooks(self.blocks.values(), self._guard.scope),
+            toolbox=self.components.toolbox.tools,
+            models=self.components.resources.models,
+            notify=partial(call_hooks, self.blocks.values(), self._guard.scope),
         )

@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.idempotency import as_it_was
 from agent_memory.core.records import Head, Scope
 from agent_memory.core.threads import apart, given_up
-from agent_memory.engine.append import Appender
 from agent_memory.engine.assembly import Components
 from agent_memory.engine.paging import all_heads
 from agent_memory.errors import AgentMemoryError, ConfigError
@@ -26,17 +25,10 @@ if TYPE_CHECKING:
     from agent_memory.core.messages import Message
     from agent_memory.core.records import Absorbed
     from agent_memory.engine.append import Update
-    from agent_memory.engine.listing import Listing
     from agent_memory.engine.loop.regenerate import Regenerate
-    from agent_memory.engine.reading import Finding
     from agent_memory.engine.sharing.shares import Share
     from agent_memory.engine.stats import Progress
-    from agent_memory.engine.tool_calls import Toolbox
     from agent_memory.engine.transfer.reading import Reading
-    from agent_memory.engine.values.key_values import KeyValues
-    from agent_memory.ltm_blocks.base import FactBlock
-    from agent_memory.models.embedders.base import Embedder
-    from agent_memory.stores.base import Store
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +43,8 @@ class OpenMemory:
         **fields: See `AgentMemory`.
     """
 
+    _components: ClassVar[type[Components]] = Components
+
     def __init__(self, config: AgentMemoryConfig | str | Path | None = None, **fields: Any) -> None:
         if isinstance(config, str | Path):
             fields = {"store": url_of(config), **fields}
@@ -64,21 +58,10 @@ class OpenMemory:
         if config is not None and fields:
             fields = {**{name: getattr(config, name) for name in config.model_fields_set}, **fields}
         self.config = AgentMemoryConfig(**fields) if config is None or fields else config
-        self.components = parts = Components(self.config)
+        self.components = parts = self._components(self.config)
         self.blocks = parts.blocks
-        self._store, self._counter = parts.store, parts.services.resources.counter
-        self._guard = parts.guard
+        self._store, self._guard, self._appender = parts.store, parts.guard, parts.appender
         self._shares: weakref.WeakValueDictionary[str, Share] = weakref.WeakValueDictionary()
-        self._appender = Appender(
-            parts.store,
-            self._counter,
-            parts.windows,
-            self.config.max_message_bytes,
-            self.config.keep_keys,
-            parts.work.within,
-            self.config.redact,
-            parts.services.resources.zones,
-        )
         self._will_ask_models = bool(self.config.language_models)
         in_background = self.config.overflow_mode == "background"
         threads = self.config.background_threads if in_background else 1
@@ -203,31 +186,6 @@ class OpenMemory:
                     progress(Progress(None, head.session_id, *at, error))
         return done
 
-    def _values(
-        self, scope: Scope, embedder: Embedder | None = None, *, of_session: bool = False
-    ) -> KeyValues:
-        """Return the values of a scope, or of its session. For `User` and `sessions`."""
-        from agent_memory.engine.values.key_values import KeyValues
-
-        return KeyValues(
-            self._values_store(),
-            scope,
-            lambda: embedder or self.components.services.resources.embedders(None),
-            self.components.values,
-            of_session=of_session,
-        )
-
-    def _values_store(self) -> Store:
-        return self._store
-
-    def _open(self, kind: str, scope: Scope) -> Any:
-        """Return the handle of a kind of block for a scope. For `User` and `Session`."""
-        return self.components.block(kind).open(scope)
-
-    def _fact_blocks(self) -> list[FactBlock]:
-        """Return the blocks that store facts. For `User`."""
-        return self.components.needed_fact_blocks()
-
     def _bring_messages(
         self, session_id: str, messages: Sequence[tuple[str, Message]], user_id: str | None
     ) -> int:
@@ -244,58 +202,12 @@ class OpenMemory:
         return self.components.deletion.retried(session_id, bring)
 
     def _bring(self, reading: Reading) -> Head:
-        """Import a session from its snapshot. For `operations.import_session`."""
         from agent_memory.engine.transfer.importer import Importer
 
-        parts = self.components
-        importer = Importer(
-            parts.services.resources,
-            parts.leases,
-            parts.deletion,
-            parts.dead_letters,
-            parts.windows,
-            parts.all_blocks,
-        )
-        return importer.run(reading)
-
-    @property
-    def _listing(self) -> Listing:
-        from agent_memory.engine.listing import Listing
-
-        return Listing(self._store, partial(self._values, of_session=True))
-
-    @property
-    def _toolbox(self) -> Toolbox:
-        from agent_memory.engine.tool_calls import Toolbox
-
-        return Toolbox(
-            self._guard,
-            self.components.all_blocks,
-            self._open,
-            self.components.pages,
-            self._finding,
-            self.components.pins,
-        )
-
-    @property
-    def _finding(self) -> Finding:
-        from agent_memory.engine.reading import Finding
-
-        parts = self.components
-        pending = parts.services.resources.pending
-        return Finding(self._guard, parts.search, pending, parts.all_blocks, self._open)
+        return Importer(self.components).run(reading)
 
     @property
     def _regenerating(self) -> Regenerate:
         from agent_memory.engine.loop.regenerate import Regenerate
 
-        parts = self.components
-        return Regenerate(
-            self._guard,
-            parts.contexts,
-            parts.store,
-            parts.windows,
-            parts.editor,
-            self._appender,
-            self._settle,
-        )
+        return Regenerate(self.components, self._settle)

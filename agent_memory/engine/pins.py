@@ -5,18 +5,19 @@ They are stored among the values of the session or of the user.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from agent_memory.core.limits import MOST, quoted, text_of
 from agent_memory.core.receipts import digest_of
 from agent_memory.core.records import Entry, Head, Scope
 from agent_memory.core.window import is_user, units
 from agent_memory.engine.paging import head_now
-from agent_memory.engine.values.key_values import KeyValues
-from agent_memory.engine.windows import Windows
 from agent_memory.errors import InvalidInput
-from agent_memory.stores.base import Store
+
+if TYPE_CHECKING:
+    from agent_memory.engine.assembly import Components
 
 PINNED = ("pinned",)
 """The namespace of the values that store pins."""
@@ -26,24 +27,22 @@ _AT_ONCE = 200
 _MOST = 10_000
 
 
-@dataclass(eq=False)
 class Pins:
     """Stores and reads pins."""
 
-    _store: Store
-    _windows: Windows
-    _values: Callable[[Scope, bool], KeyValues]
+    def __init__(self, parts: Components) -> None:
+        self._parts, self._store, self._values = parts, parts.store, parts.values_of
 
     def of(self, scope: Scope) -> frozenset[str]:
         """Return the ids of the records to recall first."""
         if not scope.is_somebodys:
             return frozenset()
-        found = self._values(scope, False).search(PINNED, limit=_MOST)
+        found = self._values(scope).search(PINNED, limit=_MOST)
         return frozenset(value.key for value in found if value.value is True)
 
     def pin(self, scope: Scope, name: str, *, pinned: bool = True) -> None:
         """Pin or unpin a record by its id."""
-        values = self._values(scope, False)
+        values = self._values(scope)
         if pinned:
             values.put(PINNED, text_of("id", name), True)
         else:
@@ -61,7 +60,7 @@ class Pins:
                 f"Session {head.session_id!r} has no message #{seq} that could be pinned."
             )
         scope = Scope(head.user_id, head.session_id)
-        self._values(scope, True).put(PINNED, str(seq), digest_of(entry))
+        self._values(scope, of_session=True).put(PINNED, str(seq), digest_of(entry))
         for _ in range(_TRIES):
             back = [each for each in self._with_its_own(head, entry) if each.seq <= head.start]
             missing = [each for each in back if each.seq not in head.pinned]
@@ -74,7 +73,7 @@ class Pins:
                     pinned_tokens=head.pinned_tokens + sum(each.tokens for each in missing),
                 )
             )
-            self._windows.forget(head.session_id)
+            self._parts.windows.forget(head.session_id)
             now = None if moved is not None else head_now(self._store, head)
             if now is None or now.deleting:
                 return
@@ -83,12 +82,13 @@ class Pins:
     def unpin_message(self, head: Head, seq: int) -> None:
         """Let a message leave the window with the next cut. Idempotent."""
         scope = Scope(head.user_id, head.session_id)
-        self._values(scope, True).delete(PINNED, str(seq))
+        self._values(scope, of_session=True).delete(PINNED, str(seq))
 
     def held(self, head: Head, entries: Sequence[Entry], room: int) -> frozenset[int]:
         """Return the seqs of the newest pinned entries of a window that fit into `room` tokens."""
         scope = Scope(head.user_id, head.session_id)
-        pins = {pin.key: pin.value for pin in self._values(scope, True).search(PINNED, limit=_MOST)}
+        found = self._values(scope, of_session=True).search(PINNED, limit=_MOST)
+        pins = {pin.key: pin.value for pin in found}
         held: set[int] = set()
         for entry in reversed(entries) if pins else ():
             if pins.get(str(entry.seq)) == digest_of(entry):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,19 +15,15 @@ from agent_memory.core.ids import check_id
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Entry, Head, Recall, Scope
 from agent_memory.core.text import last_break
-from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.tools import READ_MESSAGE, Arguments, Tool, tool, tools_of
 from agent_memory.core.transcript import PART, clip, full_text, part_of, speaker
-from agent_memory.engine.guard import Guard
 from agent_memory.engine.paging import read_of
-from agent_memory.engine.recall.merged_search import Filter, Search
+from agent_memory.engine.recall.merged_search import Filter
 from agent_memory.errors import InvalidId, ToolRefused
 from agent_memory.ltm_blocks.base import FactBlock, NoteBlock
-from agent_memory.stores.base import SessionStore
-from agent_memory.stores.pending import Pending
 
 if TYPE_CHECKING:
-    from agent_memory.ltm_blocks.base import Block
+    from agent_memory.engine.assembly import Components
 
 _MOST_OF_A_PAGE = 2_000
 _LEAST = 32
@@ -68,10 +64,9 @@ class ReadMessage(Arguments):
 class MessagePages:
     """Returns a message's text in pages that fit a context."""
 
-    def __init__(self, store: SessionStore, counter: TokenCounter, budget: int) -> None:
-        self._store = store
-        self._counter = counter
-        self._room = max(_LEAST, min(_MOST_OF_A_PAGE, budget // _SHARE))
+    def __init__(self, parts: Components) -> None:
+        self._store, self._counter = parts.store, parts.resources.counter
+        self._room = max(_LEAST, min(_MOST_OF_A_PAGE, parts.config.max_tokens // _SHARE))
 
     @tool(
         READ_MESSAGE,
@@ -107,7 +102,6 @@ class MessagePages:
         return compact_json(answer)
 
     def tool(self, arguments: type[ReadMessage] = ReadMessage) -> Tool:
-        """Return the tool that reads pages."""
         (found,) = tools_of(self)
         return replace(found, arguments=arguments)
 
@@ -215,15 +209,11 @@ class Query(Arguments):
         return first, datetime.combine(self.until + timedelta(1), time(), UTC)
 
 
-@dataclass(eq=False)
 class Finding:
     """Searches and lists records for a model."""
 
-    _guard: Guard
-    _search: Search
-    _pending: Pending
-    _blocks: Mapping[str, Block]
-    _open_handle: Callable[[str, Scope], Any]
+    def __init__(self, parts: Components) -> None:
+        self._parts = parts
 
     def found(
         self, scope: Scope, query: Query, limit: int
@@ -233,12 +223,13 @@ class Finding:
         least = None if since is until is None else 0.0
         session_id = None if scope.user_id is not None else scope.session_id
         only = Filter(since=since, until=until, least=least)
-        recalls, warnings = self._search.run(query.query, scope.user_id, session_id, limit, only)
+        search = self._parts.search.run
+        recalls, warnings = search(query.query, scope.user_id, session_id, limit, only)
         return [self._recalled(recall) for recall in recalls], warnings
 
     def all_of(self, scope: Scope, query: Query) -> list[dict[str, Any]]:
         """Return the list without a query: notes and facts, or the messages of a period."""
-        self._guard.check(scope.session_id, scope.user_id)
+        self._parts.guard.check(scope.session_id, scope.user_id)
         since, until = query.times
         return (
             self._listed(scope) if since is until is None else self._in_period(scope, since, until)
@@ -248,11 +239,11 @@ class Finding:
         """Return notes, then facts, each the newest first."""
         notes = [
             {"id": one.id, "kind": "note", "date": f"{one.created_at:%Y-%m-%d}", "text": one.text}
-            for one in reversed(self._open_handle("notes", scope).all())
+            for one in reversed(self._parts.open("notes", scope).all())
         ]
         facts = [
             {"id": fact.id, "kind": "fact", "date": fact.time or "unknown", "text": fact.text}
-            for block in self._blocks.values()
+            for block in self._parts.all_blocks.values()
             if isinstance(block, FactBlock)
             for fact in reversed(block.facts(scope))
         ]
@@ -262,7 +253,8 @@ class Finding:
         self, scope: Scope, since: datetime | None, until: datetime | None
     ) -> list[dict[str, Any]]:
         """Return the messages of a period, oldest first, among the newest 5,000."""
-        tails = self._pending.of(_NOBODY, scope, _MOST_PENDING).read
+        pending = self._parts.resources.pending
+        tails = pending.of(_NOBODY, scope, _MOST_PENDING).read
         entries = (entry for tail in tails for entry in tail.entries[tail.since :])
         matching = [
             entry
@@ -276,7 +268,7 @@ class Finding:
 
     def _recalled(self, recall: Recall) -> dict[str, Any]:
         """Return a recall as data. A message has its session and seq instead of an id."""
-        block = self._blocks.get(recall.block)
+        block = self._parts.all_blocks.get(recall.block)
         kind: Kind = "other"
         if block is None or isinstance(block, NoteBlock):  # notes without sources, or the log
             kind = "message" if recall.sources else "note"

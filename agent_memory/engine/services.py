@@ -133,7 +133,6 @@ class Services:
         )
 
     def close(self) -> None:
-        """Close the stores, except those that were passed open."""
         for store in self._owned:
             store.close()
 

@@ -257,8 +257,9 @@ class Session(BoundSession):
         Raises:
             ConfigError: No `WorkingMemory` is configured.
         """
-        scope = self._home.components.guard.scope(self.user_id, self.session_id)
-        return cast("Scratchpad", self._home._open("working", scope))
+        parts = self._home.components
+        scope = parts.guard.scope(self.user_id, self.session_id)
+        return cast("Scratchpad", parts.open("working", scope))
 
     def owner(self) -> User:
         """Return the calls for the user of the session, or for the bound user.
@@ -288,6 +289,5 @@ class Session(BoundSession):
 
         parts = self._home.components
         parts.guard.admit(self.session_id, self.user_id)
-        exporting = Exporter(parts.store, parts.leases, parts.dead_letters, parts.all_blocks)
         with written(to) as file:
-            return exporting.run(self.session_id, file.write, self.user_id)
+            return Exporter(parts).run(self.session_id, file.write, self.user_id)

@@ -74,7 +74,6 @@ class Spending:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is any limit."""
         return self._limits[""].is_set or self._per_user.is_set
 
     @property
@@ -86,7 +85,6 @@ class Spending:
 
     @property
     def is_by_user(self) -> bool:
-        """Whether there is a limit per user."""
         return self._per_user.is_set
 
     def hold(self, account: Account, model: str, prompt: int, answer: int) -> Settle | None:
@@ -206,7 +204,6 @@ class Spending:
         )
 
     def _refused(self, day: str, owner: str, reason: str, *, is_last: bool) -> SpendingLimitReached:
-        """Return the error for a reached limit. After the last call, it lasts until midnight."""
         self._note(day, owner, reason)
         left = seconds_left(now_utc())
         return _refusal(owner, reason, left if is_last else min(left, _RETRY_SECONDS))

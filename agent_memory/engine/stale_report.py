@@ -45,7 +45,6 @@ def surplus(
     older_than: timedelta | None,
     messages: bool,
 ) -> list[Surplus]:
-    """Return near-duplicates and old records. See `User.surplus`."""
     found: list[Surplus] = []
     for block in blocks:
         recalls = block.all_kept(scope)
@@ -84,7 +83,6 @@ def _aged(
 
 
 def _of_facts(block: FactBlock, scope: Scope, recalls: Sequence[Recall]) -> list[Surplus]:
-    """Return the facts that the block itself reports as stale."""
     known = {one.id: one for one in recalls}
     return [
         Surplus(known[one.fact.id], one.why, known.get(one.of.id) if one.of is not None else None)

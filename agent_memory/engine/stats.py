@@ -185,7 +185,6 @@ class SharedMetrics:
             add()
 
     def read(self) -> Counted:
-        """Return the sums of all processes."""
         return _counted(_kept(self._store.record(_PLACE, _NAME)))
 
     def _changed(self, more: Mapping[str, float]) -> bool:

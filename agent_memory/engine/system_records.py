@@ -39,11 +39,9 @@ class SystemRecords:
         self._store = store
 
     def write(self, kind: Kind, key: str, **values: Any) -> None:
-        """Write a note, in place of the one with this key."""
         self._store.put_records(NOTES.name, [self.note(kind, key, **values)])
 
     def note(self, kind: Kind, key: str, **values: Any) -> Record:
-        """Return the record of a note."""
         name, now = record_id(kind.value, key), datetime.now(UTC)
         return Record(name, kind.value, "", 0, 0, key, (), now, values)
 
@@ -52,7 +50,6 @@ class SystemRecords:
         return {note.text: note.metadata for note in self._store.records(NOTES.name, kind.value)}
 
     def drop(self, kind: Kind, key: str) -> None:
-        """Delete a note. Idempotent."""
         self._store.delete_records(NOTES.name, record_id=record_id(kind.value, key))
 
     def erase_session(self, session_id: str, lease: Lease | None = None) -> None:

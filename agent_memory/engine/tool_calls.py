@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -14,13 +14,11 @@ from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Scope
 from agent_memory.core.tools import DOWN, Arguments, Tool, tool, tools_of
 from agent_memory.core.tracing import OPERATION, span
-from agent_memory.engine.guard import Guard
-from agent_memory.engine.pins import Pins
-from agent_memory.engine.reading import Finding, MessagePages, Query
+from agent_memory.engine.reading import Query
 from agent_memory.errors import ConfigError, InvalidInput, ModelError, StoreError, ToolRefused
 
 if TYPE_CHECKING:
-    from agent_memory.ltm_blocks.base import Block
+    from agent_memory.engine.assembly import Components
 
 logger = logging.getLogger(__name__)
 
@@ -82,24 +80,18 @@ def run_tool(
         return DOWN
 
 
-@dataclass(eq=False)
 class Toolbox:
     """Provides tools for a model and runs its calls.
 
     No argument of a model can name another user or session: these are the caller's.
     """
 
-    _guard: Guard
-    _blocks: Mapping[str, Block]
-    _open_handle: Callable[[str, Scope], Any]
-    _pages: MessagePages
-    _finding: Finding
-    _pins: Pins
+    def __init__(self, parts: Components) -> None:
+        self._parts, self._finding = parts, parts.finding
 
     def schemas(self, session_id: str, user_id: str | None, form: str) -> list[dict[str, Any]]:
-        """Return the schemas. See `AgentMemory.tools`."""
-        self._guard.check_session(session_id, user_id)
-        self._guard.scope(user_id, session_id)
+        self._parts.guard.check_session(session_id, user_id)
+        self._parts.guard.scope(user_id, session_id)
         return [tool.schema(form) for tool in self.tools().values()]
 
     def call(
@@ -110,11 +102,11 @@ class Toolbox:
         user_id: str | None,
         key: str | None = None,
     ) -> str:
-        """Run a call. See `AgentMemory.call_tool`."""
-        self._guard.check_session(session_id, user_id)
+        guard = self._parts.guard
+        guard.check_session(session_id, user_id)
 
         def scope() -> Scope:
-            return replace(self._guard.scope(user_id, session_id), key=key)
+            return replace(guard.scope(user_id, session_id), key=key)
 
         return run_tool(self.tools(), name, arguments, scope)
 
@@ -125,8 +117,8 @@ class Toolbox:
             ConfigError: Two tools have the same name.
         """
         read, *others = tools_of(self)
-        tools = [read, self._pages.tool(), *others]
-        for block in self._blocks.values():
+        tools = [read, self._parts.pages.tool(), *others]
+        for block in self._parts.all_blocks.values():
             tools += block.tools()
         named = {tool.name: tool for tool in tools}
         if len(named) < len(tools):
@@ -165,7 +157,7 @@ class Toolbox:
         "corrects a note or a fact.",
     )
     def _write(self, scope: Scope, request: Write) -> str:
-        notes = self._open_handle("notes", scope)
+        notes = self._parts.open("notes", scope)
         if request.replaces and notes.get(request.replaces) is not None:
             self._pinned(scope, request.replaces, request)
             return f"Corrected: {notes.update(request.replaces, request.text).id}."
@@ -181,10 +173,8 @@ class Toolbox:
         return f"Corrected: it stands under the id {note.id} now."
 
     def _pinned(self, scope: Scope, name: str, request: Write) -> None:
-        if request.pinned:
-            self._pins.pin(scope, name)
-        elif "pinned" in request.model_fields_set:
-            self._pins.pin(scope, name, pinned=False)
+        if "pinned" in request.model_fields_set:
+            self._parts.pins.pin(scope, name, pinned=request.pinned)
 
     @tool(
         "memory_forget",
@@ -210,4 +200,5 @@ class Toolbox:
         )
 
     def _forgotten(self, scope: Scope, name: str) -> bool:
-        return any(block.forget(scope, name, "asked by a model") for block in self._blocks.values())
+        blocks = self._parts.all_blocks.values()
+        return any(block.forget(scope, name, "asked by a model") for block in blocks)

@@ -51,7 +51,7 @@ class User:
     def __init__(
         self, memory: AgentMemory, user_id: str | None, session_id: str | None = None
     ) -> None:
-        self._memory = memory
+        self._memory, self._parts = memory, memory.components
         self._session_id = session_id
         self.user_id = user_id
 
@@ -83,10 +83,10 @@ class User:
         """
         moments = _moments(as_of, known_at)
         scope = self._scope()
-        self._memory.components.guard.admit(session_id, scope.user_id)
+        self._parts.guard.admit(session_id, scope.user_id)
         return [
             fact
-            for block in self._memory._fact_blocks()
+            for block in self._parts.needed_fact_blocks()
             for fact in block.facts(scope, **moments, superseded=superseded)
             if session_id is None or any(source[0] == session_id for source in fact.sources)
         ]
@@ -108,7 +108,7 @@ class User:
         """
         moments = _moments(as_of, known_at)
         scope = self._scope()
-        for block in self._memory.components.fact_blocks:
+        for block in self._parts.fact_blocks:
             filled = block.filled(scope, **moments)
             if filled is not None:
                 return filled
@@ -124,7 +124,7 @@ class User:
             ConfigError: No block stores facts.
         """
         scope = self._scope()
-        return [one for block in self._memory._fact_blocks() for one in block.stale(scope)]
+        return [one for block in self._parts.needed_fact_blocks() for one in block.stale(scope)]
 
     def audit(self) -> list[Change]:
         """Return every change of the user's facts, oldest first, with the reason.
@@ -133,7 +133,9 @@ class User:
             ConfigError: No block stores facts.
         """
         scope = self._scope()
-        found = [change for block in self._memory._fact_blocks() for change in block.audit(scope)]
+        found = [
+            change for block in self._parts.needed_fact_blocks() for change in block.audit(scope)
+        ]
         return sorted(found, key=lambda change: change.at)
 
     @traced("delete_memory", lambda user: user._memory.config.namespace, of_id)
@@ -180,7 +182,7 @@ class User:
         assert target is not None
         return [
             fact
-            for block in self._memory._fact_blocks()
+            for block in self._parts.needed_fact_blocks()
             for fact in block.forget(scope, target, why)
         ]
 
@@ -197,7 +199,7 @@ class User:
                 reported as old, by the settings of their block.
             messages: Whether to include the messages of all of the user's logs.
         """
-        scope, parts = self._scope(), self._memory.components
+        scope, parts = self._scope(), self._parts
         if older_than is not None and not isinstance(older_than, timedelta):
             older_than = duration_of("older_than", older_than)
         return surplus(parts.store, parts.all_blocks.values(), scope, older_than, messages)
@@ -228,7 +230,7 @@ class User:
         text_of("why", why)
         gone, places = list[Recall](), dict[str, dict[int, list[Recall]]]()
         for recall in recalls:
-            block = self._memory.components.all_blocks.get(recall.block)
+            block = self._parts.all_blocks.get(recall.block)
             if block is not None and block.forget(scope, recall.id, why):
                 gone.append(recall)
             elif messages and not isinstance(block, FactBlock):
@@ -240,7 +242,6 @@ class User:
         return gone
 
     def _take_out(self, session_id: str, seqs: Mapping[int, list[Recall]]) -> list[Recall]:
-        """Remove messages from a log, with the messages that depend on them."""
         there: set[int] = set()
 
         def without(log: list[Entry]) -> list[Entry]:
@@ -260,11 +261,11 @@ class User:
 
         A record of another kind is put first only when a question recalls it.
         """
-        self._memory.components.pins.pin(self._scope(), id)
+        self._parts.pins.pin(self._scope(), id)
 
     def unpin(self, id: str) -> None:
         """Undo `pin`. Idempotent."""
-        self._memory.components.pins.pin(self._scope(), id, pinned=False)
+        self._parts.pins.pin(self._scope(), id, pinned=False)
 
     def notes(self) -> Notes:
         """Return the notes of people and models.
@@ -302,7 +303,7 @@ class User:
 
         No model reads them.
         """
-        return self._memory._values(self._scope())
+        return self._parts.values_of(self._scope())
 
     def open(self, kind: str) -> Any:
         """Return the handle of any block for the user's data.
@@ -313,7 +314,7 @@ class User:
         Raises:
             ConfigError: No such block is configured, or it has no handle.
         """
-        return self._memory._open(kind, self._scope())
+        return self._parts.open(kind, self._scope())
 
     def sessions(self, *, limit: int = 100, after: str | None = None) -> list[Head]:
         """Return a page of the user's sessions after `after`, in order of their ids."""
@@ -343,10 +344,10 @@ class User:
         Raises:
             SessionOfAnotherUser: The current session belongs to another user.
         """
-        return self._memory.components.guard.scope(self.user_id, self._session_id)
+        return self._parts.guard.scope(self.user_id, self._session_id)
 
     def _head(self, session_id: str, scope: Scope) -> Head | None:
-        guard = self._memory.components.guard
+        guard = self._parts.guard
         guard.check(session_id, None)
         if scope.user_id is None and session_id != scope.session_id:
             raise InvalidInput(

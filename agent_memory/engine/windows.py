@@ -18,8 +18,6 @@ _TOKENS_EACH = 1_000
 
 
 class _CachedWindow(NamedTuple):
-    """A window as it was last read."""
-
     head: Head
     entries: list[Entry]
     weight: int
@@ -93,7 +91,6 @@ class Windows:
             self._put(replace(after, end=window.head.end), left)
 
     def forget(self, session_id: str) -> None:
-        """Remove a session from the cache."""
         self._cached.drop(session_id)
 
     def _put(self, head: Head, entries: list[Entry]) -> _CachedWindow:

@@ -30,7 +30,7 @@ def threaded(
 
 def locked(memory: AgentMemory, *names: str) -> AbstractContextManager[None]:
     """Hold a lock of a memory, which no other process holds meanwhile."""
-    return memory.components.services.resources.locked(record_id(*names))
+    return memory.components.resources.locked(record_id(*names))
 
 
 def joined(*names: str) -> str:

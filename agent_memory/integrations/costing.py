@@ -186,7 +186,7 @@ def _run(
         recall_timeout=60.0,
         spending_limits=_NO_CALL,
     ) as memory:
-        counter = memory.components.services.resources.counter
+        counter = memory.components.resources.counter
         for session, message in chat:
             if message.role == "assistant":
                 bill = _answered(bill, memory, session, message, counter)

@@ -74,7 +74,7 @@ class AgentMemoryHook:
         if newest is None or (newest.is_from(ChatRole.ASSISTANT) and not newest.tool_calls):
             return  # the run has its answer
         system = [one for one in system if _STORED not in one.meta]
-        counter = self._memory.components.services.resources.counter
+        counter = self._memory.components.resources.counter
         spent = sum(counter.message(Message(role="system", content=one.text)) for one in system)
         room = max(1, self._memory.config.max_tokens - spent)
         items = session.get(max_tokens=room, format=HAYSTACK).to_messages()

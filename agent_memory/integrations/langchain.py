@@ -82,7 +82,7 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         session_id, user_id = self._store(request.messages, request.runtime)
         room = self._memory.config.max_tokens
         if request.system_message is not None:
-            counter = self._memory.components.services.resources.counter
+            counter = self._memory.components.resources.counter
             (told,) = from_langchain([request.system_message])
             room = max(1, room - counter.message(Message.of(told)))
         context = self._memory.get(session_id, user_id=user_id, max_tokens=room, format=LANGCHAIN)

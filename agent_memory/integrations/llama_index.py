@@ -230,7 +230,7 @@ class AgentMemoryBlock(BaseMemoryBlock[str]):
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
         """Drop the least relevant lines until `tokens_to_truncate` tokens are saved."""
-        counter = self._memory.components.services.resources.counter
+        counter = self._memory.components.resources.counter
         lines = content.splitlines()
         least = counter.text(content) - tokens_to_truncate
         while lines and counter.text("\n".join(lines)) > least:

@@ -178,7 +178,7 @@ class AgentMemoryConversationStore(ConversationStore):
             self._memory.edit(name, lambda log: messages, user_id=user)
 
     def _values_of(self, name: str) -> KeyValues:
-        return self._memory._values(Scope(self._owner_of(name), name), of_session=True)
+        return self._memory.components.values_of(Scope(self._owner_of(name), name), of_session=True)
 
     def _owner_of(self, name: str) -> str | None:
         head = self._memory.head(name)

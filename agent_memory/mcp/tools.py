@@ -191,7 +191,7 @@ class _Own:
         _READING,
     )
     def search(self, scope: Scope, asked: Search) -> str:
-        finding = self._memory._finding
+        finding = self._memory.components.finding
         if not asked.query.strip():
             return _page(finding.all_of(scope, asked), asked)
         found, warnings = finding.found(scope, asked, asked.limit)

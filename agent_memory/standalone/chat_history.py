@@ -59,7 +59,7 @@ class ChatHistory:
         self._components = components = Components(config)
         self._namespace = namespace
         self._store = components.store
-        self._drafted = partial(drafts_of, counter=components.services.resources.counter)
+        self._drafted = partial(drafts_of, counter=components.resources.counter)
         self._closed = False
 
     def __repr__(self) -> str:

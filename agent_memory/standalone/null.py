@@ -10,6 +10,7 @@ from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.messages import Message
 from agent_memory.core.plugins import find_kind
 from agent_memory.core.records import Head, Scope
+from agent_memory.engine.assembly import Components
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import ConfigError
 from agent_memory.stores.base import Store
@@ -25,6 +26,22 @@ _NOTHING: dict[str, Any] = {
 }  # fmt: skip
 
 
+class _NullComponents(Components):
+    """Each handle has a store of its own."""
+
+    def open(self, kind: str, scope: Scope) -> Any:
+        if kind == "skills":
+            raise ConfigError("NullMemory has no folder of skills. Use AgentMemory for one.")
+        block = cast("type[Block]", find_kind("agent_memory.ltm_blocks", kind)).model_validate({})
+        return block.bind(replace(self.resources, store=MemoryStore())).open(scope)
+
+    def needed_fact_blocks(self) -> list[FactBlock]:
+        return []
+
+    def _values_store(self) -> Store:
+        return MemoryStore()
+
+
 class NullMemory(AgentMemory):
     """An `AgentMemory` that stores nothing, to disable memory without changing code.
 
@@ -35,6 +52,8 @@ class NullMemory(AgentMemory):
         config: As for `AgentMemory`. Stores and blocks are ignored.
         **fields: As for `AgentMemory`.
     """
+
+    _components = _NullComponents
 
     def __init__(self, config: AgentMemoryConfig | None = None, **fields: Any) -> None:
         super().__init__(config, **{**fields, **_NOTHING})
@@ -61,16 +80,3 @@ class NullMemory(AgentMemory):
         for _ in reading.items():  # validates the items, and discards them
             pass
         return reading.head
-
-    def _open(self, kind: str, scope: Scope) -> Any:
-        if kind == "skills":
-            raise ConfigError("NullMemory has no folder of skills. Use AgentMemory for one.")
-        block = cast("type[Block]", find_kind("agent_memory.ltm_blocks", kind)).model_validate({})
-        resources = self.components.services.resources
-        return block.bind(replace(resources, store=MemoryStore())).open(scope)
-
-    def _values_store(self) -> Store:
-        return MemoryStore()
-
-    def _fact_blocks(self) -> list[FactBlock]:
-        return []

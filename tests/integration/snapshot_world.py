@@ -130,7 +130,7 @@ def converse(memory: AgentMemory, session_id: str = "s", user_id: str | None = "
 
 def own_values(memory: AgentMemory, session_id: str = "s") -> KeyValues:
     """Return the key-value records of a session, whoever owns it."""
-    return memory._values(Scope(None, session_id))
+    return memory.components.values_of(Scope(None, session_id))
 
 
 def exported(memory: AgentMemory, session_id: str = "s") -> list[str]:

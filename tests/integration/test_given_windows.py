@@ -60,7 +60,7 @@ def test_a_given_window_keeps_the_budget_and_is_not_recalled() -> None:
         for given in (talk, long):
             context = memory.get("s", window=given)
             shown = context.to_messages()
-            assert memory.components.services.resources.counter.context(shown) <= 300
+            assert memory.components.resources.counter.context(shown) <= 300
             assert shown[0]["role"] == "user"
         roles = [one["role"] for one in shown]
         assert roles[-3:] == ["user", "assistant", "tool"]

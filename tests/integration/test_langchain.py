@@ -133,7 +133,7 @@ def test_the_budget_is_kept_whatever_the_graph_holds(tmp_path: Path) -> None:
         )
         for number in range(30):
             agent.invoke({"messages": f"Question {number} about something."}, thread("t"))
-        counter = memory.components.services.resources.counter
+        counter = memory.components.resources.counter
         last = fake.sent[-1]
         told = [view for one in from_langchain(last) for view in to_chat(one["raw"])]
         assert counter.context(told) <= 400

@@ -61,9 +61,7 @@ def test_a_page_fits_a_small_budget(tmp_path: Path, budget: int) -> None:
         at, pages = 0, 0
         while at is not None:
             answer = memory.call_tool("s", TOOL, {"seq": 1, "offset": at})
-            assert memory.components.services.resources.counter.text(answer) <= max(
-                budget // 2, 100
-            )
+            assert memory.components.resources.counter.text(answer) <= max(budget // 2, 100)
             one = json.loads(answer)
             assert one["next"] is None or one["next"] > at
             at, pages = one["next"], pages + 1

@@ -108,7 +108,7 @@ def test_nothing_of_a_deleted_user_is_left(store: Store, tmp_path: Path) -> None
         ]
         after = ben.get("s", "Which canary?")
         assert after.head.total == before.head.total
-        counter = memory.components.services.resources.counter
+        counter = memory.components.resources.counter
         assert after.tokens == counter.context(after.to_messages()) <= 600
         only = ben.get("only")
         assert only.head.system is None

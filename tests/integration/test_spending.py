@@ -119,7 +119,7 @@ Provider.send = lambda *args, **fields: os._exit(9)
 url, api_base = sys.argv[1:]
 memory = AgentMemory(store=url, api_base=api_base, api_key="k", model="openai/any",
                      spending_limits={"total": {"calls": 2, "tokens": 100_000}})
-memory.components.services.resources.models(None).complete([{"role": "user", "content": "Hi"}])
+memory.components.resources.models(None).complete([{"role": "user", "content": "Hi"}])
 """
 
 

@@ -54,7 +54,7 @@ def test_summary_is_one_marked_message_within_its_limit(fake: FakeLLM) -> None:
     with opened(fake, max_tokens=400, overflow=Summarize(max_summary_tokens=60)) as memory:
         say(memory, 0, 40)
         context = memory.get("s")
-        counter = memory._counter
+        counter = memory.components.resources.counter
     summaries = [m for m in context.messages if m.metadata.get("kind") == "summary"]
     assert len(summaries) == 1
     content = summaries[0].content

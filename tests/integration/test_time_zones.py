@@ -88,7 +88,7 @@ def test_today_is_of_a_known_zone_of_the_user() -> None:
     """Wrong: "yesterday" ignores the user's time zone."""
     zones = {"ana": "Pacific/Kiritimati", "ben": "Pacific/Pago_Pago"}
     with AgentMemory(store="memory://", blocks=[], timezone=zones) as memory:
-        resources = memory.components.services.resources
+        resources = memory.components.resources
         at = Message(role="user", content="x", created_at=datetime(2026, 7, 1, 11, tzinfo=UTC))
         days = [resources.today(Scope(one), at).day for one in ("ana", "ben", "eve", None)]
         assert days == [2, 1, 1, 1]

@@ -224,4 +224,4 @@ def test_a_turn_outlasts_what_others_do_meanwhile(url: str) -> None:
         said = [one.message.to_dict() for one in memory.history("s")]
         assert said[-4:] == [Q, call(["a"]), result("a"), A]
         again = memory.before_turn("s", "parrot " * 80)
-        assert memory._counter.context(again.messages) <= 200
+        assert memory.components.resources.counter.context(again.messages) <= 200

@@ -19,7 +19,7 @@ import sys
 from agent_memory import AgentMemory
 with AgentMemory(store="memory://", **{fields}) as memory:
     memory.warm_up()
-    texts = memory.components.services.resources.counter._texts
+    texts = memory.components.resources.counter._texts
     print("litellm" in sys.modules, texts._built is not None)
 """
 

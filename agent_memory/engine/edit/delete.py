@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
 from time import monotonic, time
@@ -16,25 +16,22 @@ from agent_memory.core.records import Head, Lease, Scope
 from agent_memory.core.system_collections import KEYS, reserved
 from agent_memory.core.threads import apart
 from agent_memory.engine.edit.edit import under_lease
-from agent_memory.engine.edit.receipts import Deleted, Outcome
+from agent_memory.engine.edit.receipts import Outcome
 from agent_memory.engine.edit.whole import WholeDeletion
-from agent_memory.engine.leases import Leases, Locks
+from agent_memory.engine.leases import Locks
 from agent_memory.engine.paging import all_heads
-from agent_memory.engine.processing.absorb import Absorber
 from agent_memory.engine.recall.runner import resolve
-from agent_memory.engine.system_records import Kind, SystemRecords
+from agent_memory.engine.system_records import Kind
 from agent_memory.engine.values.key_values import erase_values
-from agent_memory.engine.windows import Windows
 from agent_memory.errors import Damaged, SessionDeleting, StoreUnavailable
-from agent_memory.ltm_blocks.base import Block, record_id
+from agent_memory.ltm_blocks.base import Block, ManualBlock, record_id
 from agent_memory.ltm_blocks.change_log import erase
 from agent_memory.ltm_blocks.registry import FORGOTTEN, erase_derived, erase_indexed, registered
-from agent_memory.stores.base import Store
 from agent_memory.stores.damage import head_or_rest, noted
 from agent_memory.stores.log import check_owner
 
 if TYPE_CHECKING:
-    from agent_memory.engine.sharing.grants import Redaction
+    from agent_memory.engine.assembly import Components
 
 logger = logging.getLogger(__name__)
 
@@ -51,35 +48,22 @@ _FORMER = "its records in this store were deleted, what it kept elsewhere was no
 T = TypeVar("T")
 
 
-@dataclass(eq=False, repr=False)
 class Deletion:
-    """Erases sessions and users from a store and its blocks.
+    """Erases sessions and users from a store and its blocks."""
 
-    `_manual_blocks` have records that do not come from a log. `_deleted` are the tombstones of
-    sessions and users.
-    """
-
-    _store: Store
-    _leases: Leases
-    _absorber: Absorber
-    _manual_blocks: Sequence[Block]
-    _records: SystemRecords
-    _windows: Windows
-    _shared: Redaction
-    _deleted: Deleted
-
-    def __post_init__(self) -> None:
+    def __init__(self, parts: Components) -> None:
+        self._parts, self._store, self._absorber = parts, parts.store, parts.absorber
+        self._records, self._deleted = parts.records, parts.deleted
         self._locks = Locks(self._store)
+        blocks = parts.all_blocks.values()  # manual ones have records that come from no log
+        self._manual_blocks = [block for block in blocks if isinstance(block, ManualBlock)]
         self._blocks = [*self._absorber.blocks.values(), *self._manual_blocks]
-        self._whole = WholeDeletion(
-            self._store, self._blocks, self._records, self._windows, self._shared.takes_part
-        )
+        self._whole = WholeDeletion(parts, self._blocks)
 
     @apart
     def session(self, session_id: str, user_id: str | None = None) -> Outcome:
-        """Erase one session; see `AgentMemory.delete`."""
         if (done := self._whole.session(session_id, user_id)) is not None:
-            parts = [*self._parts(done.heads[0]), self._scrub([done.key])]
+            parts = [*self._places_of(done.heads[0]), self._scrub([done.key])]
             return Outcome(parts, None, done.has_registry)
         begun = datetime.now(UTC)
         is_there = self._mark(session_id, user_id=user_id)
@@ -118,7 +102,7 @@ class Deletion:
         """Erase all of a user's sessions, and the user's records in blocks."""
         if (done := self._whole.user(user_id)) is not None:
             parts = self._places()
-            parts += [part for head in done.heads for part in self._parts(head)]
+            parts += [part for head in done.heads for part in self._places_of(head)]
             with noted() as unread:
                 newer = self._store.sessions(user_id=user_id, limit=1)
             if newer or unread:  # newer sessions are absorbed again
@@ -168,7 +152,7 @@ class Deletion:
         With `cleared`, directly stored data is erased already, and the current one is newer.
         """
         if not cleared:
-            self._shared.close(user_id)
+            self._parts.redaction.close(user_id)
             self._clear_manual_blocks(user_id)
             self._records.write(
                 Kind.USER_DELETIONS, key, user_id=user_id, before=before, cleared=True
@@ -184,7 +168,7 @@ class Deletion:
             resolve(block.delete(Scope(user_id)))
         for name in (FORGOTTEN, KEYS.name):
             self._store.delete_records(name, owner=Scope(user_id).owner)
-        self._shared.erase(user_id)
+        self._parts.redaction.erase(user_id)
         # messages since the beginning of the deletion are absorbed again
         for head in all_heads(self._store, user_id):
             for name in self._absorber.blocks:
@@ -234,7 +218,7 @@ class Deletion:
             return head if head is not None and head.deleting else None
 
         told = "It is marked for deletion; call delete again."
-        return under_lease(self._leases, session_id, marked, self._clear, told) or [_LOG]
+        return under_lease(self._parts.leases, session_id, marked, self._clear, told) or [_LOG]
 
     def _head(self, session_id: str) -> Head | None:
         """Return a session's head, or its readable fields: damage must not stop a deletion."""
@@ -271,10 +255,10 @@ class Deletion:
         self._records.erase_session(head.session_id, lease)
         self._note_scrub()
         self._store.delete(head.session_id, lease=lease)
-        self._windows.forget(head.session_id)
-        return self._parts(head)
+        self._parts.windows.forget(head.session_id)
+        return self._places_of(head)
 
-    def _parts(self, head: Head) -> list[Part]:
+    def _places_of(self, head: Head) -> list[Part]:
         """Return the outcome for each place of a session that was erased."""
         parts = [_LOG, *map(_of_block, self._blocks)]
         for block in self._former(head):

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Lease, Scope, Span
@@ -27,14 +27,12 @@ from agent_memory.engine.edit.plans import (
 )
 from agent_memory.engine.leases import Leases, Unheld, busy
 from agent_memory.engine.paging import range_of
-from agent_memory.engine.processing.absorb import Absorber
-from agent_memory.engine.processing.failures import DeadLetters
-from agent_memory.engine.recall.prompt_log import SentContexts
-from agent_memory.engine.windows import Windows
 from agent_memory.errors import LeaseLost, SessionDeleting
 from agent_memory.ltm_blocks.registry import drop_tombstones, erase_derived
-from agent_memory.stores.base import Store
 from agent_memory.stores.log import check_owner
+
+if TYPE_CHECKING:
+    from agent_memory.engine.assembly import Components
 
 logger = logging.getLogger(__name__)
 
@@ -78,19 +76,13 @@ class Edited(NamedTuple):
     taken: Sequence[Entry]
 
 
-@dataclass(eq=False, repr=False)
 class Editor:
     """Edits logs."""
 
-    _store: Store
-    _leases: Leases
-    _absorber: Absorber
-    _dead_letters: DeadLetters
-    _windows: Windows
-    _sent: SentContexts
+    def __init__(self, parts: Components) -> None:
+        self._parts, self._store, self._absorber = parts, parts.store, parts.absorber
 
     def pop(self, session_id: str, count: int, user_id: str | None = None) -> list[Message]:
-        """Remove and return the newest messages. See `AgentMemory.pop`."""
         consequence = "Nothing was taken back; try again."
         done = self.edit(session_id, popped(count), consequence, user_id=user_id)
         return [entry.message for entry in done.taken] if done else []
@@ -165,7 +157,7 @@ class Editor:
                 done = self._commit(found)
             else:
                 done = under_lease(
-                    self._leases, session_id, find_conflicting, self._edit, consequence
+                    self._parts.leases, session_id, find_conflicting, self._edit, consequence
                 )
             if done is not None:
                 return done
@@ -176,7 +168,7 @@ class Editor:
 
         It lies before the records and dead letters that span `end`, which are derived again.
         """
-        letters = self._dead_letters.dead(block, head.session_id)
+        letters = self._parts.dead_letters.dead(block, head.session_id)
         cut = [letter.first - 1 for letter in letters if letter.last > end]
         owner = Scope(head.user_id, head.session_id).owner
         cut += [
@@ -199,7 +191,6 @@ class Editor:
         )
 
     def _edit(self, edit: LogEdit, lease: Lease) -> Edited | None:
-        """Do an edit. None if another writer came first."""
         head, session_id = edit.before, edit.before.session_id
         names = dict.fromkeys((*self._absorber.blocks, *head.cursors))
         reaches = {
@@ -215,8 +206,8 @@ class Editor:
             return None
         for name, reach in reaches.items():
             self._forget(name, head, rewound, min(reach, edit.since), lease)
-        self._dead_letters.forget(session_id, after=edit.since, lease=lease)
-        self._sent.cut(session_id, min(edit.since, edit.end), lease)
+        self._parts.dead_letters.forget(session_id, after=edit.since, lease=lease)
+        self._parts.sent.cut(session_id, min(edit.since, edit.end), lease)
         if not edit.redacts:
             drop_tombstones(self._store, rewound, edit.end, lease)
         after = replace(edit.after, cursors=cursors, version=rewound.version)
@@ -254,6 +245,6 @@ class Editor:
         stored = self._store.rewrite(edit.after, edit.end, edit.entries, lease=lease)
         if stored is None:
             return None
-        self._windows.forget(stored.session_id)
+        self._parts.windows.forget(stored.session_id)
         self._store.schedule(stored, 0)
         return Edited(stored, edit.taken)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -18,11 +18,13 @@ from agent_memory.engine.values.items import is_owned
 from agent_memory.errors import Damaged, InvalidInput, Undecryptable, UnsupportedOperation
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.registry import registered
-from agent_memory.stores.base import RecordStore, Store
+from agent_memory.models.embedders import is_remote
+from agent_memory.stores.base import RecordStore
 from agent_memory.stores.damage import noted
 
 if TYPE_CHECKING:
-    from agent_memory.stores.encrypted.keys import Keys
+    from agent_memory.config.settings import AgentMemoryConfig
+    from agent_memory.engine.assembly import Components
 
 BACKUPS = Part("backups", "not supported", "Earlier backups are not changed.")
 
@@ -58,20 +60,17 @@ class Deleted:
         return max((stone.created_at for stone in stones), default=None)
 
     def lift(self, head: Head) -> None:
-        """Forget that a session was deleted."""
         self._store.delete_records(DELETED.name, owner=_tombstone("session", head.session_id).owner)
 
 
-@dataclass(eq=False, repr=False)
 class Receipts:
     """Issues and verifies receipts."""
 
-    _store: Store
-    _namespace: str
-    _keys: Keys | None  # None: receipts are not signed
-    _outside: Sequence[Part]  # the places that no deletion reaches, besides backups
-    _is_volatile: bool  # the store ends with the process
-    _reached: Collection[str]  # the blocks whose own databases are open here
+    def __init__(self, parts: Components) -> None:
+        self._store, self._config = parts.store, parts.config
+        self._namespace = parts.config.namespace
+        self._keys = parts.services.keys  # None: receipts are not signed
+        self._reached = parts.elsewhere  # the blocks whose own databases are open here
 
     def of_deletion(self, kind: Literal["session", "user"], name: str, outcome: Outcome) -> Receipt:
         """Return the receipt for the deletion of a session or a user."""
@@ -79,12 +78,13 @@ class Receipts:
         damaged = self._unread_files() if outcome.unread is None else outcome.unread
         elsewhere = self._elsewhere() if outcome.has_registry else []
         parts = [*outcome.parts, *elsewhere, *_unread(made, damaged)]
-        return self._signed(replace(made, parts=merged([*parts, *self._outside, BACKUPS])))
+        parts += [*_out_of_reach(self._config), BACKUPS]
+        return self._signed(replace(made, parts=merged(parts)))
 
     def checkpoint(self, head: Head, blocks: Iterable[str]) -> Receipt:
         """Return a receipt for the durable part of a session. See `AgentMemory.checkpoint`."""
         log = Part("log")
-        if self._is_volatile:
+        if self._config.store == "memory://":
             log = Part("log", "not supported", "This store ends with the process.")
         parts = [log, *(_absorbed(head, name) for name in blocks)]
         self._store.sync()
@@ -221,6 +221,14 @@ def _is_about(receipt: Receipt, damage: Damage | None) -> bool:
         return damage.session_id == receipt.id
     head = damage.head
     return head is not None and head.user_id == receipt.id and head.created_at <= receipt.at
+
+
+def _out_of_reach(config: AgentMemoryConfig) -> list[Part]:
+    """Return the places that no deletion reaches: providers that received texts."""
+    embedders = [config.embedding] if config.embedding and is_remote(config.embedding) else []
+    models = sorted({*config.language_models, *embedders})
+    note = "The provider decides how long it stores the texts that it received."
+    return [Part(f"model {name!r}", "not supported", note) for name in models]
 
 
 def _absorbed(head: Head, block: str) -> Part:

@@ -9,19 +9,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from agent_memory.core.damage import Damage
 from agent_memory.core.ids import readable
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Lease
-from agent_memory.engine.edit.delete import Deletion
-from agent_memory.engine.leases import Leases, busy
+from agent_memory.engine.leases import busy
 from agent_memory.engine.paging import all_heads
-from agent_memory.engine.processing.absorb import Absorber
-from agent_memory.engine.windows import Windows
 from agent_memory.errors import Damaged, Undecryptable, UnsupportedOperation
 from agent_memory.stores.base import Store
 from agent_memory.stores.damage import head_or_rest, noted, read_around
+
+if TYPE_CHECKING:
+    from agent_memory.engine.assembly import Components
 
 LOST = "[This message was damaged in the store and is lost.]"
 
@@ -88,15 +89,12 @@ def _read(store: Store, head: Head) -> None:
         at = reached
 
 
-@dataclass(eq=False, repr=False)
 class Repair:
     """Repairs damaged records."""
 
-    _store: Store
-    _leases: Leases
-    _absorber: Absorber
-    _deletion: Deletion
-    _windows: Windows
+    def __init__(self, parts: Components) -> None:
+        self._parts, self._store = parts, parts.store
+        self._leases, self._absorber = parts.leases, parts.absorber
 
     def plan(self, error: Damaged) -> str | None:
         """Describe what `run` would do, in a sentence. None if nothing can be done here."""
@@ -132,7 +130,7 @@ class Repair:
         if damage.kind == "message":
             self._under_lease(damage.session_id, self._replace)
         elif damage.kind == "session" and not damage.is_known:
-            self._deletion.session(damage.session_id)
+            self._parts.deletion.session(damage.session_id)
         elif damage.kind == "session":
             self._under_lease(damage.session_id, self._rebuild)
         elif damage.owner:
@@ -189,7 +187,7 @@ class Repair:
                 changed = change(session_id)
                 if changed is not None:
                     self._store.schedule(changed, 0)
-                    self._windows.forget(session_id)
+                    self._parts.windows.forget(session_id)
                     return
         if head_or_rest(self._store, session_id) is not None:
             raise busy(session_id, _NOTHING_DONE)

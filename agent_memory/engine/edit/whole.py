@@ -6,26 +6,26 @@ Otherwise `Deletion` does it in steps, which any worker can resume.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from time import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
 from agent_memory.core.records import Head, Record, Scope
 from agent_memory.core.system_collections import DELETED, GRANTS, NOTES, REGISTRY, VALUES
 from agent_memory.engine.edit.receipts import tombstones
-from agent_memory.engine.system_records import Kind, SystemRecords
+from agent_memory.engine.system_records import Kind
 from agent_memory.engine.values.items import owner_of
-from agent_memory.engine.windows import Windows
 from agent_memory.errors import Damaged
 from agent_memory.ltm_blocks.base import Block, ManualBlock
 from agent_memory.ltm_blocks.change_log import version_owner
 from agent_memory.ltm_blocks.keyed_records import lock_of
-from agent_memory.stores.base import Store
 from agent_memory.stores.damage import noted
 from agent_memory.stores.log import check_owner
+
+if TYPE_CHECKING:
+    from agent_memory.engine.assembly import Components
 
 _MOST_SESSIONS = 100
 _MOST_ENTRIES = 20_000
@@ -45,22 +45,15 @@ class Deleting(NamedTuple):
     has_registry: bool
 
 
-@dataclass(eq=False, repr=False)
 class WholeDeletion:
     """Deletes sessions and users whose data is all in the session store.
 
-    `_records` holds a note of a deletion until the traces in the files are erased. `_takes_part`
-    returns whether a user takes part in shared namespaces.
+    The system records hold a note of a deletion until the traces in the files are erased.
     """
 
-    _store: Store
-    _blocks: Sequence[Block]
-    _records: SystemRecords
-    _windows: Windows
-    _takes_part: Callable[[str], bool]
-
-    def __post_init__(self) -> None:
-        self._in_one_step = self._store.spans and all(one.deletes_by_owner for one in self._blocks)
+    def __init__(self, parts: Components, blocks: Sequence[Block]) -> None:
+        self._parts, self._store, self._blocks = parts, parts.store, blocks
+        self._in_one_step = self._store.spans and all(one.deletes_by_owner for one in blocks)
 
     def session(self, session_id: str, user_id: str | None) -> Deleting | None:
         """Delete a session. None if it does not exist, or if that needs several steps.
@@ -80,7 +73,7 @@ class WholeDeletion:
         check_owner(head, user_id)
         left = {
             DELETED.name: tombstones("session", [session_id], begun),
-            NOTES.name: [self._records.note(Kind.SCRUBS, key)],
+            NOTES.name: [self._parts.records.note(Kind.SCRUBS, key)],
         }
         return self._delete(key, [head], left)
 
@@ -95,7 +88,7 @@ class WholeDeletion:
         # the clock of another machine may be ahead
         before = max([time(), *(head.created_at.timestamp() for head in heads)])
         key, at = uuid4().hex, datetime.fromtimestamp(before, UTC)
-        note = self._records.note(
+        note = self._parts.records.note(
             Kind.USER_DELETIONS, key, user_id=user_id, before=before, cleared=True
         )
         left = {
@@ -115,7 +108,8 @@ class WholeDeletion:
         user_id: str | None = None,
     ) -> Deleting | None:
         blocks = self._store.blocks()
-        if user_id is not None and GRANTS.name in blocks.facts and self._takes_part(user_id):
+        takes_part = self._parts.redaction.takes_part
+        if user_id is not None and GRANTS.name in blocks.facts and takes_part(user_id):
             return None
         scopes = [Scope(head.user_id, head.session_id) for head in heads]
         scopes += [] if user_id is None else [Scope(user_id)]
@@ -133,7 +127,7 @@ class WholeDeletion:
         if not done:
             return None
         for head in heads:
-            self._windows.forget(head.session_id)
+            self._parts.windows.forget(head.session_id)
         for block in self._blocks:
             for scope in scopes:
                 block.drop_caches(scope)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,52 +11,42 @@ from agent_memory.core.idempotency import digest_of
 from agent_memory.core.records import Span
 from agent_memory.core.shapes import role_of
 from agent_memory.core.turns import Turn, turn_of
-from agent_memory.engine.append import Appender
-from agent_memory.engine.edit.edit import Editor
 from agent_memory.engine.edit.plans import window_before
-from agent_memory.engine.guard import Guard, scope_of
+from agent_memory.engine.guard import scope_of
 from agent_memory.engine.paging import range_of
-from agent_memory.engine.recall.contexts import Contexts, Seen, View
+from agent_memory.engine.recall.contexts import Seen, View
 from agent_memory.errors import InvalidInput
 from agent_memory.models.usage import Account
 
 if TYPE_CHECKING:
     from agent_memory.core.messages import Message
     from agent_memory.core.records import Entry, Head, Recall
-    from agent_memory.engine.windows import Windows
-    from agent_memory.stores.base import SessionStore
+    from agent_memory.engine.assembly import Components
 
 _PAGE = 64
 
 
-@dataclass(eq=False)
 class Regenerate:
-    """Regenerates the answer to the newest question."""
+    """Regenerates the answer to the newest question. `settle` does the work that an edit leaves."""
 
-    _guard: Guard
-    _contexts: Contexts
-    _store: SessionStore
-    _windows: Windows
-    _editor: Editor
-    _appender: Appender
-    _settle: Callable[[Head], Head]
+    def __init__(self, parts: Components, settle: Callable[[Head], Head]) -> None:
+        self._parts, self._store, self._settle = parts, parts.store, settle
 
     def turn(self, session_id: str, user_id: str | None) -> Turn:
-        """Return the turn. See `AgentMemory.regenerate`."""
-        head = self._guard.owned(session_id, user_id)
+        head = self._parts.guard.owned(session_id, user_id)
         question = self._question(head) if head else None
         if head is None or question is None:
             raise InvalidInput(
                 f"Session {session_id!r} has no question to ask again. Ask one first."
             )
         before, entries = self._before(head, question)
-        packer, asked = self._contexts.packer, [question.message]
+        packer, asked = self._parts.contexts.packer, [question.message]
         window = packer.window(before, entries, asked)
         scope = replace(scope_of(head, user_id, session_id), shown=window.sources)
         with Account("other", scope.user_id).charged() as account:
-            found, warnings = self._contexts.recall(scope, question.message)
+            found, warnings = self._parts.contexts.recall(scope, question.message)
         found = self._without(head, question, found)
-        warnings += self._contexts.troubles(head)
+        warnings += self._parts.troubles(head)
         seen = Seen(packer, before, entries, asked, question.message, scope, window)
         context = View(seen, found, warnings, usage=account.usage).context()
         part = Span(session_id, question.seq, head.end)
@@ -69,11 +59,11 @@ class Regenerate:
             InvalidInput: The session has new messages, or was deleted. Nothing was stored.
             SessionOfAnotherUser: The session belongs to another user.
         """
-        head = self._guard.owned(turn.session_id, turn.user_id)
+        head = self._parts.guard.owned(turn.session_id, turn.user_id)
         if head is not None and self._is_there(head, part, messages):  # a retry
             return head
-        drafts = self._appender.drafts(messages[1:], turn.session_id, turn.user_id)
-        stored = self._editor.answer(part, messages[0], drafts, turn.user_id)
+        drafts = self._parts.appender.drafts(messages[1:], turn.session_id, turn.user_id)
+        stored = self._parts.editor.answer(part, messages[0], drafts, turn.user_id)
         if stored is None:
             raise InvalidInput(
                 f"Session {turn.session_id!r} was deleted while its question was asked again. "
@@ -89,7 +79,6 @@ class Regenerate:
         return digest_of(stored) == digest_of(new)
 
     def _question(self, head: Head) -> Entry | None:
-        """Return the newest user message. None if the log has none."""
         end = head.end
         while end > head.expired:
             after = max(head.expired, end - _PAGE)
@@ -103,7 +92,7 @@ class Regenerate:
         """Return the head and the window without the question and all that followed it."""
         end = question.seq - 1
         if head.start <= end:
-            shown = [entry for entry in self._windows.of(head) if entry.seq <= end]
+            shown = [entry for entry in self._parts.windows.of(head) if entry.seq <= end]
         else:  # the window, and the summary, begin after the question
             head = window_before(head, end, partial(range_of, self._store, head))
             shown = range_of(self._store, head, head.start, end)
@@ -115,7 +104,7 @@ class Regenerate:
         """Return the recalls from before the question, and from before records that span it."""
         kept: dict[str, list[Recall]] = {}
         for block, recalls in found.items():
-            last = min(self._editor.reach(block, head, question.seq), question.seq - 1)
+            last = min(self._parts.editor.reach(block, head, question.seq), question.seq - 1)
             kept[block] = [
                 recall
                 for recall in recalls

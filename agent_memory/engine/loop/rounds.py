@@ -79,7 +79,6 @@ class Offer:
 
     @property
     def run_here(self) -> Collection[str]:
-        """The names of the tools that run in this process."""
         return self._here.keys()
 
     def is_run_here(self, call: Mapping[str, Any]) -> bool:

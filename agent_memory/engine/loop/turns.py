@@ -59,29 +59,24 @@ def answered_before(
 logger = logging.getLogger(__name__)
 
 
-class TurnHooks:
-    """Calls the turn hooks of blocks."""
-
-    def __init__(
-        self, blocks: Iterable[Block], scope: Callable[[str | None, str | None], Scope]
-    ) -> None:
-        self._began = [block for block in blocks if type(block).turn_began is not Block.turn_began]
-        self._ended = [block for block in blocks if type(block).turn_ended is not Block.turn_ended]
-        self._scope = scope
-
-    def __call__(self, turn: Turn, messages: Sequence[Message] | None) -> None:
-        """Call the hooks for the start of a turn or, with all its messages, for its end."""
-        blocks = self._began if messages is None else self._ended
-        scope = self._scope(turn.user_id, turn.session_id) if blocks else None
-        for block in blocks:
-            assert scope is not None
-            try:
-                if messages is None:
-                    resolve(block.turn_began(scope, turn))
-                else:
-                    resolve(block.turn_ended(scope, turn, messages))
-            except Exception:  # a hook must not stop the turn
-                logger.exception("the turn hook of block %r failed", block.name)
+def call_hooks(
+    blocks: Iterable[Block],
+    scope_of: Callable[[str | None, str | None], Scope],
+    turn: Turn,
+    messages: Sequence[Message] | None,
+) -> None:
+    """Call the blocks' hooks for the start of a turn or, with all its messages, for its end."""
+    hook = "turn_began" if messages is None else "turn_ended"
+    own = [block for block in blocks if getattr(type(block), hook) is not getattr(Block, hook)]
+    scope = scope_of(turn.user_id, turn.session_id) if own else Scope()
+    for block in own:
+        try:
+            if messages is None:
+                resolve(block.turn_began(scope, turn))
+            else:
+                resolve(block.turn_ended(scope, turn, messages))
+        except Exception:  # a hook must not stop the turn
+            logger.exception("the turn hook of block %r failed", block.name)
 
 
 _SET_HERE = ("messages", "api_base", "api_key", "num_retries", "max_retries", "drop_params")
@@ -115,7 +110,6 @@ class Turns:
     notify: Callable[[Turn, Sequence[Message] | None], None]
 
     def before(self, session_id: str, message: Any, user_id: str | None) -> Turn:
-        """Begin a turn. See `AgentMemory.before_turn`."""
         asked = messages_of(message, "user")
         check_so_far(asked)
         pack = self.begin(session_id, asked, user_id=user_id)
@@ -130,7 +124,6 @@ class Turns:
         key: WriteKey | str | None = None,
         expected_end: int | None = None,
     ) -> Head:
-        """Store a turn. See `AgentMemory.after_turn`."""
         check_turn(turn)
         messages = [*turn.asked, *messages_of(answer, "assistant")]
         check_whole(messages)
@@ -156,7 +149,6 @@ class Turns:
         expected_end: int | None = None,
         **options: Any,
     ) -> Any:
-        """Run a whole turn. See `AgentMemory.completion`."""
         _check_options(options)
         max_rounds = how_many("max_rounds", max_rounds)
         if model is not None:

@@ -6,11 +6,12 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import InitVar, dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from math import inf
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from agent_memory.core.cache import Cache
 from agent_memory.core.limits import quoted
@@ -19,8 +20,7 @@ from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease, 
 from agent_memory.core.threads import unwanted
 from agent_memory.core.tracing import operation, tell_absorbed
 from agent_memory.engine.backoff import Backoff
-from agent_memory.engine.leases import Leases
-from agent_memory.engine.processing.failures import DeadLetters, Failures, is_passing
+from agent_memory.engine.processing.failures import Failures, is_passing
 from agent_memory.engine.recall.runner import TimeLimited, resolve, together
 from agent_memory.errors import ConfigError, LeaseLost, SpendingLimitReached, StoreError
 from agent_memory.ltm_blocks.base import Block
@@ -28,6 +28,9 @@ from agent_memory.models.usage import Account
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.damage import read_around
 from agent_memory.stores.log import LOST, entry_for_caller
+
+if TYPE_CHECKING:
+    from agent_memory.engine.assembly import Components
 
 logger = logging.getLogger(__name__)
 
@@ -88,34 +91,17 @@ _State = tuple[datetime, int, int]
 
 
 def _state(head: Head) -> _State:
-    """Return values that change with the log."""
     return head.created_at, head.version, head.end
 
 
-@dataclass(eq=False, repr=False)
 class Absorber:
-    """Brings blocks up to date with sessions. Each block has its own cursor.
+    """Brings blocks up to date with sessions. Each block has its own cursor."""
 
-    A batch may take `_timeout` seconds. With `_prepares`, blocks receive the pending messages of
-    several users in one call. No user is charged for it, so it is off with spending limits per
-    user. `_absorbed` is called with the name of a block that absorbed a batch. `_moved` is called
-    with the heads before and after a cursor moved.
-    """
-
-    _store: SessionStore
-    _dead_letters: DeadLetters
-    _blocks: InitVar[Sequence[Block]]
-    _timeout: float
-    _patience: InitVar[float]
-    _prepares: bool
-    _store_id: str | None
-    _absorbed: Callable[[str], None]
-    _moved: Callable[[Head, Head], None]
-
-    def __post_init__(self, blocks: Sequence[Block], patience: float) -> None:
-        self._leases = Leases(self._store)
-        self.blocks = {block.name: block for block in blocks if block.absorbs}
-        self.failures = Failures(self._dead_letters, self.blocks, patience)
+    def __init__(self, parts: Components) -> None:
+        self._parts, self._store, self._config = parts, parts.store, parts.config
+        self._leases, self._dead_letters = parts.leases, parts.dead_letters
+        self.blocks = {name: block for name, block in parts.blocks.items() if block.absorbs}
+        self.failures = Failures(self._dead_letters, self.blocks, self._config.recall_timeout)
         self._backoff = Backoff()
         self._unaffordable: dict[tuple[str, str], float] = {}  # end of the wait for a budget
         # sessions without stored attempts of earlier processes
@@ -132,16 +118,23 @@ class Absorber:
         return max(until - monotonic(), self._backoff.seconds(block, (block, session_id)))
 
     def prepare(self, heads: Sequence[Head]) -> None:
-        """Pass blocks the pending messages of several sessions before these are absorbed."""
+        """Pass blocks the pending messages of several sessions before these are absorbed.
+
+        A block receives those of several users in one call, which no user could be charged for.
+        Spending limits per user therefore forbid it.
+        """
+        if self._parts.services.spending.is_by_user:
+            return
         self._prepared = {
             head.session_id: (_state(head), Batches(self._store, head.session_id)) for head in heads
         }
-        for name, block in self.blocks.items() if self._prepares else ():
+        for name, block in self.blocks.items():
             if type(block).prepare is Block.prepare or self._backoff.seconds(name):
                 continue
             try:
                 call = partial(block.prepare, self._first_batches(heads, name, self._prepared))
-                self._time_limited.run(name, call, self._timeout, lambda: None)
+                seconds = self._config.absorb_timeout
+                self._time_limited.run(name, call, seconds, lambda: None)
             except Exception as error:  # noqa: BLE001 - absorption meets it again and reports it
                 logger.info("block %r could not prepare: %s", name, error_text(error))
 
@@ -340,7 +333,7 @@ class Absorber:
 
     def _update(self, block: Block, head: Head, lease: Lease, batch: Sequence[Entry]) -> None:
         scope = Scope(head.user_id, head.session_id, lease=lease)
-        with operation("upsert_memory", self._store_id, head.session_id) as span:
+        with operation("upsert_memory", self._config.namespace, head.session_id) as span:
             tell_absorbed(span, block.name, len(batch))
             resolve(block.update(scope, batch))
 
@@ -358,10 +351,10 @@ class Absorber:
             if not refused:  # the block's own store did not refuse the write
                 self.undo_stale_writes(block.name, head)
 
-        self._time_limited.run(block.name, attempt, self._timeout, late)
+        self._time_limited.run(block.name, attempt, self._config.absorb_timeout, late)
 
     def _worked(self, block: str, cursor: int, lease: Lease) -> None:
-        self._absorbed(block)
+        self._parts.heartbeats.absorbed(block)
         self._backoff.succeeded(block)
         self._backoff.succeeded((block, lease.session_id))
         self._unaffordable.pop((block, lease.session_id), None)
@@ -430,7 +423,7 @@ class Absorber:
                 raise LeaseLost(_TAKEN_OVER)
             moved = replace(head, cursors={**head.cursors, block: last})
             if after := self._store.move(moved, lease=lease):
-                self._moved(head, after)
+                self._parts.windows.moved(head, after)
                 return after
             head = self._store.head(seen.session_id)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from agent_memory.core.clearing import Cleared
     from agent_memory.core.records import Entry, Head, Summary
     from agent_memory.core.window import Cut
-    from agent_memory.engine.windows import Windows
-    from agent_memory.ltm_blocks.base import Resources
+    from agent_memory.engine.assembly import Components
     from agent_memory.models.llm import LLM
-    from agent_memory.stores.base import SessionStore
 
 _TRIES = 3
 _MODEL = "the model of summaries"
@@ -37,45 +35,27 @@ _LEAST_SUMMARY = 8
 
 
 class Compaction:
-    """Applies one strategy to sessions.
+    """Applies the configured strategy to sessions."""
 
-    `recall_tokens` stay free for recalls if the strategy takes the whole budget. `unaffordable`
-    returns whether a spending limit forbids model calls for a user. `held` returns the seqs of the
-    pinned entries of a window that fit into a number of tokens.
-    """
-
-    def __init__(
-        self,
-        store: SessionStore,
-        windows: Windows,
-        strategy: Strategy,
-        resources: Resources,
-        max_tokens: int,
-        recall_tokens: int,
-        max_messages: int | None = None,
-        unaffordable: Callable[[str | None], bool] = lambda user_id: False,
-        held: Callable[[Head, Sequence[Entry], int], frozenset[int]] = lambda *_: frozenset(),
-    ) -> None:
-        self._store = store
-        self._windows = windows
-        self._strategy = strategy
-        self._resources = resources
+    def __init__(self, parts: Components) -> None:
+        config, strategy = parts.config, parts.config.strategy
+        self._parts, self._store, self._windows = parts, parts.store, parts.windows
+        self._strategy, self._resources = strategy, parts.resources
         self._budget = Budget(
-            max_tokens,
-            resources.counter.overhead,
-            recall_tokens,
+            config.max_tokens,
+            parts.resources.counter.overhead,
+            config.recall_tokens if parts.blocks else 0,
             strategy.share,
             strategy.summary_tokens,
         )
         self._turns_limit = self._budget.turns(0)
-        limits = strategy.limits.least(Limits(messages=max_messages))
+        limits = strategy.limits.least(Limits(messages=config.max_messages))
         self._tokens, self._max_messages, self._max_turns = limits
         # a window with at most this number of messages has neither too many messages nor turns
         self._few = min((n for n in limits[1:] if n is not None), default=math.inf)
         self._backoff = Backoff()
         self._why: Cache[str, str] = Cache(1_000)  # by session: an error may quote user data
-        self._unaffordable = unaffordable
-        self._held = held
+        self._unaffordable = parts.services.spending.unaffordable
         self._cleared: Cache[tuple[object, ...], Cleared] = Cache(64)
 
     def limit(self, head: Head) -> int:
@@ -90,7 +70,7 @@ class Compaction:
         if clearing is None or head.window_tokens <= limit:
             return list(entries)
         key = (head.session_id, limit)
-        pinned = self._held(head, entries, limit // 2)
+        pinned = self._parts.pins.held(head, entries, limit // 2)
         before = self._cleared.find(key)
         shown = clearing.clear(entries, limit, self._resources.counter, pinned, before)
         return self._cleared.put(key, shown).entries
@@ -122,7 +102,6 @@ class Compaction:
         return are_many and self._passes(visible(self._windows.of(head), was_cut=head.start > 0))
 
     def _passes(self, shown: Sequence[Entry]) -> bool:
-        """Return whether the shown entries have too many messages or turns."""
         from agent_memory.core.window import passes, turns
 
         if passes(shown, self._max_messages):
@@ -180,7 +159,7 @@ class Compaction:
         self, head: Head, entries: Sequence[Entry], limit: int
     ) -> tuple[Window, frozenset[int]]:
         """Return the window that a strategy may cut, and the seqs of the pinned entries in it."""
-        held = self._held(head, entries, limit // 2)
+        held = self._parts.pins.held(head, entries, limit // 2)
         loose = tuple(entry_for_caller(entry) for entry in entries if entry.seq not in held)
         limit -= sum(entry.counted for entry in entries if entry.seq in held)
         most = self._max_messages and max(2, self._max_messages - len(held))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
-from agent_memory.config.settings import Retention as Setting
 from agent_memory.core.records import DeadLetter, Head
 from agent_memory.engine.paging import entries_of
-from agent_memory.engine.processing.failures import DeadLetters
-from agent_memory.engine.windows import Windows
-from agent_memory.stores.base import SessionStore
+
+if TYPE_CHECKING:
+    from agent_memory.engine.assembly import Components
 
 
 def safe_to_expire(head: Head, blocks: Collection[str], dead: Iterable[DeadLetter]) -> int:
@@ -31,20 +31,12 @@ def safe_to_expire(head: Head, blocks: Collection[str], dead: Iterable[DeadLette
     return max(head.expired, min(readers))
 
 
-@dataclass(eq=False, repr=False)
 class Retention:
-    """Shortens logs from the beginning, and calls `_expired` with the session and the last seq.
+    """Shortens logs from the beginning, according to `AgentMemoryConfig.retention`."""
 
-    `_retention` is "forever", "window" (until nothing reads a message), or a minimum age of a
-    message.
-    """
-
-    _store: SessionStore
-    _windows: Windows
-    _dead_letters: DeadLetters
-    _blocks: Collection[str]
-    _expired: Callable[[str, int], None]
-    _retention: Setting
+    def __init__(self, parts: Components) -> None:
+        self._parts, self._store, self._blocks = parts, parts.store, parts.absorber.blocks
+        self._retention = parts.config.retention
 
     @property
     def seconds(self) -> float | None:
@@ -66,8 +58,8 @@ class Retention:
         moved = self._store.move(replace(head, expired=upto))
         if moved is None:  # another writer came first, so the next call does it
             return head
-        self._windows.moved(head, moved)
-        self._expired(head.session_id, upto)
+        self._parts.windows.moved(head, moved)
+        self._parts.sent.expire(head.session_id, upto)
         return moved
 
     def removes(self, head: Head) -> bool:
@@ -90,7 +82,7 @@ class Retention:
         dead = [
             letter
             for name in self._blocks
-            for letter in self._dead_letters.dead(name, head.session_id)
+            for letter in self._parts.dead_letters.dead(name, head.session_id)
         ]
         return safe_to_expire(head, self._blocks, dead)
 

@@ -7,20 +7,21 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease
+from agent_memory.core.records import Absorbed, DeadLetter, Head, Lease
 from agent_memory.core.threads import apart
-from agent_memory.engine.leases import Leases, busy
+from agent_memory.engine.leases import busy
 from agent_memory.engine.paging import head_now
-from agent_memory.engine.processing.absorb import BATCH_ENTRIES, BATCH_TOKENS, Absorber
-from agent_memory.engine.processing.compaction import Compaction
+from agent_memory.engine.processing.absorb import BATCH_ENTRIES, BATCH_TOKENS
 from agent_memory.engine.processing.heartbeats import Backlog
-from agent_memory.engine.processing.retention import Retention
 from agent_memory.errors import AgentMemoryError, Damaged
-from agent_memory.stores.base import SessionStore
 from agent_memory.stores.damage import leave_out
 from agent_memory.stores.log import check_owner
 from agent_memory.strategies.base import Absorb
+
+if TYPE_CHECKING:
+    from agent_memory.engine.assembly import Components
 
 logger = logging.getLogger(__name__)
 
@@ -100,34 +101,25 @@ class Processed:
     again: float | None = None
 
 
-@dataclass(eq=False)
 class SessionWork:
     """Does the pending work of a session: deletion, compaction, summary, absorption, retention.
 
     All pending messages are absorbed after `idle_minutes` of silence (None for never), or while the
     session is in the `backlog`. The blocks in `_quiet` call a model for each batch. They wait for a
     full batch (`_full_tokens` or `BATCH_ENTRIES`), or with "every_update" for a pause of
-    `_quiet_seconds`. They do not wait if that is 0.
+    `quiet_seconds`. They do not wait if that is 0.
     """
 
-    _store: SessionStore
-    _leases: Leases
-    _compaction: Compaction
-    _absorber: Absorber
-    _retention: Retention
-    _erase: Callable[[str], object]
-    _absorb: Absorb
-    _idle_minutes: float | None
-    backlog: Backlog
-    _recent: Callable[[Head], list[Entry]]
-    _quiet: frozenset[str] = frozenset()
-    _quiet_seconds: float = 0.0
-    _full_tokens: int = BATCH_TOKENS
-
-    def __post_init__(self) -> None:
-        if not (isinstance(self._absorb, str) and self._quiet_seconds):
-            self._quiet = frozenset()
-        blocks = self._absorber.blocks
+    def __init__(self, parts: Components, backlog: Backlog) -> None:
+        config, blocks = parts.config, parts.absorber.blocks
+        self._parts, self._store, self._leases = parts, parts.store, parts.leases
+        self._compaction, self._absorber = parts.compaction, parts.absorber
+        self._retention, self.backlog = parts.retention, backlog
+        self._absorb: Absorb = config.strategy.absorbs
+        self._idle_minutes, self._quiet_seconds = config.idle_minutes, config.quiet_seconds
+        self._full_tokens = min(BATCH_TOKENS, config.max_tokens // 2)
+        waits = isinstance(self._absorb, str) and self._quiet_seconds
+        self._quiet = {name for name, block in blocks.items() if waits and block.language_models}
         pauses = [self._quiet_seconds if name in self._quiet else 0.0 for name in blocks]
         self._wait = longest_wait(self._absorb, pauses, self._idle_minutes, self._retention.seconds)
 
@@ -222,9 +214,7 @@ class SessionWork:
                 check_owner(head, user_id)
                 if lease is None and down_to is not None:
                     raise busy(session_id, "Nothing was pruned; try again.")
-                return self._process(
-                    head, lease, everything=everything, scheduled=scheduled, down_to=down_to
-                )
+                return self._process(head, lease, everything, scheduled, down_to)
         self.backlog.done(session_id, None)
         if head is not None:
             self._finish_deletion(session_id, raising=not everything)
@@ -234,7 +224,6 @@ class SessionWork:
         self,
         head: Head,
         lease: Lease | None,
-        *,
         everything: bool,
         scheduled: bool,
         down_to: int | None,
@@ -294,7 +283,6 @@ class SessionWork:
 
     @apart
     def retry(self, letter: DeadLetter) -> Absorbed:
-        """Have a block absorb a dead letter again."""
         with self._leases.hold(letter.session_id, waiting=True) as lease:
             if lease is not None:
                 return self._absorber.redeliver(letter, lease)
@@ -302,7 +290,7 @@ class SessionWork:
 
     def _finish_deletion(self, session_id: str, *, raising: bool) -> None:
         try:
-            self._erase(session_id)
+            self._parts.deletion.finish(session_id)
         except Exception:
             if raising:
                 raise
@@ -327,7 +315,6 @@ class SessionWork:
         return [Absorbed(head.session_id, name, at, at, _HELD) for name, at in behind]
 
     def _feedable(self, head: Head) -> bool:
-        """Return whether a block is due to absorb the session and does not wait."""
         waiting = self._waiting(head, None)
         return any(not self._absorber.wait(head.session_id, name) for name in waiting)
 
@@ -359,7 +346,7 @@ class SessionWork:
     def _after_pause(self, head: Head, cursor: int, now: datetime | None) -> int:
         """Return the target seq of a block that waits for pauses."""
         try:
-            waiting = [entry for entry in self._recent(head) if entry.seq > cursor]
+            waiting = [entry for entry in self._parts.windows.of(head) if entry.seq > cursor]
         except Damaged:  # absorption reads around the damage
             return head.end
         timestamps = [(entry.seq, entry.created_at) for entry in waiting]

@@ -12,17 +12,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from time import monotonic, time
+from typing import TYPE_CHECKING
 
 from agent_memory.core.processes import begin_anew_in_child, known_lock, wait_for_imports
 from agent_memory.core.records import Head, Scope
 from agent_memory.core.threads import apart
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.processing.session_work import Processed, SessionWork
-from agent_memory.engine.system_records import Kind, SystemRecords
+from agent_memory.engine.system_records import Kind
 from agent_memory.errors import Damaged
 from agent_memory.models.loading import break_off_loading
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.damage import leave_out
+
+if TYPE_CHECKING:
+    from agent_memory.engine.assembly import Components
 
 logger = logging.getLogger(__name__)
 
@@ -74,29 +78,27 @@ class FairQueue:
         return session_id, owner
 
 
-@dataclass(eq=False, repr=False)
 class Housekeeping:
     """Work of a worker before its first session, and every minute after.
 
     A job is a name: of an absorbing block, of the retention, or of the spending limits. A new job
-    makes all sessions due. `_resume` finishes interrupted deletions.
+    makes all sessions due.
     """
 
-    _store: SessionStore
-    _records: SystemRecords
-    _resume: Callable[[], None]
-    _beat: Callable[[], None]
-    _jobs: set[str]
-    _introduced: bool = False
+    def __init__(self, parts: Components) -> None:
+        self._parts, self._store, self._records = parts, parts.store, parts.records
+        jobs = [*parts.absorber.blocks, parts.retention.job, parts.services.spending.job]
+        self._jobs = {job for job in jobs if job}
+        self._introduced = False
 
     def run(self) -> None:
         """Run the housekeeping. Safe to repeat and to interrupt."""
         if not self._introduced:
             self._introduce()
             self._introduced = True
-        self._beat()
+        self._parts.heartbeats.beat()
         self._wake_again()
-        self._resume()
+        self._parts.deletion.resume()
 
     def _introduce(self) -> None:
         known = self._records.read(Kind.JOBS).keys()
@@ -163,7 +165,6 @@ class Worker:
                 self._threads.append(thread)
 
     def wake(self, head: Head) -> None:
-        """Queue a session."""
         self.start()
         with self._lock:
             if head.session_id in self._busy:
@@ -264,7 +265,6 @@ class Worker:
             self._poll()
 
     def _poll(self) -> None:
-        """Queue the sessions that are due in the store."""
         self._keep_house()
         begun = monotonic()
         try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_memory.core.cache import Cache
-from agent_memory.core.context import MemoryContext, left_out_of
+from agent_memory.core.context import BlockInfo, MemoryContext, left_out_of
 from agent_memory.core.formats.registry import format_of
 from agent_memory.core.fusion import merge
 from agent_memory.core.limits import quoted
@@ -24,15 +24,16 @@ from agent_memory.core.shapes import newest_user, role_of
 from agent_memory.core.threads import apart
 from agent_memory.core.usage import Usage
 from agent_memory.core.window import ruled
-from agent_memory.engine.guard import Guard, scope_of
+from agent_memory.engine.guard import scope_of
 from agent_memory.engine.paging import is_there, picked_of
 from agent_memory.engine.recall.fan_out import FanOut
-from agent_memory.engine.recall.prompt_log import Prompts, Recalls, SentContexts
-from agent_memory.engine.windows import Windows
+from agent_memory.engine.recall.prompt_log import Prompts
 from agent_memory.errors import InvalidBudget, StoreError
 from agent_memory.models.usage import Account, current_account
 from agent_memory.stores.base import SessionStore
-from agent_memory.stores.pending import Pending
+
+if TYPE_CHECKING:
+    from agent_memory.engine.assembly import Components
 
 logger = logging.getLogger(__name__)
 
@@ -102,28 +103,29 @@ class View(NamedTuple):
         return seen.packer.window(seen.head, seen.entries, asked)
 
 
-@dataclass(eq=False)
 class Contexts:
-    """Reads sessions and blocks, and packs contexts.
+    """Reads sessions and blocks, and packs contexts."""
 
-    `_pinned` returns the ids of the records to recall first. `_clear` returns a session's window
-    with stubs in place of old tool results.
-    """
-
-    _guard: Guard
-    _store: SessionStore
-    _windows: Windows
-    packer: Packer
-    _recaller: FanOut
-    troubles: Callable[[Head | None], list[str]]
-    _pending: Pending
-    _sent: SentContexts
-    _recalls: Recalls
-    _pinned: Callable[[Scope], frozenset[str]]
-    _clear: Callable[[Head, Sequence[Entry]], list[Entry]]
-
-    def __post_init__(self) -> None:
-        self.blocks, self.prompts = self._recaller.blocks, Prompts()
+    def __init__(self, parts: Components) -> None:
+        self._parts, self._store, self._guard = parts, parts.store, parts.guard
+        self._sent, self.prompts = parts.sent, Prompts()
+        self.blocks = list(parts.all_blocks.values()) if parts.blocks else []
+        if parts.log_block is not None and parts.absorber.blocks:
+            self.blocks.append(parts.log_block)
+        config = parts.config
+        self.packer = Packer(
+            parts.resources.counter,
+            config.max_tokens,
+            config.recall_tokens,
+            config.memory_role,
+            {one.name: BlockInfo(one.kind, one.max_tokens, one.selective) for one in self.blocks},
+            config.max_messages,
+            config.strategy.share,
+            config.strategy.summary_tokens,
+            cuts=config.min_relevance > 0,
+        )
+        limit, store_id = config.recall_timeout, config.namespace
+        self._recaller = FanOut(limit, blocks=self.blocks, store_id=store_id)
         self._unpaired: Cache[str, tuple[tuple[str, ...], frozenset[int]]] = Cache(10_000)
 
     def get(
@@ -149,7 +151,6 @@ class Contexts:
     def were(
         self, session_id: str, user_id: str | None, after: int, limit: int | None
     ) -> list[SentContext]:
-        """Return the stored contexts. See `AgentMemory.contexts`."""
         head = self._guard.owned(session_id, user_id)
         if head is None:
             return []
@@ -218,7 +219,7 @@ class Contexts:
                     logger.warning("recalls were not counted: %s", error)
         if self.blocks and query is not None and not is_courtesy(query.text()):
             selective = (context.blocks[recall.block].selective for recall in context.recalls)
-            self._recalls.note(found=any(selective))
+            self._parts.recalls.note(found=any(selective))
 
     def _keep(self, session_id: str, view: View, window: Shown, context: MemoryContext) -> None:
         seen = view.seen
@@ -261,7 +262,8 @@ class Contexts:
             SessionOfAnotherUser: The session belongs to another user.
         """
         head = self._guard.owned(session_id, user_id)
-        entries = self._clear(head, self._windows.of(head)) if head else []
+        windows, compaction = self._parts.windows, self._parts.compaction
+        entries = compaction.cleared(head, windows.of(head)) if head else []
         packer = packer or self.packer
         if shown is None:
             window = _window(packer, head, entries, asked, once, form)
@@ -285,7 +287,7 @@ class Contexts:
     def _view(self, seen: Seen) -> View:
         with Account("other", seen.scope.user_id, within=current_account()).charged() as account:
             found, warnings = self.recall(seen.scope, seen.query)
-        troubles = [*self.troubles(seen.head), *self.waiting(seen.scope, seen.head)]
+        troubles = [*self._parts.troubles(seen.head), *self.waiting(seen.scope, seen.head)]
         return View(seen, found, [*warnings, *troubles], usage=account.usage)
 
     def waiting(self, scope: Scope, head: Head | None) -> list[str]:
@@ -298,7 +300,7 @@ class Contexts:
             if not block.absorbs or block.recalls_pending or not scope.is_somebodys:
                 continue
             count = 0
-            for lag in self._pending.lags(block.name, scope):
+            for lag in self._parts.resources.pending.lags(block.name, scope):
                 own = head is not None and lag.session_id == head.session_id
                 count += max(0, (head.start if own and head else lag.end) - lag.after)
             if count:
@@ -319,7 +321,7 @@ class Contexts:
         always = None
         if message is not None and is_courtesy(message.text()):
             always = [block.name for block in self.blocks if not block.selective]
-        scope = replace(scope, pinned=self._pinned(scope))
+        scope = replace(scope, pinned=self._parts.pins.of(scope))
         found, warnings = self._recaller.recall(scope, message, self.packer.candidates, always)
         there = existing(self._store, found)
         if scope.pinned:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from agent_memory.core.context import Explanation, dropped_of
@@ -12,10 +12,12 @@ from agent_memory.core.query_text import asked_for
 from agent_memory.core.records import DeadLetter, LeftOut, Scope
 from agent_memory.core.threads import apart
 from agent_memory.engine.paging import all_heads
-from agent_memory.engine.recall.contexts import Contexts, View
+from agent_memory.engine.recall.contexts import View
 from agent_memory.engine.recall.fan_out import concerns
 from agent_memory.errors import SessionOfAnotherUser
-from agent_memory.stores.base import SessionStore
+
+if TYPE_CHECKING:
+    from agent_memory.engine.assembly import Components
 
 _MOST = 10
 _OF_NOBODY = (
@@ -24,17 +26,14 @@ _OF_NOBODY = (
 )
 
 
-@dataclass(eq=False)
 class Explainer:
     """Runs the steps of `get` and collects the records that are left out."""
 
-    _contexts: Contexts
-    _given_up: Callable[[str], list[DeadLetter]]
-    _store: SessionStore
+    def __init__(self, parts: Components) -> None:
+        self._parts, self._contexts = parts, parts.contexts
 
     @apart
     def run(self, question: str, user_id: str | None, session_id: str | None) -> Explanation:
-        """Return an explanation. See `AgentMemory.explain`."""
         contexts, notes = self._contexts, []
         message, new = Message(role="user", content=question), uuid4().hex
         session_id = session_id or new
@@ -54,7 +53,7 @@ class Explainer:
             *view.left_out(context, seen.window),
             *self._passed_over(scope, asked_for(message)),
         ]
-        warnings += [*notes, *contexts.troubles(head), *contexts.waiting(scope, head)]
+        warnings += [*notes, *self._parts.troubles(head), *contexts.waiting(scope, head)]
         dropped = dropped_of(head, seen.entries, seen.window.sources, context.recalls)
         return Explanation(question, context, left_out, dropped, self._dead(scope), warnings)
 
@@ -71,7 +70,7 @@ class Explainer:
             letter
             for block in self._contexts.blocks
             if block.absorbs
-            for letter in self._given_up(block.name)
+            for letter in self._parts.dead_letters.dead(block.name)
         ]
         sessions = self._sessions(scope) if letters else ()
         return [letter for letter in letters if letter.session_id in sessions]
@@ -79,4 +78,4 @@ class Explainer:
     def _sessions(self, scope: Scope) -> Sequence[str]:
         if scope.user_id is None:
             return [scope.session_id or ""]
-        return [head.session_id for head in all_heads(self._store, scope.user_id)]
+        return [head.session_id for head in all_heads(self._parts.store, scope.user_id)]

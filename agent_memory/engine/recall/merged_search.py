@@ -19,12 +19,10 @@ from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.core.shapes import role_of
 from agent_memory.core.threads import apart
 from agent_memory.core.timestamps import check_moment
-from agent_memory.core.tokens.counter import TokenCounter
-from agent_memory.engine.guard import Guard, scope_of
+from agent_memory.engine.guard import scope_of
 from agent_memory.engine.paging import picked_of
 from agent_memory.engine.recall.contexts import Found, existing
 from agent_memory.engine.recall.fan_out import FanOut
-from agent_memory.engine.recall.prompt_log import Recalls
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import ManualBlock, QueryThread, Resources
 from agent_memory.ltm_blocks.pending_index import Made, Waiting
@@ -33,6 +31,7 @@ from agent_memory.stores.base import SessionStore
 from agent_memory.stores.pending import Tails
 
 if TYPE_CHECKING:
+    from agent_memory.engine.assembly import Components
     from agent_memory.retrieval.features import Turn
 
 
@@ -90,7 +89,6 @@ class Filter:
 
     @property
     def is_of_times(self) -> bool:
-        """Whether a time is set."""
         return self.since is not None or self.until is not None
 
     @property
@@ -266,18 +264,16 @@ logger = logging.getLogger(__name__)
 _ALL = Filter()
 
 
-@dataclass(eq=False)
 class Search:
     """Searches the blocks and merges their results."""
 
-    _guard: Guard
-    _store: SessionStore
-    _counter: TokenCounter
-    _searcher: FanOut
-    _recalls: Recalls
-
-    def __post_init__(self) -> None:
-        self.blocks = self._searcher.blocks
+    def __init__(self, parts: Components) -> None:
+        self._parts, self._store, self._guard = parts, parts.store, parts.guard
+        self.blocks = [block for block in parts.all_blocks.values() if block.searched]
+        if parts.log_block is not None:
+            self.blocks.append(parts.log_block)
+        limit, store_id = parts.config.recall_timeout, parts.config.namespace
+        self._searcher = FanOut(limit, blocks=self.blocks, store_id=store_id)
 
     @apart
     def run(
@@ -309,7 +305,7 @@ class Search:
             for block, recalls in current.items()
         }
         best = merge(matching)[:limit]
-        self._recalls.note(found=bool(best))
+        self._parts.recalls.note(found=bool(best))
         warnings += self._unknown(only)
         for warning in warnings:
             logger.warning("search: %s", warning)
@@ -325,8 +321,8 @@ class Search:
         ]
 
     def priced(self, recalls: list[Recall]) -> list[Recall]:
-        """Return the recalls with their size in tokens."""
-        return [replace(recall, tokens=self._counter.text(recall.text)) for recall in recalls]
+        count = self._parts.resources.counter.text
+        return [replace(recall, tokens=count(recall.text)) for recall in recalls]
 
 
 def most_of(limit: int, scope: Scope, blocks: int) -> int:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_memory.core.cache import Cache
 from agent_memory.core.context import MemoryContext, without_context
@@ -30,8 +30,10 @@ from agent_memory.engine.paging import is_there, picked_of
 from agent_memory.engine.stats import PromptStats, RecallStats
 from agent_memory.errors import AgentMemoryError
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.stores.base import Store
 from agent_memory.stores.kernel.coding import to_micros
+
+if TYPE_CHECKING:
+    from agent_memory.engine.assembly import Components
 
 _MOST = 1_000
 """Maximum number of sessions whose last context is compared with the next."""
@@ -94,7 +96,6 @@ class Recalls:
         self.stats = RecallStats()
 
     def note(self, *, found: bool) -> None:
-        """Count a search."""
         with self._lock:
             was = self.stats
             self.stats = RecallStats(was.asked + 1, was.empty + (not found))
@@ -121,10 +122,8 @@ class _Pending(NamedTuple):
 class SentContexts:
     """Stores and reads contexts. Thread-safe."""
 
-    def __init__(
-        self, store: Store, deleted_since: Callable[[Head], datetime | None], *, on: bool
-    ) -> None:
-        self._store, self._deleted_since, self.on = store, deleted_since, on
+    def __init__(self, parts: Components) -> None:
+        self._parts, self._store, self.on = parts, parts.store, parts.config.keep_contexts
         self._pending: Cache[tuple[str, str | None], _Pending] = Cache(_MOST_PENDING)
 
     @apart
@@ -154,7 +153,7 @@ class SentContexts:
         owners = (head.user_id, None)
         found = [self._pending.drop((head.session_id, owner)) for owner in owners]
         pending = next(filter(None, found), None)
-        if pending is None or self._deleted_since(replace(head, created_at=pending.at)):
+        if pending is None or self._parts.deleted.since(replace(head, created_at=pending.at)):
             return
         self.keep(head.session_id, pending.kept, head.user_id, head)
 

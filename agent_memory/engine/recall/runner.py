@@ -175,7 +175,6 @@ class TimeLimited:
 def _run_lane(
     names: Sequence[str], calls: Mapping[str, Callable[[], T]], ended: dict[str, Future[T]]
 ) -> None:
-    """Run calls one after the other, and note the outcome of each."""
     for name in names:
         outcome: Future[T] = Future()
         try:

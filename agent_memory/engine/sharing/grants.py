@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,10 +15,10 @@ from agent_memory.core.redaction import EMPTY_SYSTEM
 from agent_memory.core.system_collections import AUTHORS, GRANTS
 from agent_memory.engine.paging import all_heads, entries_of, head_now
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.stores.base import RecordStore, SessionStore
+from agent_memory.stores.base import RecordStore
 
 if TYPE_CHECKING:
-    from agent_memory.engine.edit.edit import Editor
+    from agent_memory.engine.assembly import Components
     from agent_memory.engine.edit.plans import Log, LogEdit
 
 _AUTHORS, _GRANTS, _SHARES = AUTHORS.name, GRANTS.name, "shares"
@@ -71,7 +70,6 @@ class Grants:
         return _effective(self._store.records(_GRANTS, _pair(share, agent)))
 
     def allows(self, share: str, agent: str, access: Access) -> bool:
-        """Return whether an agent has this access."""
         return self.access(share, agent) in ("write", access)
 
     def agents(self, share: str) -> dict[str, Access]:
@@ -99,7 +97,6 @@ class Grants:
                 self._drop(share, agent, found_by="agent")
 
     def drop_share(self, share: str) -> None:
-        """Delete a namespace's grants."""
         for agent in self._known(share):
             self._drop(share, agent, found_by="share")
         self._store.delete_records(_GRANTS, record_id=_id("name", share, ""))
@@ -111,7 +108,6 @@ class Grants:
                 self._store.delete_records(_GRANTS, record_id=_id(kind, share, agent, initial))
 
     def _known(self, share: str) -> dict[str, Access | None]:
-        """Return the access of all agents with past or current grants, by name."""
         by_agent: dict[str, list[Record]] = {}
         for record in self._store.records(_GRANTS, _share(share)):
             by_agent.setdefault(record.metadata["agent"], []).append(record)
@@ -211,14 +207,12 @@ def _author(agent: str, session_id: str) -> str:
     return record_id(len(agent), agent, session_id)
 
 
-@dataclass(eq=False, repr=False)
 class Redaction:
     """Removes a deleted user, or a deleted namespace, from shared namespaces."""
 
-    _store: SessionStore
-    _editor: Editor
-    _grants: Grants
-    _authors: Authors
+    def __init__(self, parts: Components) -> None:
+        self._parts, self._store = parts, parts.store
+        self._grants, self._authors = parts.grants, parts.authors
 
     def takes_part(self, user_id: str) -> bool:
         """Return whether the id names a namespace, or a user with past or current grants."""
@@ -250,7 +244,7 @@ class Redaction:
     def _redact(self, head: Head, agent: str) -> None:
         if head.deleting or not self._took_part(head, agent):
             return
-        self._editor.edit(head.session_id, partial(self._plan, agent), _BUSY)
+        self._parts.editor.edit(head.session_id, partial(self._plan, agent), _BUSY)
         left = head_now(self._store, head)
         if left is not None and not left.deleting:
             self._authors.drop(agent, head.session_id)

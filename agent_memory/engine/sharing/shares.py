@@ -346,7 +346,6 @@ class SharedMemory:
         )
 
     def _require(self, access: Access) -> None:
-        """Refuse a call without a grant."""
         self._components.guard.check(None, None)
         if not self._allowed(access):
             raise AccessDenied(DENIED)

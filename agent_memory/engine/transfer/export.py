@@ -4,48 +4,43 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from math import inf
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from agent_memory.core.limits import quoted
 from agent_memory.core.records import Entry, Head, Lease, Scope
 from agent_memory.core.system_collections import VALUES
 from agent_memory.core.timestamps import now_utc
-from agent_memory.engine.leases import Leases, Unheld, busy
+from agent_memory.engine.leases import Unheld, busy
 from agent_memory.engine.paging import LogChanged, head_now, keys_of, log_pages
-from agent_memory.engine.processing.failures import DeadLetters
 from agent_memory.engine.transfer.snapshot import Exported, Writing, owners_of
 from agent_memory.engine.values.items import StoredValue, own_root, owner_of
 from agent_memory.errors import InvalidInput, StoreUnavailable, UnsupportedOperation
-from agent_memory.ltm_blocks.base import Block
 from agent_memory.ltm_blocks.registry import FORGOTTEN, registered
-from agent_memory.stores.base import Store
 from agent_memory.stores.log import check_owner
+
+if TYPE_CHECKING:
+    from agent_memory.engine.assembly import Components
 
 _PAGE = 200
 _RECORDS = ("fact", "vector", "dead_letter", "forgotten")
 
 
-@dataclass(eq=False, repr=False)
 class Exporter:
     """Exports sessions."""
 
-    _store: Store
-    _leases: Leases
-    _failures: DeadLetters
-    _blocks: Mapping[str, Block]
+    def __init__(self, parts: Components) -> None:
+        self._parts, self._store, self._blocks = parts, parts.store, parts.all_blocks
 
     def run(
         self, session_id: str, write: Callable[[str], object], user_id: str | None = None
     ) -> Exported:
-        """Export a consistent snapshot of a session. See `Session.export`."""
-        with self._leases.take(session_id, waiting=True) as lease:
+        with self._parts.leases.take(session_id, waiting=True) as lease:
             # a session that exists again began after the call, and its lease is not held
             head = None if lease is Unheld.GONE else self._store.head(session_id)
             if head is None or head.deleting:
@@ -77,7 +72,7 @@ class Exporter:
             if name not in left_out:
                 yield from self._facts(name, head, writing)
         for name in sorted(head.cursors.keys() - left_out):
-            for letter in self._failures.dead(name, head.session_id):
+            for letter in self._parts.dead_letters.dead(name, head.session_id):
                 if head.expired < letter.first and letter.last <= head.cursors[name]:
                     yield writing.line("dead_letter", letter)
         for note in self._store.records(FORGOTTEN, Scope(head.user_id, head.session_id).owner):
@@ -139,7 +134,7 @@ class Exporter:
     def _check_still(self, head: Head, lease: Lease) -> None:
         """Check that the session did not change, before the last line is written."""
         now = head_now(self._store, head)
-        if now is None or now.deleting or not self._leases.renew(lease):
+        if now is None or now.deleting or not self._parts.leases.renew(lease):
             raise _gone(head)
 
 

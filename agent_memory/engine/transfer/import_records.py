@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -15,16 +14,16 @@ from agent_memory.core.idempotency import KeptKey
 from agent_memory.core.records import DeadLetter, Head, Lease, Record, Scope
 from agent_memory.core.system_collections import VALUES
 from agent_memory.core.transcript import part_of
-from agent_memory.engine.processing.failures import DeadLetters
 from agent_memory.engine.transfer.reading import Item, Stored
 from agent_memory.engine.transfer.snapshot import VectorsForm, refused
 from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, ModelError
-from agent_memory.ltm_blocks.base import Block, Resources, batch_id, message_id
+from agent_memory.ltm_blocks.base import Block, batch_id, message_id
 from agent_memory.ltm_blocks.change_log import begun_anew, new_version, version_of
 from agent_memory.ltm_blocks.keyed_records import KeyedRecords, keyed_id
 from agent_memory.ltm_blocks.registry import FORGOTTEN, register
 
 if TYPE_CHECKING:
+    from agent_memory.engine.assembly import Components
     from agent_memory.retrieval.features import Features
     from agent_memory.stores.base import VectorStore
 
@@ -92,18 +91,12 @@ def _are_traits(stored: Stored, dimension: int) -> bool:
     return bool(((terms.weights >= 0) & (terms.weights <= _HEAVIEST)).all())
 
 
-@dataclass(eq=False, repr=False)
 class RecordImport:
     """Stores the records of one imported session."""
 
-    _resources: Resources
-    _failures: DeadLetters
-    _blocks: Mapping[str, Block]
-    _head: Head
-    _lease: Lease
-
-    def __post_init__(self) -> None:
-        self._store = self._resources.store
+    def __init__(self, parts: Components, head: Head, lease: Lease) -> None:
+        self._parts, self._store, self._blocks = parts, parts.store, parts.all_blocks
+        self._head, self._lease = head, lease
         self._facts: dict[tuple[str, str], list[tuple[int, Record]]] = defaultdict(list)
         self._keys: list[KeptKey] = []
         self._letters: list[DeadLetter] = []
@@ -150,7 +143,7 @@ class RecordImport:
         cursors = self._cursors()
         for letter in self._letters:
             if letter.block in cursors:
-                self._failures.keep(letter, self._lease)
+                self._parts.dead_letters.keep(letter, self._lease)
         self._store.put_keys(self._head.session_id, self._keys, lease=self._lease)
         self._store.put_records(FORGOTTEN, self._others[FORGOTTEN], lease=self._lease)
         values = self._others[VALUES.name]
@@ -197,7 +190,8 @@ class RecordImport:
             register(self._store, block)
         own = Scope(None, head.session_id).owner == owner
         scope = Scope(head.user_id, head.session_id)
-        with KeyedRecords(self._resources, block, scope, "session" if own else "user").changing():
+        resources = self._parts.resources
+        with KeyedRecords(resources, block, scope, "session" if own else "user").changing():
             present = {record.id: record.session_id for record in self._store.records(block, owner)}
             # records that another session changed since stay unchanged
             current = [
@@ -238,7 +232,6 @@ class RecordImport:
         return None
 
     def _put_vectors(self) -> None:
-        """Write the collected vectors."""
         if not self._vectors or self._place is None:
             return
         announced, vector_store = self._place

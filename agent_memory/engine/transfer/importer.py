@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, TextIO, cast
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 from agent_memory.core.records import Entry, Head, Lease
-from agent_memory.engine.edit.delete import Deletion
 from agent_memory.engine.leases import Leases
-from agent_memory.engine.processing.failures import DeadLetters
 from agent_memory.engine.transfer.import_records import RecordImport
 from agent_memory.engine.transfer.reading import Item, Reading
 from agent_memory.engine.transfer.snapshot import refused
-from agent_memory.engine.windows import Windows
 from agent_memory.errors import InvalidInput, SessionExists, StoreError
-from agent_memory.ltm_blocks.base import Block, Resources
 from agent_memory.stores.base import SessionStore
+
+if TYPE_CHECKING:
+    from agent_memory.engine.assembly import Components
 
 logger = logging.getLogger(__name__)
 
@@ -30,26 +29,20 @@ _LONGEST_FIRST = 2**16
 _LONGEST = 2**28  # a line has one message, and JSON takes at most three times its bytes
 
 
-@dataclass(eq=False, repr=False)
 class Importer:
     """Imports sessions."""
 
-    _resources: Resources
-    _leases: Leases
-    _deletion: Deletion
-    _failures: DeadLetters
-    _windows: Windows
-    _blocks: Mapping[str, Block]
+    def __init__(self, parts: Components) -> None:
+        self._parts, self._store, self._deletion = parts, parts.store, parts.deletion
 
     def run(self, reading: Reading) -> Head:
-        """Import a session. See `operations.import_session`."""
         head, items = reading.head, reading.items()
         session_id = head.session_id
         self._make_way(session_id)
         page, item = self._page(items)
         begun = True
         try:
-            with import_transaction(self._resources.store, self._leases, head, page) as transaction:
+            with import_transaction(self._store, self._parts.leases, head, page) as transaction:
                 begun = transaction is not None
                 if transaction is None:
                     raise _exists(session_id)
@@ -57,9 +50,7 @@ class Importer:
                     page, item = self._page(items)
                     if page:
                         transaction.add(page)
-                records = RecordImport(
-                    self._resources, self._failures, self._blocks, head, transaction.lease
-                )
+                records = RecordImport(self._parts, head, transaction.lease)
                 for number, one in chain([item] if item else (), items):
                     records.take(number, one)
                 # the last line was read, so the snapshot is complete
@@ -68,7 +59,7 @@ class Importer:
             if begun:
                 self._erase(session_id)
             raise
-        self._windows.forget(session_id)  # an earlier session with this id may be cached
+        self._parts.windows.forget(session_id)  # an earlier session with this id may be cached
         return shown
 
     def _make_way(self, session_id: str) -> None:
@@ -77,10 +68,10 @@ class Importer:
         Raises:
             SessionExists: The session exists.
         """
-        head = self._resources.store.head(session_id)
+        head = self._store.head(session_id)
         if head is not None and head.deleting:
             self._deletion.finish(session_id)
-            head = self._resources.store.head(session_id)
+            head = self._store.head(session_id)
         if head is not None:
             raise _exists(session_id)
 
@@ -108,7 +99,7 @@ class Importer:
 
     def _counted(self, entry: Entry) -> Entry:
         """Return the entry. If this memory counts its tokens differently, contexts recount it."""
-        counter = self._resources.counter
+        counter = self._parts.resources.counter
         if entry.encoding != counter.encoding or counter.message(entry.message) == entry.tokens:
             return entry
         return replace(entry, encoding="")

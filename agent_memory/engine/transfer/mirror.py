@@ -34,7 +34,6 @@ _ENTRIES = 50
 
 
 def _plain(value: Any) -> object:
-    """Return a record, a message or a time as JSON."""
     if isinstance(value, Message):
         return value.to_dict(), value.created_at
     if isinstance(value, datetime):
@@ -76,7 +75,6 @@ class Sums:
     sums: Counter[str] = field(default_factory=Counter)
 
     def add(self, kind: str, digest: bytes) -> None:
-        """Add the checksum of a record."""
         self.counts[kind] += 1
         self.sums[kind] = (self.sums[kind] + int.from_bytes(digest)) % _MODULUS
 
@@ -100,7 +98,6 @@ class StoredRecord:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The key of the record in its set."""
         return self.block, self.record.id
 
 

@@ -293,8 +293,6 @@ _ITEMS: Mapping[str, tuple[type[Form], Callable[[Reading, Any], Item]]] = {
 
 
 class _Log:
-    """The checks on the entries of a head's log."""
-
     def __init__(self, head: Head) -> None:
         self._head = head
         self._seq = head.expired

@@ -212,7 +212,6 @@ class Digest:
         self._sha = hashlib.sha256()
 
     def whole(self) -> str:
-        """Return the digest of all lines so far."""
         return self._sha.hexdigest()
 
     def summed(self, body: str) -> str:
@@ -268,7 +267,6 @@ class Writing:
         self.counts: Counter[str] = Counter()
 
     def opening(self, library: str) -> str:
-        """Return the first line."""
         head = self._head
         fields = {
             "format": FORMAT,
@@ -281,22 +279,18 @@ class Writing:
         return self._digest.summed(compact_json(fields))
 
     def head(self) -> str:
-        """Return the second line."""
         head = self._head
         summary = None if head.summary is None else asdict(head.summary)
         system_at = None if head.system is None else head.system.created_at
         return self.line("head", head, summary=summary, system_at=system_at, begun=head.created_at)
 
     def fact(self, block: str, record: Record) -> str:
-        """Return the line of a record of the fact store."""
         return self._record("fact", block, record)
 
     def vector(self, block: str, record: Record, traits: bytes) -> str:
-        """Return the line of a record of a vector store, with its stored features."""
         return self._record("vector", block, record, traits=b64encode(traits).decode("ascii"))
 
     def forgotten(self, record: Record) -> str:
-        """Return the line of a tombstone."""
         return self.line("forgotten", record, at=record.created_at, **record.metadata)
 
     def value(self, record: Record) -> str:
@@ -316,7 +310,6 @@ class Writing:
         )
 
     def end(self) -> str:
-        """Return the last line."""
         return self.line("end", counts=dict(self.counts), sha256=self._digest.whole())
 
     def _record(self, kind: str, block: str, record: Record, **more: str) -> str:

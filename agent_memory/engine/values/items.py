@@ -84,7 +84,6 @@ class StoredValue:
         return ttl
 
     def is_over(self, now: datetime) -> bool:
-        """Return whether the value has expired."""
         until = self.expires_at
         return until is not None and until <= now
 
@@ -112,7 +111,6 @@ class StoredValue:
         return bool(self.record.metadata["vectors"][0] == embedder)
 
     def nearness(self, wanted: np.ndarray) -> float:
-        """Return the cosine of the nearest of its texts."""
         assert self.vectors is not None
         return float((self.vectors @ wanted).max())
 
@@ -133,7 +131,6 @@ def record_of(
     vectors: tuple[str, np.ndarray] | None,
     now: datetime,
 ) -> Record:
-    """Return the record of a value."""
     begun = now.isoformat() if before is None else before.metadata["begun"]
     metadata: dict[str, Any] = {
         "ns": list(put.namespace),
@@ -153,7 +150,6 @@ def record_of(
 
 
 def refreshed(record: Record, now: datetime) -> Record:
-    """Return the record with a new time to live."""
     until = _until(record.metadata["ttl"], now)
     return replace(record, metadata={**record.metadata, "until": until})
 
@@ -214,7 +210,6 @@ def namespace_of(root: str, owner: str) -> Namespace:
 
 
 def id_of(owner: str, key: str) -> str:
-    """Return the id of the record of a key."""
     return record_id("values", owner, key)
 
 

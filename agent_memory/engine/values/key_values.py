@@ -285,7 +285,6 @@ class KeyValues:
 
 
 def erase_values(store: RecordStore, scope: Scope) -> None:
-    """Delete all values of a user."""
     for owner in store.owners(_BLOCK, owner_of(scope.owner, ())):
         erase_owner(store, _BLOCK, owner)
 
