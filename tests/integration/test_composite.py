@@ -254,7 +254,7 @@ def test_the_budget_is_the_homes(role: str, given_: Any) -> None:
         context = both.get("s", "Which ships need a pilot?", user_id="ada")
         chat = context.to_messages()
         assert context.tokens <= context.max_tokens == budget
-        assert home._counter.context(chat) <= context.tokens
+        assert home.components.resources.counter.context(chat) <= context.tokens
         assert unpaired(chat) == []
         assert not any("time" in warning for warning in context.warnings)
 
