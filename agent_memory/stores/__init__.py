@@ -1,4 +1,4 @@
-"""Opens stores by URL. The driver of a database is loaded when a store is opened."""
+"""Opens stores by URL. A database's driver is imported when its store is opened."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def check_url(url: str) -> None:
     """Refuse a URL that no store serves, without loading a driver.
 
     Raises:
-        UnknownStore: The scheme is not served, or the URL lacks what it needs.
+        UnknownStore: No store serves the scheme, or the URL is malformed.
     """
     scheme, mark, rest = url.partition("://")
     if mark and scheme in ("sqlite", "folder"):
@@ -81,7 +81,7 @@ def check_url(url: str) -> None:
 
 
 def serves(url: str) -> bool:
-    """Return whether a store serves the scheme of a URL. The rest is not checked."""
+    """Return whether a store serves the scheme of a URL. The rest of the URL is not checked."""
     known = ("memory", "sqlite", "folder", *_REDIS, *_SQL_SERVERS, *_MONGODB)
     return url.partition("://")[0] in known and "://" in url
 
@@ -114,15 +114,17 @@ def open_store(url: str, namespace: str = "default", durability: Durability | No
     """Open the store that a URL names.
 
     Args:
-        url: `memory://`, `sqlite:///path.db`, `folder:///path`, or the address of a server: `postgresql://`,
-            `mysql://`, `mariadb://`, `mongodb://`, `redis://`, `rediss://`, `unix://`.
-        namespace: Stores of different namespaces share a database and see nothing of each other.
+        url: `memory://`, `sqlite:///path.db`, `folder:///path`, or the address of a server:
+            `postgresql://`, `mysql://`, `mariadb://`, `mongodb://`, `redis://`, `rediss://`,
+            `unix://`.
+        namespace: Stores of different namespaces can share a database. None of them sees another's
+            data.
         durability: Whether an acknowledged write survives a power loss; see `Durability`.
 
     Raises:
         UnknownStore: No store serves the URL.
         StoreUnavailable: The database cannot be reached or opened.
-        SchemaTooNew: A newer release of agent-memory wrote it.
+        SchemaTooNew: A newer release of agent-memory wrote the database.
     """
     check_url(url)
     if url.startswith("memory:"):

@@ -1,12 +1,12 @@
-"""The types of stores. `Store` is built on a database's twelve methods; a `VectorStore` such as
-Qdrant has vectors alone.
+"""The types of stores. A `Store` is built on the twelve methods of a `Kernel`, one for each
+database. A `VectorStore`, such as Qdrant's, stores only records with vectors.
 
 A store serves one namespace. Its methods are safe to call from many threads, and on a shared
-database from many processes. Ids are already validated. The engine decides, and the store stores.
+database from many processes. The engine validates ids before it calls a store.
 
-Damaged data affects only calls for it. A call for one session raises `Damaged` with the readable
-part of the head. Calls for many sessions leave it out, see `stores.damage`. A deletion does not
-read the damaged data.
+Damaged data affects only calls that read it. A call for one session raises `Damaged`, with the
+readable part of the head. A call for many sessions leaves out and reports damaged data, see
+`stores.damage`. Deletions succeed, because they do not read the damaged data.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ __all__ = [
 Durability = Literal["process", "power"]
 """The failure that an acknowledged write survives.
 
-With "power", each write is synced to disk and survives a power loss. With "process", it survives
-the end of the process. Deletions are synced in both.
+With "power", each write is synced to disk and survives a power loss. With "process", a
+write survives the end of the process. Deletions are synced with both values.
 
-None means "power". On Redis and MySQL it means the server's settings.
+None means "power", except on Redis and MySQL, where the server's settings decide.
 """
 
 Store: TypeAlias = KernelStore
@@ -51,19 +51,20 @@ Store: TypeAlias = KernelStore
 
 
 class VectorStore(Protocol):
-    """A store of records with their features. Search within one owner is exact or nearly exact.
+    """A store of records with their features. A search is exact or nearly exact.
 
-    The features of a record are a unit vector of its meaning, its word pieces, its words and its
-    place in its session; see `retrieval.features`.
+    The features of a record are a unit vector of its meaning, its word pieces, its words, and its
+    place in the session; see `retrieval.features`.
 
-    Stores that also hold sessions check a `lease` as in `RecordStore`, in the same transaction.
-    Others ignore it, and the engine reverts writes of a worker that lost its lease.
+    A store that also has sessions checks `lease` in the transaction of the write, as in
+    `RecordStore`. Other stores ignore `lease`. The engine then reverts the writes of a worker that
+    lost its lease.
     """
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
-        """Register a block's vectors with dimension and embedding model. Idempotent.
+        """Register the dimension and the embedding model of a block's vectors. Idempotent.
 
-        Dimension 0 is for records that are found by their words alone.
+        With dimension 0, records have no vector of meaning and are found by their words.
 
         Raises:
             DimensionMismatch: Vectors of another dimension or model are stored for the block.
@@ -80,11 +81,11 @@ class VectorStore(Protocol):
         """Insert or overwrite records by id, each with its features."""
 
     def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
-        """Return the best of an owner's records, best first; see `retrieval.score`.
+        """Return an owner's records that match a query best, best first; see `retrieval.score`.
 
-        The records nearest in meaning, and those with most of the query's words, are compared in
-        detail, with their neighbours in their sessions. The rarity of a word refers to the owner's
-        records.
+        Candidates are the records nearest in meaning, the records with most of the query's words,
+        and the neighbours of both in their sessions. All candidates are compared in detail. The
+        rarity of a word is its rarity in the owner's records.
 
         Args:
             block: The block.
@@ -105,21 +106,20 @@ class VectorStore(Protocol):
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """Delete matching vectors, like `RecordStore.delete_records`."""
+        """Delete the vectors that match all arguments, like `RecordStore.delete_records`."""
 
     def clear_vectors(self, block: str) -> None:
-        """Delete all of a block's vectors, and their dimension (before a change of the
-        embedder)."""
+        """Delete a block's vectors and their registration, before a change of the embedder."""
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
-        """Return dimension and embedding model of each block with registered vectors."""
+        """Return the dimension and the embedding model of each registered block."""
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
-        """Yield a block's records with their features, of one session if named, read in pages.
+        """Yield pages of a block's records with their features, or only those of one session.
 
-        Vectors that are being filled for a later swap are left out.
+        Vectors that a rebuild has not activated yet are left out.
 
         Raises:
             UnsupportedOperation: Features cannot be restored from the stored data.
@@ -135,8 +135,8 @@ def keeps_records(store: object) -> TypeGuard[RecordStore]:
 
 
 def swaps_vectors(store: object) -> TypeGuard[QdrantStore]:
-    """Return whether the store can fill vectors of another embedding beside the active ones.
+    """Return whether the store can build a block's vectors anew while the old ones are searched.
 
-    Other stores delete a block's vectors before a rebuild (`clear_vectors`).
+    A rebuild on any other store first deletes the block's vectors (`clear_vectors`).
     """
     return hasattr(store, "swap_vectors")

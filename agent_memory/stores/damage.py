@@ -1,4 +1,4 @@
-"""Handling of damaged records in reads of many records: they are left out and reported."""
+"""Reads of many records leave out damaged records, and report them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _reported: Cache[str, bool] = Cache(_MOST_REPORTED)
 
 @contextmanager
 def noted() -> Iterator[list[Damaged]]:
-    """Collect the damaged records that are left out in the block, instead of logging them."""
+    """Collect the errors of records that are left out in the `with` block, instead of logging."""
     collected: list[Damaged] = []
     token = _collector.set(collected)
     try:
@@ -44,7 +44,7 @@ def noted() -> Iterator[list[Damaged]]:
 
 
 def leave_out(error: Damaged) -> None:
-    """Report a damaged record that is left out: to the collector, or once to the log."""
+    """Report a record that is left out: to the collector of `noted`, or else once to the log."""
     collected = _collector.get()
     if collected is not None:
         collected.append(error)
@@ -56,7 +56,7 @@ def leave_out(error: Damaged) -> None:
 
 
 def whole(values: Iterable[Value]) -> Iterator[Value]:
-    """Yield all values of a walk that must not leave out any.
+    """Yield the values of an iterable. Raise an error where it would leave one out.
 
     Raises:
         Damaged: A value was left out.
@@ -73,7 +73,7 @@ def whole(values: Iterable[Value]) -> Iterator[Value]:
 
 
 def undamaged(rows: Iterable[Row], decode: Callable[[Row], Value]) -> list[Value]:
-    """Decode rows, without the damaged ones."""
+    """Decode rows, and leave out the damaged ones."""
     values: list[Value] = []
     for row in rows:
         try:
@@ -84,10 +84,10 @@ def undamaged(rows: Iterable[Row], decode: Callable[[Row], Value]) -> list[Value
 
 
 def undamaged_records(rows: Iterable[Row], decode: Callable[[Row], Value]) -> list[Value]:
-    """Decode records, without the damaged ones.
+    """Decode records, and leave out the damaged ones.
 
     Raises:
-        Damaged: The error names no record, so that it may concern all: a key is missing or wrong.
+        Damaged: The error names no record. It may concern all, as with a missing or wrong key.
     """
     with noted() as damaged:
         values = undamaged(rows, decode)
@@ -99,9 +99,9 @@ def undamaged_records(rows: Iterable[Row], decode: Callable[[Row], Value]) -> li
 
 
 def head_or_rest(store: SessionStore, session_id: str) -> Head | None:
-    """Return a head for a deletion: its readable part if it is damaged.
+    """Return the head of a session to delete; if it is damaged, the part that is readable.
 
-    A head whose identity is unreadable counts as marked for deletion.
+    If the head's identity is unreadable, the result is `deleting`.
     """
     try:
         return store.head(session_id)
@@ -115,14 +115,14 @@ def head_or_rest(store: SessionStore, session_id: str) -> Head | None:
 def read_around(
     store: SessionStore, session_id: str, after: int, limit: int | None = None
 ) -> tuple[list[Entry], int]:
-    """Read entries like `SessionStore.read`, without the damaged ones.
+    """Read entries like `SessionStore.read`, and leave out the damaged ones.
 
     Returns:
         The entries, and the seq up to which the log was read.
 
     Raises:
-        Undecryptable: An entry cannot be decrypted. Its key may be added later, so that the entry
-            is not left out.
+        Undecryptable: The key of an entry is missing, or may be wrong. The entry is not left out,
+            because the key may be added later.
     """
     entries: list[Entry] = []
     end = None if limit is None else after + limit

@@ -1,4 +1,4 @@
-"""Features of records as bytes, the same in every database: of a segment, or of each record."""
+"""Encodes features of records as bytes, for a whole segment or for each record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agent_memory.retrieval.postings import Postings, Terms
 from agent_memory.retrieval.segments import Names, Segment
 from agent_memory.retrieval.vectors import TOKEN, Tokens, Vectors
 
-# version, formats of names and vectors, records, numbers in a vector; then the parts' lengths
+# mark, version, format of names, format of vectors, 0, records, dimension, lengths of 10 parts
 _HEADER = struct.Struct("<4s4B2I10I")
 _MARK, _VERSION = b"AMSG", 2
 _TEXTS, _PACKED = 0, 1
@@ -57,7 +57,7 @@ def segment_of(data: bytes) -> Segment:
     """Return the segment for a result of `bytes_of`.
 
     Raises:
-        ValueError: It is damaged, or a newer release wrote it.
+        ValueError: The bytes are damaged, or a newer release wrote them.
     """
     if len(data) < _HEADER.size:
         raise ValueError("A segment is cut short.")
@@ -138,8 +138,8 @@ def _postings(parts: Sequence[memoryview], count: int) -> Postings:
 
 
 def blobs_of(records: Sequence[Record], features: Features) -> list[bytes]:
-    """Return each record's features as bytes: its place, the vector, word pieces, the numbers of
-    its words, and their weights."""
+    """Return the features of each record as bytes: first its place and its vector, then its word
+    pieces, then the numbers and the weights of its words."""
     if len(features) != len(records):
         raise ValueError("Give features for each record.")
     meaning = np.ascontiguousarray(features.meaning, "<f4")
@@ -162,7 +162,7 @@ def features_of(blobs: Sequence[bytes]) -> Features:
     """Return the features for a result of `blobs_of`.
 
     Raises:
-        ValueError: One is damaged; see `undamaged_places`.
+        ValueError: A blob is damaged, or vectors differ in length; see `undamaged_places`.
     """
     meaning, tokens, words, places = zip(*[_row(blob) for blob in blobs], strict=True)
     rows = np.stack(meaning).astype(np.float32, copy=False)
@@ -172,7 +172,7 @@ def features_of(blobs: Sequence[bytes]) -> Features:
 
 
 def undamaged_places(blobs: Sequence[bytes]) -> list[int]:
-    """Return the places of the readable blobs with the most common vector length."""
+    """Return the indexes of readable blobs whose vector has the most common length."""
     dimensions: dict[int, int] = {}
     for place, blob in enumerate(blobs):
         with suppress(*UNREADABLE):

@@ -1,4 +1,4 @@
-"""Rules of sessions: the effect of an append, and the owner. Pure."""
+"""The effect of an append on a session, and the check of a session's owner. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ LOST = "Another worker took session {!r} over. What this one was about to write 
 def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[Head, list[Entry]]:
     """Return the head after an append, as a copy, and the entries to write.
 
-    A repeated system message does not change the version. A caller may send it with every update
-    without failing the compare-and-swaps of others.
+    A repeated system message does not change the version. A caller may send one with every update:
+    concurrent compare-and-swaps of the head still succeed.
 
     Args:
-        user_id: The user, if one is named.
+        user_id: The user of the append; None if the caller names none.
 
     Raises:
         SessionOfAnotherUser: The session has another user.
@@ -48,10 +48,10 @@ def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[He
 
 
 def check_owner(head: Head, user_id: str | None) -> None:
-    """Refuse a session of another user than the one named.
+    """Refuse a session that belongs to another user than `user_id`.
 
-    A caller that reads the head again before a change checks again: the id of a deleted session
-    may belong to another user by then.
+    Call it again whenever the head is read again. Another user may have begun a session with the
+    id of a deleted one meanwhile.
 
     Raises:
         SessionOfAnotherUser: The session has another user.
@@ -64,7 +64,7 @@ def check_owner(head: Head, user_id: str | None) -> None:
 
 
 def entries_after(session_id: str, end: int, total: int, drafts: Sequence[Draft]) -> list[Entry]:
-    """Return the entries of drafts that follow a log's end with this running total."""
+    """Return the entries of drafts after the seq `end`, at which the running total is `total`."""
     entries: list[Entry] = []
     for seq, draft in enumerate(drafts, end + 1):
         message, tokens = draft.message, draft.tokens
@@ -75,7 +75,10 @@ def entries_after(session_id: str, end: int, total: int, drafts: Sequence[Draft]
 
 
 def with_tail(head: Head, end: int, total: int) -> Head:
-    """Return a copy of a head with another end, without metadata, 8 times faster than `replace`."""
+    """Return a copy of a head with another log end, without metadata and `updated_at`.
+
+    It is 8 times faster than `replace`.
+    """
     after: Head = object.__new__(Head)
     after.__dict__.update(
         head.__dict__,
@@ -96,6 +99,6 @@ def _stands(head: Head, system: Draft) -> bool:
 
 
 def entry_for_caller(entry: Entry) -> Entry:
-    """Return an entry whose message callers may change."""
+    """Return an entry whose message the caller may change."""
     message = entry.message.detached()
     return entry if message is entry.message else replace(entry, message=message)

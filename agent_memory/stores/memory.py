@@ -1,6 +1,6 @@
-"""`MemoryStore`: a kernel of dicts, lost when the process ends. For tests and trials.
+"""`MemoryStore`: all data in dicts, lost when the process ends. For tests and trials.
 
-It is the simplest kernel. Read it before you write one.
+`MemoryKernel` is the simplest kernel. Read it before you write another kernel.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ALL = 2**62
 
 
 class _Row(NamedTuple):
-    """A document with its lease and due time, in microseconds."""
+    """A document with its lease and its due time. Times are in microseconds since 1970."""
 
     document: Document
     holder: str = ""
@@ -57,7 +57,7 @@ class _Row(NamedTuple):
 
 
 class _Log(NamedTuple):
-    """The seqs of the first and the last line of a log, and the last one's total."""
+    """The first seq of a log, its last seq, and the running total at its end."""
 
     first: int
     end: int
@@ -68,14 +68,14 @@ _Key = DocId | tuple[str, int] | str
 """The key of a document, of a line (session and seq), or of a log (session)."""
 
 _State = dict[_Key, _Row | Line | _Log | None]
-"""All stored data, by key; None for deleted data."""
+"""Data by key; None for deleted data."""
 
 
 class _Index:
-    """The sorted ids of the documents of each collection, owner and session.
+    """Sorted ids of documents: of each collection, and in a collection of each owner and session.
 
-    Ids are added before a commit and dropped after it. Readers check the document, so an extra id
-    does no harm.
+    A commit adds new ids before it stores their documents, and drops old ids afterwards. Readers
+    look up each document, so that an extra id does no harm.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class _Index:
                 insort(ids, one.id)
 
     def drop(self, one: Document, now: _Row | None) -> None:
-        """Drop a document from the places that its replacement does not have."""
+        """Drop a document's id from the lists to which its replacement `now` does not belong."""
         places = () if now is None else tuple(_places(now.document))
         for kind, name in _places(one):
             names = self.ids.get((one.collection, kind), {})
@@ -112,7 +112,7 @@ def _places(one: Document) -> Iterator[tuple[str, str]]:
 
 
 class _View:
-    """The stored data with the changes of an unfinished commit."""
+    """The stored data, overlaid with the changes of an unfinished commit."""
 
     def __init__(self, state: _State, index: _Index) -> None:
         self._state, self._index = state, index
@@ -153,7 +153,7 @@ class _View:
         return rows[: scan.limit]
 
     def shown(self, one: Document, *, tails: bool, bodies: bool) -> Document:
-        """Return a document with its tail, or without its body."""
+        """Return a document as requested: with or without its body and the end of its log."""
         if not bodies:
             one = one._replace(body="", data=b"")
         return one._replace(tail=self.tail(one.id)) if tails else one
@@ -201,7 +201,7 @@ class _View:
                 self.changes.update({row.document.key: None for row in self.selected(scan)})
 
     def _keep(self, session: str, first: int, end: int) -> None:
-        """Remove the lines of a log outside `first` to `end`."""
+        """Remove all lines of a log except those from seq `first` to `end`."""
         log = self.log(session)
         if log is None:
             return
@@ -251,8 +251,8 @@ class MemoryKernel(Kernel):
 
     @contextmanager
     def _written(self) -> Iterator[_View]:
-        """Exclude other writers. One `update` of a dict changes the data, so that a signal handler
-        finds all changes or none."""
+        """Exclude other writers, and provide a view. The caller changes the data by one `update` of
+        a dict, so that a signal handler finds all changes or none."""
         with self._lock:
             if self._writing:
                 raise StoreUnavailable(WITHIN_HANDLER)

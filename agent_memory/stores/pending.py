@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from agent_memory.stores.base import SessionStore
 
 MOST = 200_000
-"""The most pending entries that are read for a block, and cached for all."""
+"""The most pending entries that one call reads, and the most that are cached in total."""
 
 MANY = 500
-"""More pending entries should be absorbed instead of being read repeatedly."""
+"""With more pending entries than this, `Pending.on_many` is called: they should be absorbed."""
 
-_BEFORE = 16  # entries before the first, as its surroundings
+_BEFORE = 16  # entries to read before the first pending one, as its surroundings
 _PAGE = 5_000  # entries
 _Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The end of a session's log, from a block's cursor on. It is shared: do not change it.
+    """A session's entries after a block's cursor. Callers share the object and must not change it.
 
     Attributes:
         lag: The session and the block's cursor.
@@ -72,10 +72,10 @@ class Pending:
     """Reads the pending entries of blocks.
 
     Args:
-        store: The log.
+        store: The store of the logs.
 
     Attributes:
-        on_many: Called with a block and its lags if too many entries are pending.
+        on_many: Called with a block and its lags if more than `MANY` entries are pending.
     """
 
     def __init__(self, store: SessionStore) -> None:
@@ -86,13 +86,13 @@ class Pending:
     def of(self, block: str, scope: Scope, most: int = MOST) -> Tails:
         """Return a block's pending entries, without the newest messages that a window shows.
 
-        Call it before a search of the block's records. Entries that the block absorbs meanwhile
-        are then found in both, not in neither.
+        Call it before a search of the block's records. An entry that the block absorbs meanwhile
+        is then in both results. In the other order it could be in neither.
 
         Args:
             block: The name of the block. For an unknown name, the whole log is pending.
             scope: The owner; see `Scope.only_session` and `Scope.shown`.
-            most: The most entries; the newest are read.
+            most: The most entries to read. Of more, the newest are read.
         """
         lags = self.lags(block, scope)
         if Tails(lags, ()).count > MANY:
@@ -151,8 +151,8 @@ class Pending:
     def _continued(self, cached: Tail, lag: Lag, end: int) -> Tail | None:
         """Return the cached tail with newer entries; None if it must be read again.
 
-        Other changes give the head another version. A session restored from a snapshot may have
-        the same version, but other totals.
+        Changes other than appends increment the head's version. A session that was restored from a
+        snapshot may have the same version; its totals then differ.
         """
         was, entries = cached.lag, cached.entries
         same = (was.version, was.created_at) == (lag.version, lag.created_at)
@@ -169,7 +169,7 @@ class Pending:
         return Tail(lag, [*entries, *newer])
 
     def _store_tails(self, key: _Key, lags: Sequence[Lag], tails: Sequence[Tail]) -> None:
-        """Cache the tails, and drop those that were absorbed since."""
+        """Cache the tails, and drop the tails of sessions that no longer lag."""
         with self._cache.lock:
             cached = self._cache.get(key, {})
             lagging = {lag.session_id for lag in lags}
@@ -182,9 +182,7 @@ class Pending:
 
 
 def _pages(lags: Sequence[Lag]) -> Iterator[list[Lag]]:
-    """Yield pages of sessions to read together, limited because results take several times their
-    size.
-    """
+    """Yield pages of sessions, each to be read by one call. The limit of a page saves memory."""
     page: list[Lag] = []
     count = 0
     for lag in lags:
@@ -202,7 +200,7 @@ def _size(tails: Mapping[str, Tail]) -> int:
 
 
 def _unshown(lag: Lag, scope: Scope) -> int:
-    """Return the seq up to which a session has entries that its window does not show."""
+    """Return the newest pending seq that the session's window does not show."""
     end = lag.end
     while end > lag.after and (lag.session_id, end) in scope.shown:
         end -= 1

@@ -1,4 +1,4 @@
-"""`RoutedStore`: the records of some blocks, in databases of their own."""
+"""`RoutedStore` stores the records of some blocks in separate databases."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from agent_memory.stores.kernel.wrapping import KernelWrapper, one_by_one, take_
 
 
 class RoutedStore(KernelStore):
-    """Stores the records and vectors of some blocks in other databases, and all other data in one.
+    """Stores the records and vectors of some blocks in separate databases.
 
         facts = open_store("sqlite:///facts.db")
         store = RoutedStore(open_store("sqlite:///memory.db"), {"extractive": facts})
 
-    Records of such a block are deleted in both databases, because earlier ones may be in the common
-    one. A session's lease is in the common one. It is checked before a write to another database,
-    and the engine reverts writes of a worker that lost it meanwhile.
+    All other data and the leases are in the common database. Deletions of routed records cover the
+    common database too, because it may have records from before the route. A lease is checked
+    before a write to another database. The engine reverts the write if the lease is lost meanwhile.
 
     Args:
-        inner: The store of all other data. `close` closes only this one.
-        routes: The stores of blocks, by name.
+        inner: The common store. `close` closes only this store.
+        routes: The store of each routed block, by the block's name.
     """
 
     def __init__(self, inner: Store, routes: Mapping[str, Store]) -> None:
@@ -86,7 +86,7 @@ class RoutedKernel(KernelWrapper):
         return one_by_one(self._commit, batches)
 
     def _commit(self, batch: Batch) -> Outcome:
-        """Commit the parts of a batch: the common kernel's first, because it has the leases."""
+        """Commit a batch in parts, one a kernel. The common kernel has the leases: it is first."""
         done = DONE
         for kernel in self._all:
             conditions = [
@@ -104,7 +104,7 @@ class RoutedKernel(KernelWrapper):
         return done
 
     def _part(self, write: Write, kernel: Kernel) -> Iterator[Write]:
-        """Yield the part of a write that concerns a kernel. Facts are deleted in both."""
+        """Yield the part of a write for a kernel. The common one gets all deletions of facts."""
         match write:
             case Put(document):
                 if self._of(document.key) is kernel:

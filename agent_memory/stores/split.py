@@ -1,4 +1,4 @@
-"""`SplitStore`: system messages in a database of their own."""
+"""`SplitStore` stores system messages in a separate database."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class SplitStore(KernelStore):
         store = SplitStore(open_store("postgresql://..."), open_store("sqlite:///prompts.db"))
         memory = AgentMemory(store=store)
 
-    The log and the head hold a reference to each system message. A message is written before its
-    references, and deleted with its session. To encrypt, wrap each of the two stores.
+    The log and the head contain references to system messages. A message is written before its
+    references, and deleted with its session. To encrypt, wrap each store in an `EncryptedStore`.
 
     Args:
         inner: The store of all other data. `close` closes both.
@@ -77,9 +77,9 @@ class _Messages(NamedTuple):
     """The cached system messages of a session.
 
     Attributes:
-        begun: The creation time of the session, in microseconds.
-        texts: Their JSON, by the ids of their records.
-        ids: The ids of their records, by their JSON.
+        begun: The creation time of the session, in microseconds; 0 if unknown.
+        texts: The JSON of each message, by the id of its record.
+        ids: The id of each message's record, by the JSON of the message.
     """
 
     begun: int
@@ -114,19 +114,19 @@ class SplitKernel(KernelWrapper):
             if not outcome.done:
                 return self._outcome(outcome)
             for session in begun:
-                self._cache.put(session, _Messages(0, {}, {}))  # without an earlier session's
+                self._cache.put(session, _Messages(0, {}, {}))  # drops an earlier session's
             self._delete(before, records)
         self._empty(batch)
         (outcome,) = super().commit([batch])
         if outcome.done:
             for session in begun:
-                self._restore(session)  # a deletion may have come between the two writes
+                self._restore(session)  # a deletion may have removed its messages
         return outcome
 
     def _delete(
         self, before: Sequence[Document | None], records: Sequence[Sequence[Document]]
     ) -> None:
-        """Delete the messages of sessions, except of those that began anew meanwhile."""
+        """Delete the messages of sessions that still exist and did not begin anew meanwhile."""
         now = self.inner.documents([one.key for one in before if one is not None], bodies=False)
         current = {(one.id, one.first) for one in now if one is not None}
         for head, own in zip(before, records, strict=True):
@@ -135,9 +135,9 @@ class SplitKernel(KernelWrapper):
                 self._cache.drop(head.id)
 
     def _empty(self, batch: Batch) -> None:
-        """Erase the texts of system messages that redacted ones replace.
+        """Erase the texts of system messages that a batch replaces by redacted messages.
 
-        Their records stay, because other processes may have cached them and refer to them again.
+        Their records stay: other processes may have cached the ids, and refer to them again.
         """
         if not any(isinstance(write, Truncate) for write in batch.writes):
             return
@@ -196,7 +196,7 @@ class SplitKernel(KernelWrapper):
         return decoded
 
     def due(self, collection: str, limit: int) -> list[Document]:
-        """Return due documents. Sessions whose system message is out of reach are postponed."""
+        """Return due documents. Postpone sessions whose system message cannot be loaded now."""
         found = super().due(collection, limit)
         for one in found:
             if isinstance(one.body, Unreadable) and not isinstance(one.body.error, Damaged):
@@ -211,14 +211,14 @@ class SplitKernel(KernelWrapper):
         self._system.close()
 
     def _messages(self, head: Document) -> _Messages:
-        """Return the cached messages of a session, without those of an earlier one."""
+        """Return a session's cached messages, without those of an earlier session with its id."""
         cached = self._cache.get(head.id)
         if cached is not None and cached.begun in (0, head.first):
             return self._cache.put(head.id, cached._replace(begun=head.first))
         return self._cache.put(head.id, _Messages(head.first, {}, {}))
 
     def _text(self, session_id: str, record_id: str) -> str:
-        """Return the JSON of a message that is referred to."""
+        """Return the JSON of the message with this record id, or an `Unreadable`."""
         cached = self._cache.get(session_id)
         try:
             if cached is None or record_id not in cached.texts:
@@ -262,7 +262,7 @@ class SplitKernel(KernelWrapper):
         self._system.commit([Batch([], [Put(record_document(_PLACE, record, 0))])])
 
     def _restore(self, session_id: str) -> None:
-        """Write the cached messages of a session again that are not stored any more."""
+        """Write a session's cached messages again if they are no longer stored."""
         cached = self._cache.get(session_id)
         if cached is not None and cached.texts:
             stored = {one.id for one in self._scan(session_id, names=True)}
@@ -294,7 +294,7 @@ def _is_redacted(line: Line) -> bool:
 
 
 def _referred(body: object) -> str | None:
-    """Return the record id in a reference; None for another message."""
+    """Return the record id in a reference; None if the body is no reference."""
     if not isinstance(body, str) or not (body.startswith(_BEFORE) and body.endswith(_AFTER)):
         return None
     return body.removeprefix(_BEFORE).removesuffix(_AFTER)
