@@ -1,4 +1,4 @@
-"""Long-term blocks: memory beyond the window. Each module loads when it is first used."""
+"""Long-term blocks: memory beyond the window. A block's module loads when it is first used."""
 
 from __future__ import annotations
 

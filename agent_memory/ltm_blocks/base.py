@@ -1,4 +1,4 @@
-"""The interface of long-term blocks, which absorb the log and are recalled from."""
+"""The interface of long-term blocks. They absorb the log, and contexts recall their data."""
 
 from __future__ import annotations
 
@@ -45,15 +45,16 @@ class Resources:
         store: Sessions, facts and vectors of the deployment's namespace.
         namespace: The deployment's namespace, for stores that a block opens itself.
         counter: The token counter of the configured model.
-        models: Opens a language model by name; None for the configured one. Returns None without
-            one.
-        embedders: Opens an embedder by name; None for the configured one, or the local default.
-        vectors: Opens a vector store by its address; its opener closes it. None for `store`. The
-            result is encrypted if `store` is.
-        locked: Holds a lock by name across all processes of the deployment; waits for it.
-        redact: Redacts a text. Blocks apply it to data that is written to them directly.
+        models: Opens a language model by name. The name None opens the configured model, and
+            returns None if no model is configured.
+        embedders: Opens an embedder by name. The name None opens the configured embedder, or the
+            local default.
+        vectors: Opens a vector store by its address, encrypted if `store` is. The address None
+            returns `store`. The caller closes the vector store.
+        locked: Waits for a named lock, and holds it across all processes of the deployment.
+        redact: Redacts a text. Blocks redact the data that users and tools write to them.
         min_relevance: The minimum relevance of a recall; see `AgentMemoryConfig`.
-        zones: The users' time zones, for questions without an offset.
+        zones: The users' time zones, for messages whose time has no UTC offset of its own.
         is_local: Whether the store and the configured embedder need no network.
     """
 
@@ -84,11 +85,10 @@ _Call = TypeVar("_Call", bound=Callable[..., Any])
 
 
 def by_owner(delete: _Call) -> _Call:
-    """Mark a block's `delete` that removes only records and vectors in the session store, by owner
-    or session.
+    """Mark a `delete` that only removes an owner's or session's data from the session store.
 
-    A deletion of a session or a user may then remove them itself, in one transaction. It calls
-    `drop_caches` instead of `delete`.
+    The engine may then remove the block's records and vectors itself, in one transaction, when it
+    deletes a session or a user. It calls `drop_caches` instead of `delete`.
     """
     delete.by_owner = True  # type: ignore[attr-defined]
     return delete
@@ -97,25 +97,25 @@ def by_owner(delete: _Call) -> _Call:
 class Block(SettingsModel, ABC):
     """Base of long-term blocks: an immutable value that holds its settings.
 
-    To write your own block, subclass this, set a `kind`, and write three methods. Each may be
-    `async def`. Keep no per-call state on the block: it serves many users and threads.
+    To write your own block, subclass this, set a `kind`, and write `get`, `update` and `delete`.
+    Each may be `async def`. Keep no per-call state on the block: it serves many users and threads.
 
     Attributes:
-        absorbs: Whether the engine feeds it the log.
-        recalls_pending: Whether it recalls messages that it has not absorbed yet too. If no block
-            does, the engine itself searches those messages.
-        searched: Whether `search` includes it. False if its recalls do not depend on the query.
-        selective: Whether it recalls only what is relevant to the message, with scores. Such a
-            block is skipped if a message is only small talk. A context leaves out recalls that
-            score much lower than the block's best.
-        of_session: Whether its data belongs to a session, so that its tools need a session.
-        versioned: Whether it caches an owner's records until their version changes. An import
-            writes a new version for such a block; see `agent_memory.ltm_blocks.change_log`.
-        kind: Its name in configuration files.
-        name: The name of its records; unique in a deployment. Default: `kind`.
-        max_tokens: Maximum tokens in a context; None for no limit of its own.
-        store: URL of a separate database for its data, such as "sqlite:///facts.db". None stores
-            the data with the sessions.
+        absorbs: Whether the engine passes the log to the block.
+        recalls_pending: Whether the block also recalls messages that it has not absorbed yet. If
+            no block does, the engine itself searches those messages.
+        searched: Whether `search` includes the block. False if its recalls ignore the query.
+        selective: Whether the block recalls only what is relevant to the message, with scores.
+            Such a block is skipped if a message is only small talk. A context leaves out recalls
+            that score much lower than the block's best.
+        of_session: Whether the block's data belongs to a session. Its tools then need a session.
+        versioned: Whether the block caches an owner's records until their version changes. An
+            import writes a new version for such a block; see `agent_memory.ltm_blocks.change_log`.
+        kind: The name of the class in configuration files.
+        name: The name of the block and its records, unique in a deployment. Default: `kind`.
+        max_tokens: Maximum tokens of the block in a context; None for no limit of its own.
+        store: URL of a separate database for the block's data, such as "sqlite:///facts.db". None
+            stores the data with the sessions.
     """
 
     absorbs: ClassVar[bool] = True
@@ -157,18 +157,18 @@ class Block(SettingsModel, ABC):
         return False
 
     def recalled(self, scope: Scope, ids: Sequence[str]) -> None:
-        """Receive the ids of its recalls in a context, without those of a relevance below 0.5."""
+        """Receive the ids of the block's recalls in a context with a relevance of at least 0.5."""
 
     @property
     def vectors(self) -> VectorStore:
-        """The store of its vectors; the block must be bound."""
+        """The store of the block's vectors; the block must be bound."""
         return self.resources.store
 
     @property
     def language_models(self) -> tuple[str | None, ...]:
-        """The language models that it calls, by name; None is the configured one.
+        """The names of the language models that the block calls; None is the configured model.
 
-        The engine reports if none is configured, and loads litellm before the first call.
+        The engine reports a missing model, and loads litellm before the first call.
         """
         return ()
 
@@ -176,7 +176,7 @@ class Block(SettingsModel, ABC):
         """Return a copy of this block that uses `resources`. The block itself is unchanged.
 
         Raises:
-            ConfigError: It cannot use them: an extra is missing, or the dimension differs.
+            ConfigError: An extra is missing, or the dimension of the vectors differs.
         """
         bound = self.model_copy()
         bound._resources = resources
@@ -185,12 +185,12 @@ class Block(SettingsModel, ABC):
     def load(self) -> None:
         """Load local resources that take long. Called before the first `get`.
 
-        The engine waits at most ten seconds. The time limit of `get` begins afterwards, so that the
-        first question of a process is answered too.
+        The engine waits at most ten seconds. The time limit of `get` begins afterwards, so loading
+        does not use up the time of a process's first question.
         """
 
     def warm(self, scope: Scope) -> None:
-        """Read in advance what the first `get` for a scope reads. Calls no model.
+        """Read the data that the first `get` for a scope needs. Call no model.
 
         Called by `AgentMemory.warm_up` after `load`.
         """
@@ -201,12 +201,12 @@ class Block(SettingsModel, ABC):
     def prepare(self, entries: Sequence[Entry]) -> None:
         """Receive the entries of the next calls of `update`, from several sessions.
 
-        Use it to batch slow work, such as embedding. `update` may run without it. An error here is
-        not a failure of the block.
+        Override it to batch slow work, such as embedding. `update` may run without this call. An
+        error here does not count as a failure of the block.
         """
 
     def clear(self, resources: Resources) -> None:
-        """Before a rebuild, drop data of former settings that prevents binding with these."""
+        """Before a rebuild, drop data of former settings that would make `bind` fail."""
 
     def rebuilding(self) -> bool:
         """Prepare a bound block for a rebuild.
@@ -215,12 +215,12 @@ class Block(SettingsModel, ABC):
             Whether `rebuilt` activates the new data. Until then, the old data stays in use.
 
         Raises:
-            DimensionMismatch: It can be bound but not written to. Call `clear` first.
+            DimensionMismatch: The block can be bound but not written to. Call `clear` first.
         """
         return False
 
     def rebuilt(self) -> None:
-        """Finish a rebuild: the bound block has absorbed everything again."""
+        """Finish a rebuild, after the bound block has absorbed the whole log again."""
 
     def open(self, scope: Scope) -> Any:
         """Return a handle on the data of a user or a session, for people and programs.
@@ -242,8 +242,9 @@ class Block(SettingsModel, ABC):
         return tools_of(self)
 
     def outdated(self, scope: Scope, sources: Collection[Source]) -> Mapping[Source, datetime]:
-        """Return those of the given messages that the block knows to be outdated, with the time of
-        the newer statement.
+        """Return the messages among `sources` that are outdated, as far as the block knows.
+
+        Each comes with the time of the newer statement.
         """
         return {}
 
@@ -254,8 +255,7 @@ class Block(SettingsModel, ABC):
     def all_kept(self, scope: Scope) -> Sequence[Recall]:
         """Return all of a user's items, each with the id that `forget` takes.
 
-        Used to report old and duplicate items. Messages of the log are not included: they are
-        reported separately.
+        The report on old and duplicate items reads them. Messages of the log are not included.
         """
         return ()
 
@@ -276,13 +276,14 @@ class Block(SettingsModel, ABC):
             The record to store.
 
         Raises:
-            InvalidInput: The block could not read it. The snapshot is refused, with this reason and
-                the number of the line. A pydantic `ValidationError` has the same effect.
+            InvalidInput: The block could not read the record. The import refuses the snapshot with
+                this reason and the line number. A pydantic `ValidationError` has the same effect.
         """
         return record
 
     def validate_vectors(self, dimension: int, model: str) -> bool:
-        """Return whether it could search a snapshot's vectors. If not, it absorbs the log again.
+        """Return whether the block can search a snapshot's vectors. If not, it absorbs the log
+        again.
 
         Args:
             dimension: Length of a vector.
@@ -293,25 +294,25 @@ class Block(SettingsModel, ABC):
     def turn_began(self, scope: Scope, turn: Turn) -> Awaitable[None] | None:
         """Receive the user's message and the context before a model is called.
 
-        Called for turns through `before_turn`, `regenerate` and `completion`. Return quickly: the
-        caller waits. Errors are logged. A turn may never end.
+        Called by `before_turn`, `regenerate` and `completion`. Return quickly: the caller waits.
+        Errors are logged. `turn_ended` may never follow.
         """
 
     def turn_ended(
         self, scope: Scope, turn: Turn, said: Sequence[Message]
     ) -> Awaitable[None] | None:
-        """Receive a finished turn, stored by `after_turn` or `completion`. See `turn_began`.
+        """Receive a finished turn that `after_turn` or `completion` stored. See `turn_began`.
 
         `said` is the whole turn: the question, tool calls and results, and the answer.
         """
 
     def end(self, scope: Scope) -> None:
-        """Receive the end of a session, to drop data that is kept only during a session."""
+        """Receive the end of a session, to drop data that is stored only during a session."""
 
     def problems(self, resources: Resources) -> Sequence[str]:
-        """Return problems of its stored data, each with its remedy, for `agent-memory doctor`.
+        """Return problems of the stored data, each with its remedy, for `agent-memory doctor`.
 
-        Changes nothing. The block need not be bound.
+        Change nothing. The block need not be bound.
         """
         return ()
 
@@ -328,7 +329,7 @@ class Block(SettingsModel, ABC):
     def get(
         self, scope: Scope, message: Message | None, limit: int
     ) -> list[Recall] | Awaitable[list[Recall]]:
-        """Return what is relevant to `message`, best first. None asks for general knowledge."""
+        """Return what is relevant to `message`, best first; general knowledge if it is None."""
 
     @abstractmethod
     def update(self, scope: Scope, entries: Sequence[Entry]) -> Awaitable[None] | None:
@@ -336,19 +337,21 @@ class Block(SettingsModel, ABC):
 
     @abstractmethod
     def delete(self, scope: Scope) -> Awaitable[None] | None:
-        """Forget what derives from a session, from its entries after a seq, or from a user."""
+        """Delete the data that derives from a session, from its entries after a seq, or from a
+        user.
+        """
 
     @property
     def deletes_by_owner(self) -> bool:
-        """Whether all of its data is in the session store; see `by_owner`."""
+        """Whether all of the block's data is in the session store; see `by_owner`."""
         return self.store is None and getattr(type(self).delete, "by_owner", False)
 
     def drop_caches(self, scope: Scope) -> None:
-        """Drop what this process caches for an owner whose data was deleted."""
+        """Drop this process's caches for an owner whose data was deleted."""
 
 
 class ManualBlock(Block):
-    """A block whose data is written directly. It absorbs nothing from the log."""
+    """A block to which users and tools write directly. It absorbs nothing from the log."""
 
     absorbs = False
 
@@ -411,11 +414,11 @@ def batch_id(block: str, owner: str, session_id: str, first: int, last: int) -> 
 def message_id(block: str, owner: str, session_id: str, seq: int, number: int = 0) -> str:
     """Return the id of a block's record for a message, or for its passage `number`, from 0."""
     place = (block, owner, session_id, seq)
-    # not a bare number: a session id may contain the separator, and the number be taken for a seq
+    # a bare number could be read as a seq, since a session id may contain the separator
     return record_id(*place, f"passage {number}") if number else record_id(*place)
 
 
 def record_id(*parts: object) -> str:
-    """Return a deterministic id: with equal parts, a retry overwrites its own record."""
+    """Return an id that depends only on the parts, so that a retry overwrites its own record."""
     text = "\x1f".join(str(part) for part in parts)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

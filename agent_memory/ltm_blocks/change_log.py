@@ -21,7 +21,7 @@ MOST_RECORDS = 20_000
 
 
 def version_of(store: RecordStore, block: str, owner: str) -> str | None:
-    """Return the version of an owner's records; None if there are none."""
+    """Return the version of an owner's records; None if the owner has no records."""
     trail = trail_of(store, block, owner)
     return None if trail is None else trail.last
 
@@ -55,37 +55,38 @@ def erase(store: RecordStore, block: str, scope: Scope) -> None:
 
 
 def renew(store: RecordStore, block: str, owner: str, lease: Lease | None = None) -> None:
-    """Invalidate the caches of an owner's records, after some were erased."""
+    """Invalidate all caches of an owner's records, after some records were erased."""
     if version_of(store, block, owner) is not None:
         store.put_records(block, [new_version(owner), begun_anew(owner)], lease=lease)
 
 
 def version_owner(owner: str) -> str:
-    """Return the id of a version's record, which is also the record's owner.
+    """Return the id of the record that holds an owner's version. It is also that record's owner.
 
-    No owner of other records has this prefix. The user's id is hashed.
+    Owners of other records never have the prefix "version:". The user's id is hashed.
     """
     return f"version:{record_id(owner)}"
 
 
-_MOST_TOLD = 100  # ids in a change log: readers read each record, and a change rewrites all ids
+_MOST_TOLD = 100  # ids in a change log: a reader reads each record, and each change rewrites all
 
 Key = tuple[str, str]
-"""A version: the id of the change log, and that of its last change."""
+"""A version: the id of the change log, and the id of the last change in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trail:
     """The change log of an owner's records.
 
-    Erasures and imports do not take the writers' lock. One may happen between a writer's read of
-    the log and its write, which would then hide the erasure. The log's id is therefore a separate
-    record. An erasure or import deletes or replaces that record, and writers do not change it.
+    Erasures and imports do not take the writers' lock. A writer could read the log before an
+    erasure and write it afterwards, which would hide the erasure. The log's id is therefore a
+    separate record, which erasures and imports delete or replace, and writers do not change.
 
     Attributes:
         began: The id of the log; empty if there is none.
         last: The id of the last change.
-        changes: The last changes, oldest first: the version before, and the ids that changed.
+        changes: The last changes, oldest first. Each has the id of the change before it, and the
+            ids of the changed records.
     """
 
     began: str
@@ -98,7 +99,7 @@ class Trail:
         return self.began, self.last
 
     def since(self, key: Key) -> set[str] | None:
-        """Return the ids that changed since a version; None if they are unknown."""
+        """Return the ids of the records that changed since a version; None if they are unknown."""
         began, last = key
         if not began or began != self.began:
             return None
@@ -121,7 +122,7 @@ def trail_of(store: RecordStore, block: str, owner: str) -> Trail | None:
 
 
 def went_on(owner: str, trail: Trail | None, changed: Collection[str]) -> tuple[Key, list[Record]]:
-    """Return the version after one more change, and the records to store with it.
+    """Return the version after one more change, and the version's records to store.
 
     Args:
         trail: The log, read under the writers' lock.
@@ -150,12 +151,13 @@ def _began(version_id: str) -> str:
 
 
 class Following(Cache[str, tuple[Key, T]]):
-    """A cache by owner of an immutable value of all records, updated record by record.
+    """A cache with one immutable value for each owner, built from all of the owner's records.
 
-    Thread-safe.
+    A change updates the value record by record. Thread-safe.
 
     Args:
-        change: Returns a value after changes, by record id; None for deleted records.
+        build: Returns the value of all records.
+        change: Returns a value after changes. These are records by id; None for a deleted record.
         size: Returns the number of records in a value.
         least: Number of values that are never evicted, however large.
     """
@@ -177,7 +179,7 @@ class Following(Cache[str, tuple[Key, T]]):
         return self.at(store, block, owner, trail_of(store, block, owner))
 
     def at(self, store: RecordStore, block: str, owner: str, trail: Trail | None) -> T:
-        """Return the value at the version of `trail`, which was just read, or at a later one."""
+        """Return the value at the version of `trail`, or at a later one. Pass a fresh `trail`."""
         if trail is None:
             self.drop(owner)
             return self._build(store.records(block, owner))
@@ -200,9 +202,9 @@ class Following(Cache[str, tuple[Key, T]]):
         """Make changes by record id, log them, and update the cache.
 
         Args:
-            trail: The log, read under the writers' lock, which the caller holds.
+            trail: The log. The caller holds the writers' lock since reading it.
             value: The value at `trail`.
-            put: Stores the changes together with the records of the new version.
+            put: Stores the changes, and the records of the new version that it receives.
         """
         key, version = went_on(owner, trail, changes)
         try:
@@ -216,13 +218,16 @@ class Following(Cache[str, tuple[Key, T]]):
     def _followed(
         self, store: RecordStore, block: str, owner: str, trail: Trail, known: tuple[Key, T]
     ) -> T | None:
-        """Apply the changes since a version; None if they are unknown, or a record is damaged."""
+        """Return the value after the changes since it was cached.
+
+        Return None if the changes are unknown, or a record is damaged.
+        """
         ids = trail.since(known[0])
         if ids is None:
             return None
         try:
             records = {one: store.record(block, one) for one in sorted(ids)}
-        except Damaged:  # a full read leaves it out
+        except Damaged:  # a full read leaves out damaged records
             return None
         changes = {
             name: record if record is not None and record.owner == owner else None

@@ -1,4 +1,4 @@
-"""Duck-typed blocks: objects with the three methods that are not a `Block`."""
+"""Duck-typed blocks: objects with `get`, `update` and `delete` that do not subclass `Block`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class ForeignBlock(Block):
     """Runs a duck-typed object as a block.
 
-    Its `get`, `update` and `delete` may be sync or async. `name`, `turn_began` and `turn_ended` are
+    The object's methods may be sync or async. Its `name`, `turn_began` and `turn_ended` are
     optional.
     """
 
@@ -54,7 +54,10 @@ class ForeignBlock(Block):
 
 
 def adopt(value: object) -> object:
-    """Return a duck-typed object as a block, named by its `name` or class; others unchanged."""
+    """Return a duck-typed object as a block, named by its `name` or class.
+
+    A `Block`, a class, and an object without the three methods are returned unchanged.
+    """
     methods = ("get", "update", "delete")
     if isinstance(value, Block | type) or any(getattr(value, m, None) is None for m in methods):
         return value
@@ -64,4 +67,4 @@ def adopt(value: object) -> object:
 
 
 BlockField = Annotated[Block, ByKind("agent_memory.ltm_blocks"), BeforeValidator(adopt)]
-"""A block, a duck-typed object, or in configuration files a mapping with its `kind`."""
+"""A block, a duck-typed object, or (in configuration files) a mapping with a block's `kind`."""

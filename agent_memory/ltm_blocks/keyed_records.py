@@ -1,4 +1,4 @@
-"""Collections: items that are written to a block directly, each stored as a record."""
+"""Collections: items that users and tools write to a block directly, one record each."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ Whose = Literal["session", "user"]
 B = TypeVar("B", bound=Block)
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MAX_DEPTH = 100  # JSON readers and writers fail a little above twice that
+_MAX_DEPTH = 100  # JSON readers and writers fail a little above a depth of 200
 _MAX_BITS = 4096  # Python refuses to write integers of more than 4,300 digits
 
 
 class KeyedRecords:
     """The records of one block for one scope.
 
-    The first record of a session creates the session, so that it has an owner and its deletion
-    removes the record. Records of a session are not read once its deletion has begun.
+    A record that is written in a new session also creates the session. The session then has an
+    owner, and its deletion removes the record. Records are hidden once that deletion has begun.
 
     Args:
-        whose: "user": the records of the user, across sessions; of the session if there is no user.
-            "session": those of the session, with or without a user.
+        whose: "user" selects the user's records, across sessions, or the session's records if
+            there is no user. "session" always selects the session's records.
     """
 
     def __init__(self, resources: Resources, block: str, scope: Scope, whose: Whose) -> None:
@@ -57,7 +57,7 @@ class KeyedRecords:
         """Return all records, oldest first.
 
         Raises:
-            SessionOfAnotherUser: They belong to a session that now belongs to another user.
+            SessionOfAnotherUser: The session of the records now belongs to another user.
         """
         records = self.store.records(self._block, self.owner)
         self._check_user()  # after reading: another user may have claimed the session meanwhile
@@ -65,7 +65,7 @@ class KeyedRecords:
         return [record for record in records if record.session_id not in gone]
 
     def gone(self, sessions: Iterable[str]) -> set[str]:
-        """Return the sessions whose deletion has begun; never "", which is none."""
+        """Return the sessions whose deletion has begun. The empty name "" is not a session."""
         named = set(sessions) - {""}
         return named - self.store.existing(named) if named else named
 
@@ -91,10 +91,11 @@ class KeyedRecords:
         at: datetime | None = None,
         with_session: bool = True,
     ) -> Record:
-        """Store a record under a key, replacing the former one.
+        """Store a record under a key, in place of the key's former record.
 
         Args:
-            with_session: Whether a user's record is deleted with the current session.
+            with_session: Whether a user's record is deleted with the current session. A session's
+                record always is.
 
         Raises:
             SessionOfAnotherUser: The session belongs to another user.
@@ -122,7 +123,7 @@ class KeyedRecords:
         erase_owner(self.store, self._block, self.owner)
 
     def changing(self) -> AbstractContextManager[None]:
-        """Hold the owner's lock while reading and then writing."""
+        """Return the owner's lock, to hold while reading and then writing."""
         return self._resources.locked(lock_of(self._block, self.owner))
 
     def _check_user(self) -> None:
@@ -135,14 +136,14 @@ class KeyedRecords:
 
 
 class Collection(Generic[B]):
-    """The items of one owner in a block. A subclass adds their form and their rules.
+    """The items of one owner in a block. A subclass adds the form and the rules of its items.
 
     Args:
         limits: The block, which holds the limits.
     """
 
     _item: ClassVar[str]  # "note"
-    _advice: ClassVar[tuple[str, str]] = ("", "")  # for an empty text, and for one that is too long
+    _advice: ClassVar[tuple[str, str]] = ("", "")  # on empty texts, and on texts that are too long
     _error: ClassVar[type[InvalidInput]] = InvalidInput
 
     def __init__(self, keyed: KeyedRecords, limits: B) -> None:
@@ -194,7 +195,7 @@ class Collection(Generic[B]):
 
 
 def id_of_key(key: str | None) -> str:
-    """Return the id of an item that is written with an idempotency key; without one a new id."""
+    """Return the id of an item with an idempotency key; a new id if the key is None."""
     if key is None:
         return uuid4().hex
     text = f"key {text_of('key', key)}"
@@ -209,7 +210,8 @@ class CollectionBlock(ManualBlock):
     @by_owner
     def delete(self, scope: Scope) -> None:
         if not scope.after:  # items derive from no message
-            # a concurrent change would bring a user's record back; a session's is removed again
+            # without the lock, a concurrent change could write a user's record again; a session's
+            # record needs none, as `put_with_session` removes it itself
             lock = self.resources.locked(lock_of(self.name, scope.owner))
             with lock if scope.session_id is None else nullcontext():
                 erase(self.resources.store, self.name, scope)
@@ -231,10 +233,10 @@ def put_with_session(
     scope: Scope,
     session_id: str,
 ) -> None:
-    """Store records that are deleted with a session. Create the session if needed.
+    """Store records that the deletion of a session removes. Create the session if needed.
 
     Args:
-        session_id: The session; empty for records that outlive sessions.
+        session_id: The session; empty for records that outlive all sessions.
 
     Raises:
         SessionOfAnotherUser: The session belongs to another user.
@@ -260,7 +262,7 @@ def put_with_session(
 
 def keyed_id(block: str, owner: str, key: str) -> str:
     """Return the record id of an owner's key."""
-    # hashed keys have one length: otherwise two pairs of owner and key could have one id
+    # the hash gives all keys one length; otherwise two pairs of owner and key could share an id
     return record_id(block, owner, record_id(key))
 
 
@@ -268,7 +270,7 @@ def plain_json(value: object, what: str) -> str:
     """Return a value as compact JSON that restores it exactly.
 
     Args:
-        what: Its name at the beginning of an error's sentence.
+        what: The name of the value, with which the sentence of an error begins.
     """
     require_plain(value, what)
     return compact_json(value)

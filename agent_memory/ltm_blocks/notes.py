@@ -1,4 +1,4 @@
-"""`NoteMemory`: notes that a model or people write, one at a time."""
+"""`NoteMemory`: single notes that a model or a person writes."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Note:
     """A note.
 
     Attributes:
-        id: Its id.
-        text: Its text.
-        created_at: The `at` of `add`, otherwise the time of the last write (UTC). `update` sets it
-            to now.
-        session_id: The session of its last write; empty for none.
-        metadata: The writer's own.
+        id: The id.
+        text: The text.
+        created_at: The `at` that `add` received, otherwise the time of the last write (UTC).
+            `update` sets it to now.
+        session_id: The session of the last write; empty for none.
+        metadata: The writer's own metadata.
     """
 
     id: str
@@ -58,13 +58,13 @@ class _StoredForm(Form):
 
 
 class NoteMemory(CollectionBlock, NoteBlock):
-    """Notes of a user, written by tool or by `User.notes`.
+    """Notes of a user. A model writes them by tool, a program by `User.notes`.
 
     A note is deleted with its user, and with the session in which it was last written.
 
     Attributes:
         max_notes: Maximum number of notes of a user.
-        max_chars: Maximum characters of a note, and of its metadata as JSON.
+        max_chars: Maximum characters of a note's text, and of its metadata as JSON.
     """
 
     selective = True
@@ -91,7 +91,10 @@ class NoteMemory(CollectionBlock, NoteBlock):
         return Notes(self._keyed(scope), self)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        """Return the notes relevant to the message, best first; without a message the newest."""
+        """Return the notes relevant to the message, best first.
+
+        Without a message, return the newest notes.
+        """
         if not scope.is_somebodys:
             return []
         notes = self.open(scope).all()
@@ -154,13 +157,13 @@ class Notes(Collection[NoteMemory]):
 
         Args:
             text: The note.
-            metadata: The writer's own, as plain JSON.
+            metadata: The writer's own metadata, as plain JSON.
             at: When it was stated: a datetime with a time zone, or a date (UTC). None for now.
             key: Idempotency key for retries.
 
         Raises:
-            InvalidInput: It is empty or too long, there are too many, or `at` has no time zone;
-                nothing was stored.
+            InvalidInput: The note is empty or too long, the user has too many notes, or `at` has
+                no time zone. Nothing was stored.
             Conflict: The key belongs to a note with another text; nothing was stored.
         """
         name, most = id_of_key(key), self._limits.max_chars
@@ -183,12 +186,12 @@ class Notes(Collection[NoteMemory]):
         Args:
             note_id: The note.
             text: The new text.
-            expected: The `version` that was read: the note changes only if it still has it.
+            expected: The `version` that you read. The note changes only if it still has it.
 
         Raises:
             InvalidInput: The note does not exist, or the text is empty or too long; nothing
                 changed.
-            VersionConflict: It has another version by now; nothing changed.
+            VersionConflict: The note has another version by now; nothing changed.
         """
         text = self._text(text, self._limits.max_chars)
         with self._keyed.changing():
@@ -207,7 +210,7 @@ class Notes(Collection[NoteMemory]):
             expected: See `update`.
 
         Raises:
-            VersionConflict: It has another version by now; nothing changed.
+            VersionConflict: The note has another version by now; nothing changed.
         """
         with self._keyed.changing():
             note = self.get(note_id)

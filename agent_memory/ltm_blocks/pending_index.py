@@ -1,4 +1,4 @@
-"""An index of pending entries for merged search, and their encoding in the background."""
+"""Pending entries of a block: their index for merged search, and their background encoding."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Encode = Callable[[Sequence[str]], "Sequence[Encoding]"]
 """See `Encoder.encode`."""
 
 _MOST_OWNERS = 10_000
-_LATER_SECONDS = 0.2  # a process that stores a message and exits does not load the encoder
+_LATER_SECONDS = 0.2  # spares a process that exits after storing a message loading the encoder
 
 
 class EncodeAhead:
-    """Encodes stored messages on one background thread, so that questions find them encoded.
+    """Encodes stored messages on one background thread, before a question needs them.
 
-    Stopping loses nothing: questions encode what is missing.
+    Stopping loses nothing: a question encodes the messages that are missing.
     """
 
     def __init__(self) -> None:
@@ -50,9 +50,9 @@ class EncodeAhead:
         self._runs = self._stopped = False
 
     def add(self, owner: str, encode: Callable[[], bool]) -> None:
-        """Schedule a call, one for each owner. It is repeated while it returns True.
+        """Schedule an owner's call, in place of an earlier one. Repeat it while it returns True.
 
-        Calls after `stop`, and of more than 10,000 owners at a time, are dropped.
+        The call is dropped after `stop`, and while 10,000 owners have pending calls.
         """
         with self._lock:
             if self._stopped or len(self._waiting) >= _MOST_OWNERS:
@@ -90,15 +90,15 @@ class EncodeAhead:
 
 
 WHOLE = 500
-"""With more pending entries, only the newest, and those that share words with the question, are
-indexed."""
+"""Maximum number of pending entries that are all indexed. If there are more, only the newest, and
+those that share words with the question, are indexed."""
 
 WHOLE_TOKENS = 50_000
 """The same limit in tokens: a megabyte of new words takes seconds to index."""
 
 _NEWEST = 50  # the newest of many entries, which are always indexed
 _SHARING = 150  # entries that share the rarest words with the question
-_LONGEST = 100_000  # characters of the newest entries, and of the others
+_LONGEST = 100_000  # characters of the newest entries, and of those that share words
 
 Made = tuple[list[Record], "Features"]
 """Records with their features."""
@@ -108,7 +108,7 @@ Make = Callable[[Sequence[tuple[Entry, "Turn"]]], Made]
 
 
 class Index(NamedTuple):
-    """The index of pending entries, and their records by id."""
+    """The index of some pending entries, with the records of these entries by id."""
 
     traits: SegmentIndex
     records: dict[str, Record]
@@ -130,7 +130,7 @@ class _Session:
         return last.seq < lag.end or (last.seq == lag.end and last.total == lag.total)
 
     def is_begun_by(self, tail: Tail) -> bool:
-        """Return whether a tail continues this one."""
+        """Return whether `tail` begins with the entries of this session's tail."""
         own = self.tail.entries
         longer = tail.entries[len(own) - 1 : len(own)]
         return bool(longer) and longer[0] is own[-1] and tail.lag.after == self.tail.lag.after
@@ -174,10 +174,10 @@ class Waiting:
         """Return the index of an owner's pending entries; None if there are none.
 
         Args:
-            make: Makes records of turns.
-            is_whole: Returns whether `make` could encode all texts. If not, the records are made
-                again for the next question.
-            make_known: Makes records of many turns, with the encodings that are cached.
+            make: Makes the records of turns.
+            is_whole: Returns whether `make` could encode all texts. If not, the next question
+                makes the records again.
+            make_known: Makes the records of many turns, with cached encodings only.
         """
         if not tails.read:
             return None
@@ -203,7 +203,7 @@ def _built(
     roles: Sequence[str],
     is_whole: Callable[[], bool],
 ) -> _Built:
-    """Return the cache entry for now: the same object if nothing changed."""
+    """Return the current cache entry: the object `before` if nothing changed."""
     from agent_memory.retrieval.turns import spoken
 
     lags = {lag.session_id: lag for lag in tails.lags}
@@ -254,9 +254,9 @@ def _extended(index: Index, parts: Sequence[Made]) -> Index:
 def _chosen(
     tails: Sequence[Tail], question: str, roles: Sequence[str]
 ) -> tuple[list[tuple[Entry, Turn]], list[tuple[Entry, Turn]]]:
-    """Return the newest of many turns, and others that share the rarest words with a question.
+    """Return the newest of many turns, and older ones that share the rarest words with a question.
 
-    Neighbours of the others are left out: indexing them would take too long.
+    Neighbours of the older turns are left out: indexing them would take too long.
     """
     from agent_memory.retrieval.languages import languages_of
     from agent_memory.retrieval.turns import spoken

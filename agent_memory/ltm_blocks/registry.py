@@ -1,4 +1,4 @@
-"""The blocks with data in a store, and the tombstones of forgotten facts and messages."""
+"""Registry of the blocks with data in a store, and tombstones of forgotten facts and messages."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from agent_memory.ltm_blocks.change_log import erase
 from agent_memory.stores.base import RecordStore, Store
 
 Registered = Literal["blocks", "indexes", "elsewhere"]
-"""Blocks with data in the store ("blocks"), places of users' vectors ("indexes"), or blocks with
-their own database ("elsewhere")."""
+"""The kind of a registered name. "blocks": a block with data in the store. "indexes": a collection
+of users' vectors. "elsewhere": a block with a database of its own."""
 
 
 def register(store: RecordStore, name: str, kind: Registered = "blocks") -> None:
-    """Register a block, or a place of vectors, before it stores data."""
+    """Register a block, or a collection of vectors, before it stores data."""
     if name not in registered(store, kind):
         now = datetime.now(UTC)
         record = Record(record_id(kind, name), kind, "", 0, 0, name, (), now)
@@ -35,7 +35,7 @@ def registered(store: RecordStore, kind: Registered = "blocks") -> set[str]:
 
 
 def erase_indexed(store: Store, user_id: str) -> None:
-    """Erase a user's vectors in all registered places."""
+    """Erase a user's vectors in all registered collections."""
     for place in registered(store, "indexes"):
         store.delete_vectors(place, owner=Scope(user_id).owner)
 
@@ -52,12 +52,12 @@ FORGOTTEN = _COLLECTION.name
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """Marks a fact, or a part of a session, that must stay forgotten. It contains no text of it.
+    """Marks a fact, or a part of a session, that must stay forgotten. It holds no forgotten text.
 
     Attributes:
         fact: Id of the forgotten fact; None for everything that comes from the messages.
-        span: The quoted part of the message; None for whole messages.
-        spared: Ids of records with an overlapping quote that stay.
+        span: The part of the message that the fact quoted; None for whole messages.
+        spared: Ids of records that stay although their quotes overlap `span`.
     """
 
     fact: str | None
@@ -70,8 +70,9 @@ class Tombstone:
     spared: tuple[str, ...] = ()
 
     def covers(self, record_id: str, session_id: str, seq: int, span: tuple[int, int]) -> bool:
-        """Return whether a record must stay forgotten: it comes from the messages, its quote
-        overlaps the part, and it is not spared.
+        """Return whether a record must stay forgotten.
+
+        It then comes from the messages, its quote overlaps `span`, and it is not spared.
 
         Limitations: a model may find the same fact again in other words.
 
@@ -128,7 +129,10 @@ def bury(store: RecordStore, block: str, owner: str, gone: Sequence[Tombstone]) 
 
 
 def drop_tombstones(store: RecordStore, head: Head, end: int, lease: Lease | None = None) -> None:
-    """Delete or shorten a session's tombstones after a seq, since new messages reuse seqs."""
+    """Delete or shorten a session's tombstones that cover seqs after `end`.
+
+    New messages of the session reuse these seqs.
+    """
     owner = Scope(head.user_id, head.session_id).owner
     cut = [
         replace(note, last=end)

@@ -1,4 +1,4 @@
-"""`StaticMemory`: facts for every user, given in the configuration."""
+"""`StaticMemory`: facts from the configuration, the same for every user."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ _FACT: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
 class StaticMemory(Block):
-    """The same read-only facts for every user and session.
+    """Read-only facts for every user and session.
 
-    All are recalled while they fit the block's token share. Otherwise the most relevant are.
+    All facts are recalled if they fit the block's token share. Otherwise the most relevant are.
 
     Attributes:
-        facts: Texts, plain JSON or pydantic models. A dict's `text` or `content` is its text, and
-            `id` its id. Other values are written out by key: "office city: Berlin". A dict of facts
-            has one fact for each key. A repeated fact counts once.
+        facts: Texts, plain JSON or pydantic models. If a fact is a dict, its key `text` or
+            `content` holds the text, and `id` the id. Other dicts are written out key by key:
+            "office city: Berlin". If `facts` itself is a dict, each key is one fact. A repeated
+            fact counts once.
         choose: An LLM reranker for the facts.
     """
 
@@ -69,7 +70,7 @@ class StaticMemory(Block):
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         facts = {_id(fact): _text(fact) for fact in self.facts}
         scores = overlap_scores(message.text() if message else "", [*facts.values()])
-        # scores of 1 and above place configured facts before the recalls of other blocks
+        # scores from 1 up place configured facts before the recalls of other blocks
         recalls = [
             Recall(self.name, fact_id, text, 1 + score)
             for (fact_id, text), score in zip(facts.items(), scores, strict=True)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class TextIndexes(Cache[str, "TextIndex"]):
     """Indexes by owner, valid as long as the owner's texts are the same. Thread-safe.
 
-    The cache is never stale: the caller reads the texts from the store every time. It therefore
-    needs no version, and no process can lag behind another.
+    The cache needs no version: the caller reads the texts from the store every time, and the cache
+    compares them with its own. Changes by another process are therefore noticed.
     """
 
     def __init__(self, resources: Resources) -> None:

@@ -1,4 +1,4 @@
-"""`VectorMemory`: past messages, found by words and meaning."""
+"""`VectorMemory`: searches past messages by words and meaning."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_DEEP = 10  # extra records, to replace those that only ask or repeat
-_SURE = 0.5  # minimum relevance of a message that counts as the event in a question
+_DEEP = 10  # records beyond the limit, to replace those that only ask or repeat
+_SURE = 0.5  # minimum relevance of the message that is taken for the event in a question
 _LIKE = 20  # records searched for corrections of a statement
 _AHEAD = 32  # texts encoded at a time in the background
-_DEEPER = 4  # factor of the second search, if many records are repetitions
+_DEEPER = 4  # factor by which each further search is deeper, if many records are repetitions
 _DEEPEST = 2_000
 
 
 def _in_force(
     call: Callable[Concatenate[VectorMemory, P], T],
 ) -> Callable[Concatenate[VectorMemory, P], T]:
-    """Wrap a call: if another process rebuilt the vectors for another model, the error says so."""
+    """Wrap a call, to name the reason if another process rebuilt the vectors for another model."""
 
     @wraps(call)
     def told(block: VectorMemory, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -67,18 +67,18 @@ def _in_force(
 
 
 class VectorMemory(Block):
-    """All user and assistant messages of a user with text; long ones in passages.
+    """All messages with text from a user's sessions. Long messages are stored in passages.
 
-    A message is found by its meaning, its word pieces and its words, each on its own and together
-    with its neighbours in the session; see `agent_memory.retrieval.score`. Without an embedder
-    (none configured, and the extra "local" not installed) words alone count.
+    A search compares meaning, word pieces and words. It compares them for the message alone, and
+    together with its neighbours in the session; see `agent_memory.retrieval.score`. Words alone
+    count if no embedder is configured and the extra "local" is not installed.
 
     Attributes:
-        store: None stores the vectors in the session store's database. "sqlite:///vectors.db" is a
-            separate file; other databases have URLs too. "http://host:6333" is a Qdrant server
-            (extra `qdrant`), ":memory:" its local mode.
+        store: The database of the vectors; None for the database of the session store.
+            "sqlite:///vectors.db" is a separate file; other databases have URLs too.
+            "http://host:6333" is a Qdrant server (extra `qdrant`), ":memory:" Qdrant's local mode.
         embedding: An embedding model other than the configured one; see `AgentMemoryConfig`.
-        dimension: Required length of its vectors; None accepts any.
+        dimension: Required length of the model's vectors; None accepts any.
         roles: Roles of the messages to store.
     """
 
@@ -125,7 +125,8 @@ class VectorMemory(Block):
 
         Raises:
             MissingExtra: The embedder or the vector store is not installed.
-            DimensionMismatch: The embedder's dimension is not the required or stored one.
+            DimensionMismatch: The embedder's dimension differs from the required one, or from that
+                of the stored vectors.
         """
         bound = super().bind(resources)
         bound._vectors, bound._waiting = resources.vectors(self._qdrant), Waiting(bound.roles)
@@ -141,7 +142,10 @@ class VectorMemory(Block):
         return bound
 
     def clear(self, resources: Resources) -> None:
-        """Delete the block's vectors of any model, or begin new ones while they stay in use."""
+        """Begin a new set of vectors while the old set stays in use.
+
+        Delete the old vectors if the store cannot hold both sets.
+        """
         embedder = self._chosen(resources)  # invalid settings fail here and change nothing
         with self._opened(resources) as vectors:
             if swaps_vectors(vectors):
@@ -150,7 +154,7 @@ class VectorMemory(Block):
                 vectors.clear_vectors(self.name)
 
     def problems(self, resources: Resources) -> Sequence[str]:
-        """Return an error if the stored vectors are of another embedder."""
+        """Return an error if another embedder made the stored vectors."""
         from agent_memory.retrieval.query import Query
 
         try:
@@ -206,7 +210,7 @@ class VectorMemory(Block):
             self._ahead.add(scope.owner, partial(self._encode_ahead, scope))
 
     def _encode_ahead(self, scope: Scope) -> bool:
-        """Encode some pending entries, the newest first. Return whether there may be more."""
+        """Encode some pending entries, newest first. Return whether there may be more."""
         from agent_memory.retrieval.turns import spoken
 
         tails = self.resources.pending.of(self.name, scope, WHOLE)
@@ -254,7 +258,8 @@ class VectorMemory(Block):
                 in_context=scope.in_context,
             )
             found = folded(recalls(told, self.name, scope), limit)
-            # search deeper if most hits are relevant but many are repetitions or already shown
+            # search deeper if at least half of the hits are relevant, but some of them repeat
+            # another or are in the context already
             hides = len(found) < len(wanted) and 2 * len(wanted) >= len(hits) >= depth
             if len(found) >= limit or not hides or depth >= _DEEPEST or given_up():
                 return found
@@ -287,7 +292,7 @@ class VectorMemory(Block):
         ]
 
     def _query(self, scope: Scope, question: str, today: date) -> Query:
-        """Return the query of a question, over stored records and pending entries."""
+        """Return a question's query, which also searches the pending entries."""
         if self._embedder is None and not self._meanings.rests:
             try:
                 self._ready()
@@ -318,7 +323,7 @@ class VectorMemory(Block):
         return query.within(event.period(found[0].record.created_at.date()))
 
     def _near_both(self, scope: Scope, query: Query, stated: Hit) -> list[tuple[Hit, float]]:
-        """Return the hits nearest to a question and a statement; see `answers.Newer`."""
+        """Return the hits nearest to a question and a statement together; see `answers.Newer`."""
         if not len(query.meaning) or stated.vector is None:
             return []
         both = query.meaning + stated.vector()

@@ -42,13 +42,14 @@ class _StoredForm(Form):
 class WorkingMemory(CollectionBlock):
     """A session's working values by key, written by tool or by `Session.working`.
 
-    All values are recalled in every context of the session, and in no other, while there is room.
-    The last changed values come first.
+    Every context of the session recalls all of them, as far as they fit, last changed first.
+    Other sessions do not see them.
 
     Attributes:
         max_keys: Maximum number of values of a session.
-        max_bytes: Maximum total size, as compact JSON in UTF-8.
-        persist: Whether they outlive `AgentMemory.end`. They are always deleted with their session.
+        max_bytes: Maximum total size of a session's values, as compact JSON in UTF-8.
+        persist: Whether the values outlive `AgentMemory.end`. They are always deleted with their
+            session.
     """
 
     searched = False
@@ -65,7 +66,7 @@ class WorkingMemory(CollectionBlock):
         return Scratchpad(self._keyed(scope), self)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        """Return all values, last changed first, whatever the message is."""
+        """Return all values, last changed first. The message has no effect."""
         if scope.session_id is None:
             return []
         newest = self._keyed(scope).all()[::-1]
@@ -150,7 +151,7 @@ class Scratchpad(Collection[WorkingMemory]):
             value: Plain JSON: strings, finite numbers, booleans, None, lists and dicts of these.
 
         Raises:
-            InvalidInput: Key or value are not valid, or there is no room; nothing changed.
+            InvalidInput: The key or the value is invalid, or a limit is exceeded; nothing changed.
             SessionOfAnotherUser: The session now belongs to another user.
             SessionDeleting: The session is being deleted; nothing was stored.
         """

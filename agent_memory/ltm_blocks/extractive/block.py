@@ -50,31 +50,32 @@ _BY_WEIGHT: tuple[Role, ...] = ("tool", "assistant", "user")
 class ExtractiveMemory(FactBlock):
     """Facts about the user, each with its source quotes and the time in which it holds.
 
-    One structured model call finds the facts of a batch and relates them to the known facts that it
-    was shown. A second call is made only where some are near others. Code refuses a fact whose
-    quote is not in the named message, and small talk. Nothing is overwritten: the current facts,
-    and those known at any time, follow from all claims; see docs/facts.md.
+    One structured model call finds the facts of a batch, and relates them to known facts in the
+    prompt. A second call follows only if new facts resemble other known facts. Code refuses small
+    talk, and facts whose quote is not in the message. Nothing is overwritten: all claims together
+    determine the current facts, and the facts known at any earlier time; see docs/facts.md.
 
     Attributes:
-        roles: Roles whose messages may yield facts. The model sees messages of user and assistant
-            in any case, so that "yes, the second" can be understood; it sees tool results only if
-            the role is named here.
-        overrule: Whether any role may change a weightier role's fact. The user's word has the
-            highest weight, then the assistant's, then that of tools.
-        prompt: Your own instructions; `{categories}` (or `{fields}`) is replaced by the list.
+        roles: Roles whose messages may yield facts. The model always sees the messages of user and
+            assistant, so that "yes, the second" has a meaning. It sees tool results only if
+            "tool" is listed.
+        overrule: Whether each role may change the facts of all roles. By default, a role changes no
+            fact of a weightier role: "user" weighs most, then "assistant", then "tool".
+        prompt: Your own instructions. The categories replace `{categories}`; the fields of a
+            profile replace `{fields}`.
         model: A litellm model other than the configured one.
-        profile: A pydantic model to fill, field by field, instead of free facts, or its location as
+        profile: A pydantic model to fill instead of extracting free facts, or its location as
             "module.Name". Each field needs a default.
         categories: Store only facts of these categories.
         refuse_categories: Store no facts of these categories.
-        min_confidence: Minimum confidence of the model.
+        min_confidence: Minimum confidence that the model states for a fact.
         redact: Redacts each text before it is stored or sent to the model: a `Redactor`, a
             function, or its location as "module.name".
         scorer: Weights of the recall score.
         staleness: Detects facts that are too old, or too similar to others, to be recalled.
-        ttl: By category, how long facts are recalled after they were last stated (or after their
-            end).
-        superseded: Whether to recall superseded facts too, marked as such.
+        ttl: By category, how long a fact is recalled after it was last stated, or after its end if
+            that is later.
+        superseded: Whether to recall superseded facts, too. Their texts are marked.
         choose: An LLM reranker for the facts.
     """
 
@@ -155,7 +156,7 @@ class ExtractiveMemory(FactBlock):
         )  # fmt: skip
         place, seen = (self.name, scope.owner), [fact.id for fact in known]
         absorbing = Absorbing(llm, form, rules, embedder, place, self._all, seen)
-        # one at a time for each user: new facts depend on known ones
+        # one batch at a time for each user: new facts depend on known ones
         with self.resources.locked(record_id("facts", self.name, scope.owner)):
             journal = self._keeper.read(scope.owner, without=span)
             claims, refused = absorbing.claims(found, shown, journal)
@@ -190,7 +191,7 @@ class ExtractiveMemory(FactBlock):
         return with_pinned(found, kept, scope, limit)
 
     def outdated(self, scope: Scope, sources: Collection[Source]) -> Mapping[Source, datetime]:
-        """Return the messages of which no fact holds any more; see `Block.outdated`."""
+        """Return the messages none of whose facts holds any more; see `Block.outdated`."""
         since = self._known(scope.owner).outdated(datetime.now(UTC))
         return {source: since[source] for source in sources if source in since}
 
@@ -208,7 +209,7 @@ class ExtractiveMemory(FactBlock):
         return [LeftOut(recall, why[recall.id]) for recall in near]
 
     def _hidden(self, known: Remembered, now: datetime) -> dict[int, str]:
-        """Return the facts that are not recalled, by place, each with the reason."""
+        """Return the places of the facts that are not recalled, each with the reason."""
         current = set(known.current(now))
         hidden = {
             place: f"it does not hold any more ({fact.why or 'over'})"
@@ -287,7 +288,7 @@ class ExtractiveMemory(FactBlock):
         return changes(self.name, self._all(journal.claims), journal)
 
     def _current(self, owner: str, *, without: Span) -> list[Fact]:
-        """Return the current facts, without those of messages that are absorbed again."""
+        """Return the current facts, without those from the messages of `without`."""
         now = datetime.now(UTC)
         facts = self._all(self._keeper.read(owner, without).claims)
         return [fact for fact in facts if fact.is_current(now)]
@@ -299,7 +300,7 @@ class ExtractiveMemory(FactBlock):
         """Return an owner's facts, prepared for recall."""
         from agent_memory.ltm_blocks.extractive.recalling import Remembered
 
-        # read before the records, which may be newer
+        # the version is read before the records: a cached entry may be newer than it, never older
         version = version_of(self.resources.store, self.name, owner)
         cached = self._remembering.find(owner)
         if cached is not None and cached[0] == version:

@@ -1,4 +1,4 @@
-"""The model call that finds facts in a batch, and the conversion of findings to claims."""
+"""The model calls that find facts in a batch, and the conversion of findings to claims."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST_TOKENS = 9_000
 _MOST_NAME = 80  # characters
 _MOST_KNOWN = 15  # known facts that a model is shown
 _DAY_TOKENS = 12  # maximum tokens of a line with the day
-_SHARE = 0.6  # of the window: the model's tokenizer may differ, and the answer needs room
+_SHARE = 0.6  # of the context window; the rest is for the answer, and errors of the token count
 
 
 def ask(
@@ -62,8 +62,8 @@ def ask(
 def parts(shown: Sequence[SourceMessage], count: Count, limit: int) -> Iterator[str]:
     """Yield the messages as lines below their days, in parts of at most `limit` tokens.
 
-    Each part contains a message to extract from. A message longer than the limit is split, and each
-    part has its number.
+    Each part contains a numbered message, which is one to extract from. A message longer than the
+    limit is split, and each piece has the message's number.
     """
     lines: list[str] = []
     day, size, numbered = "", 0, False
@@ -85,7 +85,7 @@ def parts(shown: Sequence[SourceMessage], count: Count, limit: int) -> Iterator[
 
 
 def bearing(facts: Sequence[Fact], shown: Sequence[SourceMessage]) -> list[Fact]:
-    """Return the known facts that messages may repeat or change, to show them to a model."""
+    """Return the known facts that messages may repeat or change. A model is shown these."""
     texts = [message.text for message in shown if message.number is not None]
     return [facts[at] for at in most_alike([fact.text for fact in facts], texts, _MOST_KNOWN)]
 
@@ -159,9 +159,9 @@ class Absorbing:
         return settle(drafted, vectors, known, weights, partial(reconcile, self.llm))
 
     def _news(self, settled: Sequence[Claim], journal: Journal) -> list[Claim]:
-        """Drop claims in which an assistant or a tool repeats a fact of no less weighty a role.
+        """Drop claims in which an assistant or tool repeats a fact, unless its role weighs more.
 
-        It may know the fact from this memory, which would become its own evidence.
+        The assistant may know the fact from this memory, which would then be its own evidence.
         """
         weights = self.rules.weights
         known: dict[str, int] = {}
@@ -175,6 +175,6 @@ class Absorbing:
 
     def _id(self, message: SourceMessage, one: Candidate) -> str:
         entry = message.entry
-        # one sentence may report two journeys
+        # the dates are part of the id, since one sentence may report two journeys
         content = (one.subject, one.text, one.since, one.until)
         return record_id(*self.place, entry.session_id, entry.seq, *content)

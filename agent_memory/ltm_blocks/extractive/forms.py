@@ -1,4 +1,4 @@
-"""Extraction forms: the prompt for a batch and the form of its answer."""
+"""Extraction forms: the prompt for a batch, and the schema of the model's answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNKNOWN = {
     "default", "pattern", "minLength", "maxLength", "minItems", "maxItems", "multipleOf",
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
 }  # fmt: skip
-"""Keywords that providers refuse in an enforced schema. The answer is validated locally."""
+"""Keywords that providers refuse in an enforced schema. They are checked locally instead."""
 
 CATEGORIES = (
     "identity", "family", "home", "work", "education", "health", "preference", "possession",
@@ -123,7 +123,7 @@ def _plain(schema: Any) -> Any:
 
 
 def _asked_for(schema: dict[str, Any]) -> None:
-    """Require every field, and drop keywords that providers refuse."""
+    """Require every field in a schema, and drop the keywords that providers refuse."""
     told = schema.get("properties", {})
     told.update({name: _plain(part) for name, part in told.items()})
     schema["required"] = list(told)
@@ -136,16 +136,16 @@ class AnswerPart(BaseModel):
 
 
 def clamped(value: float) -> float:
-    """Return a confidence between 0 and 1; values from 2 on count as percentages."""
+    """Return a confidence between 0 and 1. A value of 2 or more counts as a percentage."""
     return min(1.0, max(0.0, value if value < 2 else value / 100))
 
 
 Day = Annotated[str, Field(coerce_numbers_to_str=True)]
-"""A date as a model gives it; a year may be a number."""
+"""A date as a model writes it. A year may be a number."""
 
 
 def one_of(*known: str, other: str) -> BeforeValidator:
-    """Return a validator that replaces unknown words by `other`."""
+    """Return a validator that replaces all words but the `known` ones by `other`."""
 
     def folded(value: Any) -> str:
         word = value.strip().casefold() if isinstance(value, str) else other
@@ -163,7 +163,7 @@ def _many(value: Any) -> Any:
 
 
 Numbers = Annotated[list[int], BeforeValidator(_many)]
-"""Numbers in a list; a model may give a single one."""
+"""A list of numbers. A model may answer a single number instead of a list."""
 
 
 class Dated(AnswerPart):
@@ -197,7 +197,7 @@ class FactForm:
     """Facts as sentences.
 
     Args:
-        prompt: Your own instructions; None for `PROMPT`. `{categories}` is replaced by the list.
+        prompt: Your own instructions; None for `PROMPT`. The categories replace `{categories}`.
     """
 
     compares = True  # a finding states its relation to known facts
@@ -205,7 +205,7 @@ class FactForm:
     def __init__(self, prompt: str | None, categories: Sequence[str] = ()) -> None:
         listed = list(dict.fromkeys([*(categories or CATEGORIES), "other"]))
         own = (prompt or PROMPT).replace("{categories}", ", ".join(listed))
-        example = () if prompt else (EXAMPLE,)  # it fits only the default prompt
+        example = () if prompt else (EXAMPLE,)  # the example fits only the default prompt
         self.prompt = "\n".join((own, WHERE, KNOWN, *example))
         category = Field(default="other", json_schema_extra={"enum": [*listed]})
         finding: Any = create_model("Finding", __base__=Finding, category=(str, category))

@@ -1,4 +1,4 @@
-"""A pydantic model as a profile of a user, filled field by field."""
+"""Profiles: pydantic models whose fields are filled with what a user says."""
 
 from __future__ import annotations
 
@@ -151,7 +151,8 @@ def settle_fields(
 ) -> tuple[list[Claim], int]:
     """Return the claims of drafts for fields, related to known facts, and the number of echoes.
 
-    No model is needed: a field with one value at a time holds the one that began last.
+    An echo repeats a fact, but comes from a role of less weight. No model is needed: a field with
+    one value at a time holds the value that began last.
     """
     holders = [
         _Holder(fact.id, fact.field, fact.value, weights.get(fact.role, 0), fact.periods[0][0])
@@ -194,14 +195,17 @@ class _Holder:
     begin: datetime | None
 
     def says(self, other: _Holder) -> bool:
-        """Return whether it has the other's value, and begins no later."""
+        """Return whether this holder has the value of `other`, and begins no later."""
         return self.value == other.value and (
             other.begin is None or (self.begin or BEGINNING) <= other.begin
         )
 
 
 def _denied(claim: Claim, items: Sequence[_Holder]) -> Sequence[_Holder]:
-    """Return the item that a correction denies: the only one, or the only one it names."""
+    """Return the item of a list that a correction denies; none if this is not clear.
+
+    It is clear if the list has one item, or the quote names exactly one.
+    """
     if len(items) == 1:
         return items
     quote = f" {key_of(claim.quote)} "

@@ -43,8 +43,9 @@ class Remembered:
         return [place for place, fact in enumerate(self.facts) if fact.is_current(now)]
 
     def outdated(self, now: datetime) -> dict[Source, datetime]:
-        """Return the messages whose facts were all updated, ended or contradicted, and do not hold
-        any more, with the time of the last change.
+        """Return the messages none of whose facts holds any more, each with the last change's time.
+
+        All facts of such a message were updated, ended or contradicted.
         """
         since: dict[Source, datetime] = {}
         holding: set[Source] = set()
@@ -72,7 +73,7 @@ class Remembered:
 
     @made_once
     def distinct(self) -> list[float]:
-        """Return each fact's rarity of words among all facts, 0 to 1."""
+        """Return for each fact how rare its words are among all facts, 0 to 1."""
         said = [set(terms(fact.text)) for fact in self.facts]
         holding = Counter(term for some in said for term in some)
         most = math.log(1 + len(said))
@@ -105,7 +106,7 @@ def recalls(
 
     Args:
         places: Places of the eligible facts.
-        recalled: By fact id, the number of contexts that had it.
+        recalled: By fact id, the number of contexts that included the fact.
     """
     relevance = (known.relevance(query) if query else np.zeros(len(known.facts))).tolist()
 

@@ -1,4 +1,4 @@
-"""Relation of new claims to known facts: repetition or supersession, by rules and by a model."""
+"""Rules and a model call that relate new claims to known facts, which they repeat or supersede."""
 
 from __future__ import annotations
 
@@ -64,14 +64,19 @@ class Answers(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A new fact, and older ones that it may relate to."""
+    """A new fact, and the older facts that it may repeat or change.
+
+    Attributes:
+        number: The number of the new fact in the prompt.
+        older: The lines of the older facts, by number.
+    """
 
     number: int
     text: str
     older: Mapping[int, str]
 
     def shown(self) -> str:
-        """Return its lines in the prompt."""
+        """Return the group's lines in the prompt."""
         older = (f"   {number}. {text}" for number, text in self.older.items())
         return escape("\n".join((f"New {self.number}. {self.text}", *older)))
 
@@ -79,7 +84,7 @@ class Group:
 def reconcile(llm: LLM, groups: Sequence[Group]) -> dict[int, Answer]:
     """Return a model's answers for new facts, by number.
 
-    References outside a fact's group are dropped, and so are answers without any left.
+    A reference to a fact outside the group is dropped. An answer without references is, too.
     """
     listed = "\n".join(group.shown() for group in groups)
     messages = [
@@ -100,9 +105,9 @@ def reconcile(llm: LLM, groups: Sequence[Group]) -> dict[int, Answer]:
 
 _EACH = 3  # older facts to compare a new one with
 _SEEN_ALIKE = 0.85
-"""Minimum similarity to a fact that the model was shown, to ask about both again."""
+"""Minimum similarity of a new fact to one that the model was shown, to ask about both again."""
 _TOLD_ALIKE = 0.6
-"""Minimum similarity to a fact of the same answer."""
+"""Minimum similarity of two new facts of one batch, to ask about both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,10 @@ class Known:
 
     Attributes:
         facts: All facts except contradicted ones, oldest first.
-        seen: Ids of the facts that the model was shown when it found the new ones.
+        current: Ids of the current facts.
+        claims: All claims of the owner.
+        vectors: The vectors of `facts`, one row each.
+        seen: Ids of the facts that the model was shown while it extracted the new facts.
     """
 
     facts: Sequence[Fact]
@@ -133,8 +141,9 @@ def settle(
 ) -> tuple[list[Claim], int]:
     """Return the claims of drafts, related to known facts, and the number of echoes.
 
-    Repetitions in the same words are found by code. For facts that the model was shown, its answer
-    already states the relation. For others that are similar, one more call asks the model.
+    An echo repeats a fact, but comes from a role of less weight. Code finds repetitions in the same
+    words. The model's findings state their relation to the facts that it was shown. One more call
+    asks the model about other similar facts.
     """
     again, fresh = _split(drafts, known)
     answers = _answers([drafts[at] for at in fresh], vectors[fresh], known, ask)
@@ -175,9 +184,10 @@ def settle(
 
 
 def _split(drafts: Sequence[Draft], known: Known) -> tuple[dict[int, int], list[int]]:
-    """Split drafts into literal repetitions and fresh ones.
+    """Split drafts into literal repetitions and fresh drafts.
 
-    A repetition maps to the place of the fact it repeats, among known facts and fresh drafts.
+    A repetition maps to the place of the repeated fact. Places count the known facts first, then
+    the fresh drafts.
     """
     seen: dict[tuple[str, str], list[int]] = defaultdict(list)
     for place, fact in enumerate(known.facts):
@@ -205,10 +215,10 @@ def _split(drafts: Sequence[Draft], known: Known) -> tuple[dict[int, int], list[
 
 
 def _adds_none(claim: Claim, earlier: Fact | Claim, news: bool) -> bool:
-    """Return whether a claim in the same words adds no other time.
+    """Return whether a claim in the words of an earlier fact states no other time.
 
-    A claim without a date repeats a fact that still holds, unless the batch has news of the same
-    subject and category.
+    A claim without a date repeats a fact that still holds. This does not apply if an earlier draft
+    of the batch has `news` of the same subject and category.
     """
     before = since(earlier.valid_from, earlier.valid_to, earlier.recorded_at)
     if (claim.begins, claim.valid_to) == (before, earlier.valid_to):
@@ -221,9 +231,9 @@ def _adds_none(claim: Claim, earlier: Fact | Claim, news: bool) -> bool:
 def _answers(
     fresh: Sequence[Draft], vectors: np.ndarray, known: Known, ask: Ask
 ) -> dict[int, tuple[Relation, list[int]]]:
-    """Return the relation of each fresh draft that has one, with the places of its targets.
+    """Return the relations of fresh drafts, each with the places of the facts it relates to.
 
-    The keys are indexes of `fresh`. A target's place counts known facts first, then fresh drafts.
+    The keys are indexes of `fresh`. Places count known facts first, then fresh drafts.
     """
     place_of = {fact.id: at for at, fact in enumerate(known.facts)}
     told: dict[int, tuple[Relation, list[int]]] = {}
@@ -247,21 +257,21 @@ def _answers(
 
 
 def _near(fresh: Sequence[Draft], vectors: np.ndarray, known: Known) -> list[list[int]]:
-    """Return the places to compare each fresh draft with."""
+    """Return for each fresh draft the places of the facts to compare it with."""
     new = [draft.claim for draft in fresh]
     texts = [*(fact.text for fact in known.facts), *(claim.text for claim in new)]
-    # subject and category alone do not match superseded facts: there may be many
+    # superseded facts may be many, so equal subject and category do not suffice for them
     kinds = [
         (fact.subject.casefold(), fact.category) if fact.id in known.current else ("", "")
         for fact in known.facts
     ]
-    # many-valued facts of one batch do not change each other
+    # facts of one batch in a many-valued category do not change each other
     kinds += [
         ("", "") if claim.category in MANY_VALUED else (claim.subject.casefold(), claim.category)
         for claim in new
     ]
     seen = frozenset(at for at, fact in enumerate(known.facts) if fact.id in known.seen)
-    # facts that the model was shown, or gave in this answer, have to be more similar
+    # facts that the model was shown, or found in this batch, have to be more similar
     least = [_SEEN_ALIKE if at in seen else ALIKE for at in range(len(known.facts))]
     least += [_TOLD_ALIKE for _ in new]
     cosine = vectors @ np.concatenate([known.vectors, vectors]).T
@@ -285,24 +295,25 @@ def _tied(
     targets: Sequence[tuple[str, Fact | None]],
     claims: Sequence[Claim],
 ) -> Claim:
-    """Return a claim with links to the facts that the model named."""
+    """Return a claim with links to the facts that the model related it to."""
     if relation == "same":
         return _again(claim, targets[0][0], claims)
     named: list[tuple[LinkKind, str]] = [(_link(relation, fact), name) for name, fact in targets]
     links = links_for(named, claims, denies=relation == "deny")
-    # no links to itself: a batch that is absorbed again finds its own claims
+    # a batch that is absorbed again finds its own claims, so a claim could link to itself
     tied = replace(claim, links=tuple(one for one in links if one.fact != claim.id))
     if tied.valid_from is tied.valid_to is None:
         tied = _dated_as(tied, [fact for _, fact in targets if fact is not None], named)
     if claim.kind == "event" and any(kind == "update" for kind, _ in named):
-        return replace(tied, kind="state", valid_to=None)  # "moved to Lisbon": lives there since
+        # "moved to Lisbon" means: has lived there since
+        return replace(tied, kind="state", valid_to=None)
     return tied
 
 
 def _dated_as(claim: Claim, older: Sequence[Fact], named: Sequence[tuple[LinkKind, str]]) -> Claim:
-    """Give a claim without a time the time of the fact that it refines and replaces.
+    """Return a claim without a time with the time of the fact that it refines.
 
-    Both must have the same kind: a plan's time is when something was to happen.
+    Both must be of one kind: an event does not take the time for which it was planned.
     """
     refined = {name for kind, name in named if kind == "refine"}
     for fact in older:
@@ -313,7 +324,7 @@ def _dated_as(claim: Claim, older: Sequence[Fact], named: Sequence[tuple[LinkKin
 
 
 def _link(relation: Relation, older: Fact | None) -> LinkKind:
-    """Return the kind of link. New information on an event or plan refines it."""
+    """Return the kind of link for a relation. News about an event or plan refines that fact."""
     happens = older is not None and older.kind in ("event", "plan")
     if relation == "deny":
         return "contradict"
@@ -328,5 +339,5 @@ def _again(claim: Claim, fact: str, claims: Sequence[Claim]) -> Claim:
 
 
 def _loosened(links: Sequence[Link]) -> tuple[Link, ...]:
-    """Return the links as updates. Links of a role of less weight contradict and end nothing."""
+    """Return the links as updates: a role of less weight may not contradict or end a fact."""
     return tuple(Link("update", link.fact) for link in links)

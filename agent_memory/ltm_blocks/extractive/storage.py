@@ -1,4 +1,4 @@
-"""Storage of claims and their vectors, and the check of imported ones."""
+"""Storage of claims and their vectors, and validation of imported claims."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Keeper:
         self._following = FollowedRecords(recorded)
 
     def read(self, owner: str, without: Span | None = None) -> Journal:
-        """Return an owner's journal; `without` leaves out the claims of a part of a session."""
+        """Return an owner's journal, without the claims from the messages of `without`."""
         gone = tombstones(self._store, self._block, owner)
         journal = journal_of(self._following.all(self._store, self._block, owner), gone)
         if without is None:
@@ -56,12 +56,12 @@ class Keeper:
         return replace(journal, claims=claims)
 
     def recalled(self, owner: str) -> dict[str, int]:
-        """Return the number of contexts that had each of an owner's facts."""
+        """Return by fact id the number of contexts that included a fact of an owner."""
         record = self._store.record(self._block, _counts_id(self._block, owner))
         return {} if record is None else dict(record.metadata[RECALLED])
 
     def count(self, owner: str, ids: Sequence[str], known: Collection[str]) -> None:
-        """Count one more context for these facts; drop the counts of facts that no longer exist.
+        """Count one more context for the facts `ids`. Drop the counts of all facts not in `known`.
 
         The count is lost if other processes change the record in each of 5 attempts.
         """
@@ -119,7 +119,7 @@ def _counts_id(block: str, owner: str) -> str:
 
 
 def tombstone_of(claim: Claim, left: Sequence[Claim], why: str) -> Tombstone:
-    """Return the tombstone of a claim, which spares other claims with an overlapping quote."""
+    """Return the tombstone of a claim. It spares the claims in `left` with an overlapping quote."""
     spared = tuple(
         one.id
         for one in left
@@ -165,7 +165,7 @@ def with_vectors(claims: Sequence[Claim], embedder: BestEffort) -> tuple[list[Cl
 
 
 def checked_record(record: Record, resources: Resources) -> Record:
-    """Return a claim or a batch from a snapshot, without a vector that is not valid."""
+    """Validate the record of a claim or a batch from a snapshot. Drop an invalid vector."""
     one = recorded(record)
     if isinstance(one, Batch):
         if not one.first:
@@ -179,7 +179,11 @@ def checked_record(record: Record, resources: Resources) -> Record:
 
 
 def _is_valid(claim: Claim, resources: Resources) -> bool:
-    """Return whether a claim's vector fits the embedder. One of another is never compared."""
+    """Return whether a claim's vector is well formed.
+
+    The dimension counts only if the vector is of the configured embedder. Vectors of other
+    embedders are never compared.
+    """
     import numpy as np
 
     try:

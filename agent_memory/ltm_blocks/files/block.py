@@ -56,19 +56,20 @@ class _StoredForm(Form):
 
 
 class FileMemory(CollectionBlock):
-    """Files of a user that a model writes and reads by itself, with a tool or as Claude's memory.
+    """A user's files. A model writes and reads them with a tool, or with Claude's memory tool.
 
-    They are not recalled: the model reads them when it needs them. A file is deleted with its user,
-    not with the session in which it was written.
+    Contexts do not recall files: the model reads a file when it needs it. A file is deleted with
+    its user, not with the session in which it was written.
 
     Attributes:
-        profile: Wording of the replies: Anthropic's Python SDK, or its public description.
+        profile: Wording of the replies: "sdk" as in Anthropic's Python SDK, "doc" as in the public
+            description of the Claude memory tool.
         max_files: Maximum number of files of a user.
         max_chars: Maximum characters of a file.
         max_total_chars: Maximum characters of all files together.
-        root: The directory of all paths.
-        ttl: Lifetime of a file after its last write; the next change erases expired files.
-        redact: Redacts texts before they are stored; see the memory's own `redact`.
+        root: The directory with which all paths begin.
+        ttl: Lifetime of a file after its last write. The next write erases expired files.
+        redact: Redacts texts before they are stored, after the memory's own `redact`.
     """
 
     _stored_form = _StoredForm
@@ -122,9 +123,9 @@ class FileMemory(CollectionBlock):
 class Files(Collection[FileMemory]):
     """The files of one user; `User.files` returns it.
 
-    Paths are those of the block's `root`, /memories by default, and below. The six commands of the
-    memory tool return a reply for the model. On an error they raise `ToolRefused` with the reply,
-    and change nothing.
+    All paths begin with the block's `root`, by default /memories. The six methods for commands of
+    the memory tool return a reply for the model. On an error they raise `ToolRefused` with the
+    reply, and change nothing.
     """
 
     _item = "file"
@@ -197,7 +198,7 @@ class Files(Collection[FileMemory]):
         Args:
             path: The file.
             file_text: The new text.
-            expected: The `version` that was read: the file is written only if it still has it.
+            expected: The `version` that you read. The file is written only if it still has it.
 
         Raises:
             ToolRefused: The path is a directory or below a file, or there is no room; nothing was
@@ -250,7 +251,8 @@ class Files(Collection[FileMemory]):
 
         Args:
             path: A file or a directory.
-            expected: The `version` of a file that was read: it is deleted only if it still has it.
+            expected: The `version` of a file that you read. The file is deleted only if it still
+                has this version.
 
         Raises:
             ToolRefused: The path does not exist, or is the root.
@@ -274,8 +276,8 @@ class Files(Collection[FileMemory]):
         Each file has either its old or its new path at any time, also within a directory.
 
         Raises:
-            ToolRefused: The path does not exist, the new one exists or is below a file, or one of
-                them is the root or within the other.
+            ToolRefused: The old path does not exist or is the root, or the new path exists, is
+                below a file, or is within the old path.
         """
         old_path, new_path = self._path(old_path), self._path(new_path)
         self._keep_root(old_path, "rename")
@@ -302,7 +304,7 @@ class Files(Collection[FileMemory]):
         return as_stored(path, self._limits.root)
 
     def _all(self, *, erase: bool = False) -> dict[str, Record]:
-        """Return the current files by path; with `erase`, erase expired ones."""
+        """Return the current files by stored path. With `erase`, erase expired files."""
         ttl, records = self._limits.ttl, self._keyed.all()
         if ttl is not None:
             since = datetime.now(UTC) - ttl

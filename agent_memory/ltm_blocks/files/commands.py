@@ -67,7 +67,7 @@ def commands_under(root: str) -> type[FileCommand]:
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """The sentences of a profile as format strings, by default those of Anthropic's SDK.
+    """The replies of a profile, as format strings. The defaults are those of Anthropic's SDK.
 
     Attributes:
         left_out: Names that listings omit, besides those that begin with a dot.

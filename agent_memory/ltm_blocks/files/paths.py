@@ -1,4 +1,4 @@
-"""Paths under /memories, and the text of a file: views and edits. Pure."""
+"""Validation of paths under /memories, and views and edits of a file's text. Pure."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _STAND_FOR_MORE = re.compile(r"[./\\%\u2044]")
 def checked_path(text: str) -> str:
     """Return the normalized form of a path.
 
-    Both spellings of an accented letter (NFC, NFD) name the same file, as do "/memories/notes" and
-    "/memories/notes/".
+    Both Unicode spellings of an accented letter (NFC, NFD) name the same file. A slash at the end
+    is ignored.
 
     Raises:
-        ToolRefused: It is not /memories or below, is too long or too deep, or could be taken for
-            another path.
+        ToolRefused: The path is outside /memories, is too long or too deep, or could be mistaken
+            for another path.
     """
     if not isinstance(text, str):
         raise ToolRefused(f"The path is {quoted(text)}. Give a text that begins with {ROOT}.")
@@ -119,7 +119,7 @@ def listed(say: Replies, path: str, sizes: Mapping[str, int]) -> str:
     """Return a listing of a directory, two levels deep.
 
     Args:
-        sizes: Sizes of all files by path, in bytes. A directory has the total of its files.
+        sizes: Sizes of all files by path, in bytes. A directory's size is that of all its files.
     """
     shown: Counter[tuple[str, ...]] = Counter()
     directories = set()

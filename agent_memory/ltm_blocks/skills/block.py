@@ -1,4 +1,4 @@
-"""`SkillMemory`: reusable procedures, as Markdown files that people read, edit and version."""
+"""`SkillMemory`: reusable procedures in Markdown files, which people can edit and version."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _RECALLED = 4_000
 _READABLE = 24
 
 
-_SEARCHED = 0.2  # factor of `min_relevance` for a search of skills
+_SEARCHED = 0.2  # a search of skills requires this share of `min_relevance`
 
 
 class SkillMemory(ManualBlock):
     """Shared skills, which people put into a folder, and users' own skills.
 
-    A model and `User.skills` save only the user's own. These are deleted with their user; those of
-    a session without a user are deleted with the session.
+    A model and `User.skills` write only the user's own skills. A user's own skills are deleted
+    with the user. The skills of a session without a user are deleted with the session.
 
     Attributes:
-        folder: The folder of the files. The first save creates it.
+        folder: The folder of the skill files. The first save creates it.
         max_skills: Maximum number of a user's own skills.
-        max_bytes: Maximum size of a file.
+        max_bytes: Maximum size of a skill file.
     """
 
     selective = True
@@ -97,7 +97,7 @@ class SkillMemory(ManualBlock):
     ) -> list[tuple[Skill, float, bool]]:
         """Return the skills that match a question, best first.
 
-        Each has its score, and whether that suffices to recall it.
+        Each comes with its score, and whether the score suffices for a recall.
         """
         if not skills:
             self._indexes.drop(owner or "")
@@ -125,17 +125,17 @@ class SkillMemory(ManualBlock):
         return [what]
 
     def delete(self, scope: Scope) -> None:
-        """Delete a user's own skills, or a session's. Shared ones stay."""
+        """Delete a user's own skills, or those of a session without a user. Keep shared skills."""
         if scope.session_id is not None:
             scope = Scope(None, scope.session_id, scope.after)
         owner = self.owner(scope)
         if owner is not None and not scope.after:
             self._indexes.drop(owner)
-            with self.changing(owner):  # a concurrent save would bring its skill back
+            with self.changing(owner):  # a concurrent save could write a deleted skill again
                 self.library.clear(owner)
 
     def problems(self, resources: Resources) -> Sequence[str]:
-        """Return the broken files, shared ones and all owners'."""
+        """Return the broken files, both shared files and those of all owners."""
         owners = [None, *self.library.owners()]
         found = (str(broken) for owner in owners for broken in self.library.seen(owner).broken)
         return list(dict.fromkeys(found))
@@ -230,7 +230,7 @@ class SkillMemory(ManualBlock):
 
 
 def _changed_at(skill: Skill) -> datetime | None:
-    """Return the time of its file's last change; None if the file is gone."""
+    """Return the time of the last change of a skill's file; None if the file is gone."""
     try:
         assert skill.path is not None, "it was read from a file"
         return datetime.fromtimestamp(skill.path.stat().st_mtime, UTC)
@@ -245,7 +245,7 @@ class Skills:
 
     Args:
         block: The block.
-        scope: The user or session that sees them.
+        scope: The user or session that sees the skills.
     """
 
     def __init__(self, block: SkillMemory, scope: Scope) -> None:
@@ -275,7 +275,7 @@ class Skills:
         ]
 
     def broken(self) -> list[BrokenSkill]:
-        """Return the files that are not valid skills, each with its line and remedy."""
+        """Return the files that are not valid skills, each with the line to fix and the remedy."""
         return self._seen().broken
 
     def save(self, skill: Skill) -> Skill:
@@ -285,8 +285,8 @@ class Skills:
             The skill as saved: with its texts stripped, and its `path`.
 
         Raises:
-            InvalidInput: It cannot be saved, there are too many, or a shared skill has its name;
-                nothing was written.
+            InvalidInput: The skill is invalid, the user has too many skills, or a shared skill has
+                its name; nothing was written.
             SessionDeleting: The session is being deleted; nothing was written.
             StoreUnavailable: The folder cannot be written.
         """

@@ -1,4 +1,4 @@
-"""Skills, and their files: YAML front matter and Markdown, parsed and rendered. Pure."""
+"""Skills, and the parsing and rendering of their files (YAML front matter, Markdown). Pure."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Skill:
     """A reusable procedure.
 
     Attributes:
-        name: Its name: up to 64 of a-z, 0-9 and -.
-        description: Its purpose, and when to use it. Searches match it.
+        name: The name: up to 64 of a-z, 0-9 and -.
+        description: The purpose of the skill, and when to use it. Searches match it.
         steps: The steps, in order.
         tags: Words that searches match.
         body: Markdown beyond the steps.
         extra: Other keys of the front matter ("license", "metadata"), which are preserved.
-        path: The file it was read from.
-        shared: Whether everybody sees it, rather than one user or session.
+        path: The file of the skill; None if it was not read from a file.
+        shared: Whether all users see the skill, rather than one user or session.
     """
 
     name: str
@@ -86,10 +86,10 @@ class Unreadable(InvalidInput):
 
 
 class FrontMatter:
-    """Keys, values and their lines.
+    """The keys and values of a front matter, with the line of each in the file.
 
     Args:
-        line: Number of the line before the text.
+        line: Number of the file's line before the text.
     """
 
     def __init__(self, text: str, line: int) -> None:
@@ -118,7 +118,7 @@ class FrontMatter:
             self._values[key.value] = value
 
     def text(self, key: str) -> str:
-        """Return a text as written; "2024" and "yes" are texts here."""
+        """Return the text of a key as written. Values such as 2024 and yes are texts, too."""
         node = self._values.get(key)
         if node is None:
             problem = f"`{key}` is missing. Add a line `{key}: ...` below this one."
@@ -130,7 +130,7 @@ class FrontMatter:
         return str(node.value)
 
     def texts(self, key: str) -> tuple[str, ...] | None:
-        """Return a list of texts; None if the key is missing."""
+        """Return the list of texts of a key; None if the key is missing."""
         node = self._values.get(key)
         if node is None:
             return None
@@ -146,7 +146,7 @@ class FrontMatter:
         return tuple(str(item.value) for item in node.value)
 
     def others(self, known: Collection[str]) -> dict[str, Any]:
-        """Return the values of all other keys."""
+        """Return the values of all keys that are not in `known`."""
         return {key: self._value(node) for key, node in self._values.items() if key not in known}
 
     def line(self, key: str) -> int:
@@ -239,7 +239,7 @@ class _Dumper(yaml.SafeDumper):
 
 def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
-    if _OTHER_BREAK.search(text):  # unescaped, they would be read as blanks
+    if _OTHER_BREAK.search(text):  # YAML would read these characters as blanks, unless escaped
         style = '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
 
@@ -279,7 +279,7 @@ def render(skill: Skill) -> bytes:
 
 
 def checked(skill: Skill, max_bytes: int) -> Skill:
-    """Return a skill as a file restores it: with texts stripped, and without empty ones."""
+    """Validate a skill. Return it as its file restores it: texts stripped, empty ones dropped."""
     if not isinstance(skill, Skill):
         raise InvalidInput(f"The skill is {quoted(skill)}. Give a Skill.")
     for given, what in ((skill.steps, "steps"), (skill.tags, "tags")):

@@ -1,4 +1,4 @@
-"""The folder of skill files: shared ones at its top, each owner's under `users/`."""
+"""The folder of skill files. Shared files are at its top, an owner's files under `users/`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TICK = 2_000_000_000  # nanoseconds; the coarsest resolution of file times
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The content of one owner's files."""
+    """The skills in one owner's files, and the broken files."""
 
     skills: dict[str, Skill]
     broken: list[BrokenSkill]
@@ -33,7 +33,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """The parsed content of a file. `stamp` is None if a change might not alter the stamp."""
+    """The parsed content of a file, with the file's stamp (its times, size and inode).
+
+    `stamp` is None if the file is so new that a further change might not alter the stamp.
+    """
 
     stamp: tuple[int, ...] | None
     said: Skill | BrokenSkill
@@ -73,7 +76,10 @@ class Library:
         return self._found(read, shared=owner is None)
 
     def seen(self, owner: str | None) -> Found:
-        """Return the skills that an owner sees: shared ones, and own ones with other names."""
+        """Return the skills that an owner sees: the shared ones and the owner's own.
+
+        An own skill is reported as broken if a shared skill has its name.
+        """
         everybodys = self.read(None)
         if owner is None:
             return everybodys
@@ -162,7 +168,7 @@ class Library:
             if is_link and not self._holds(path):
                 return _Read(None, self._outside(path))
             there = path.stat()
-            if not stat.S_ISREG(there.st_mode):  # opening a pipe would block
+            if not stat.S_ISREG(there.st_mode):  # to open a pipe would block
                 return self._unreadable(path, "it is not a file")
             stamp = (there.st_mtime_ns, there.st_ctime_ns, there.st_size, there.st_ino)
             if known is not None and known.stamp == stamp:

@@ -1,4 +1,4 @@
-"""`SpatialMemory`: observations at places, with a confidence that fades, and its tools."""
+"""`SpatialMemory`: observations at places, with fading confidence, and tools for a model."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _StoredForm(Form):
 
 
 class SpatialMemory(CollectionBlock):
-    """Observations of a user at places, written by tool or by `User.spatial`.
+    """A user's observations at places. A model writes them by tool, a program by `User.spatial`.
 
     Positions are plain numbers in a unit of your choice. Distances are Euclidean, so degrees of
     latitude and longitude do not work. An observation is deleted with its user, and with the
@@ -68,9 +68,10 @@ class SpatialMemory(CollectionBlock):
     Attributes:
         dimensions: 2 for x and y, 3 for x, y and z.
         half_life: Time after which confidence has halved; None for no fading.
-        min_confidence: Observations below this current confidence are not found, but stay stored.
+        min_confidence: Minimum current confidence of search results. Observations below it stay
+            stored.
         max_observations: Maximum number of observations of a user.
-        max_chars: Maximum characters of an observation, and of its metadata as JSON.
+        max_chars: Maximum characters of an observation's text, and of its metadata as JSON.
     """
 
     versioned = True
@@ -103,10 +104,10 @@ class SpatialMemory(CollectionBlock):
         return SpatialHandle(self._keyed(scope), self)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        """Return the observations relevant to the message, best first; without a message the
-        newest.
+        """Return the observations relevant to the message, best first.
 
-        If the message's metadata has a "position", observations near it are relevant too.
+        If the message's metadata has a "position", observations near that position are relevant,
+        too. With neither text nor position, return the newest observations.
         """
         if not scope.is_somebodys:
             return []

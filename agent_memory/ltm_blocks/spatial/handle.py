@@ -50,11 +50,11 @@ class SpatialHandle(Collection[Any]):
     """The observations of one user; `User.spatial` returns it.
 
     Searches return observations of at least `min_confidence`, with a score from 0 to 1. The score
-    is proximity x confidence; with a query, it is the mean of that product and the relevance.
+    is proximity x confidence. With a query, it is the mean of that product and the relevance.
 
-    - The proximity is 1 at distance 0, 1/2 at the median distance of those compared, 1/3 at twice
-      that, and so on. `within` counts no distance.
-    - The confidence is the original one after fading.
+    - The proximity is 1 at distance 0, 1/2 at the median distance of the compared observations,
+      1/3 at twice the median distance, and so on. `within` counts no distance.
+    - The confidence is the original confidence, reduced by fading.
     - The relevance is the probability, by words and meaning, that the text is about the query.
     """
 
@@ -77,13 +77,14 @@ class SpatialHandle(Collection[Any]):
         Args:
             text: The observation.
             position: One number for each dimension, within ±1e12.
-            at: Its time; None for now.
+            at: The time of the observation; None for now.
             confidence: 0 to 1.
-            metadata: Your own, as plain JSON.
+            metadata: Your own metadata, as plain JSON.
             key: Idempotency key for retries.
 
         Raises:
-            InvalidInput: An argument is invalid, or there are too many; nothing was stored.
+            InvalidInput: An argument is invalid, or the user has too many observations; nothing
+                was stored.
             Conflict: The key belongs to another observation; nothing was stored.
         """
         wanted = self._made(text, position, at, confidence, metadata)
@@ -102,7 +103,7 @@ class SpatialHandle(Collection[Any]):
             observations: Mappings of `observe`'s arguments by name.
 
         Raises:
-            InvalidInput: One of them is invalid, or there are too many; nothing was stored.
+            InvalidInput: An observation is invalid, or the user has too many; nothing was stored.
         """
         if not isinstance(observations, Iterable):
             raise InvalidInput(f"observations is {quoted(observations)}. Give a list of dicts.")
@@ -122,10 +123,10 @@ class SpatialHandle(Collection[Any]):
 
         Args:
             position: The position.
-            radius: Maximum distance, inclusive; None for any.
+            radius: Maximum distance, inclusive; None for any distance.
             k: Maximum number of results.
-            query: The topic of the texts.
-            at: Search as of this time: later observations are unknown.
+            query: The topic that the texts should be about.
+            at: The time of the search; later observations are left out. None for now.
 
         Raises:
             InvalidInput: An argument is invalid.
@@ -137,7 +138,7 @@ class SpatialHandle(Collection[Any]):
     def nearest(
         self, position: Iterable[float], k: int = 10, *, at: datetime | None = None
     ) -> list[SpatialMatch]:
-        """Return the nearest observations, nearest first, whatever their scores; see `near`.
+        """Return the nearest observations, nearest first. The scores do not count; see `near`.
 
         Raises:
             InvalidInput: An argument is invalid.
@@ -159,7 +160,8 @@ class SpatialHandle(Collection[Any]):
         Args:
             low: The lowest coordinates.
             high: The highest coordinates.
-            query: The topic of the texts; only the 200 of highest confidence are compared.
+            query: The topic that the texts should be about. Only the 200 observations of highest
+                confidence are compared with it.
             limit: Maximum number of results.
             at: See `near`.
 
@@ -181,7 +183,7 @@ class SpatialHandle(Collection[Any]):
         return self._standing(self._index().get(observation_id))
 
     def all(self) -> list[Observation]:
-        """Return all observations, oldest first, whatever their confidence."""
+        """Return all observations of any confidence, oldest first."""
         found = self._index().all()
         gone = self._keyed.gone(one.session_id for one in found)
         return [one for one in found if one.session_id not in gone]
@@ -202,7 +204,7 @@ class SpatialHandle(Collection[Any]):
             index = indexes.at(store, name, owner, trail)
 
             def put(version: Sequence[Record]) -> None:
-                # also if it is not in the index: an earlier call may have been interrupted
+                # delete even a record that the index lacks: an interrupted call may have left it
                 store.delete_records(name, record_id=observation_id, owner=owner)
                 store.put_records(name, version)
 
@@ -222,7 +224,7 @@ class SpatialHandle(Collection[Any]):
         relevance = self._limits.relevance(question, found)
         meant = relevance >= self._limits.resources.min_relevance
         if near is not None:
-            meant[: len(near.records)] = True  # near ones are always relevant
+            meant[: len(near.records)] = True  # near observations are always relevant
         found, relevance = found.rows(meant.nonzero()[0]), relevance[meant]
         return self._shown(found.ranked(limit, relevance))
 

@@ -1,4 +1,4 @@
-"""Observations, their records, search results, and validation of their fields."""
+"""Observations, their records, the results of searches, and validation of arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agent_memory.errors import InvalidInput
 Position = tuple[float, ...]
 
 MOST = 1e12
-"""Maximum absolute coordinate: distances then stay precise."""
+"""Maximum absolute value of a coordinate, up to which distances stay precise."""
 
 _UNITS = {"day": timedelta(days=1), "hour": timedelta(hours=1), "minute": timedelta(minutes=1)}
 
@@ -27,6 +27,7 @@ class Fading(NamedTuple):
 
     Attributes:
         half_life: In seconds; None for no decay.
+        least: The minimum confidence of search results.
     """
 
     half_life: float | None
@@ -37,7 +38,8 @@ class Moment(NamedTuple):
     """The time of a search.
 
     Attributes:
-        past: Whether later observations are unknown.
+        seconds: The time as a Unix timestamp.
+        past: Whether observations after this time are left out.
     """
 
     seconds: float
@@ -49,13 +51,13 @@ class Observation:
     """An observation at a place.
 
     Attributes:
-        id: Its id.
-        text: The observation.
+        id: The id.
+        text: The observation in words.
         position: x and y, or x, y and z, in the user's own unit.
-        at: Its time (UTC).
-        confidence: Its original confidence, 0 to 1.
-        session_id: The session in which it was made; empty for none.
-        metadata: The writer's own.
+        at: The time of the observation (UTC).
+        confidence: The original confidence, 0 to 1.
+        session_id: The session in which the observation was made; empty for none.
+        metadata: The writer's own metadata.
     """
 
     id: str
@@ -73,8 +75,8 @@ class SpatialMatch:
 
     Attributes:
         observation: The observation.
-        distance: Distance from the position of the search; None without one.
-        confidence: Its confidence at the time of the search.
+        distance: Distance from the position of the search; None if the search has no position.
+        confidence: The observation's confidence at the time of the search.
         relevance: The probability that the text is about the query; None without a query.
         score: The ranking score; see `SpatialHandle`.
     """
@@ -94,7 +96,7 @@ def record_of(one: Observation, owner: str) -> Record:
 
 
 def observation_of(record: Record) -> Observation:
-    """Return the observation of a record. Its reader may change the metadata."""
+    """Return the observation of a record, with a copy of the metadata that callers may change."""
     fields = record.metadata
     return Observation(
         id=record.id,

@@ -1,4 +1,4 @@
-"""Search of one owner's observations in arrays, and the score that ranks them. Pure."""
+"""Search of one owner's observations, held in arrays, and the score of the results. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Found(NamedTuple):
     ages: np.ndarray
 
     def rows(self, rows: Sequence[int] | np.ndarray) -> Found:
-        """Return some rows."""
+        """Return the results in the given rows."""
         apart = None if self.distances is None else self.distances[rows]
         records = [self.records[row] for row in rows]
         return Found(records, apart, self.confidences[rows], self.ages[rows])
@@ -69,7 +69,7 @@ class Found(NamedTuple):
         ]
 
     def joined(self, others: Found) -> Found:
-        """Return both results of searches from one position, each observation once."""
+        """Return these results and others, each observation once. Both need the same position."""
         assert self.distances is not None
         known = {one.id for one in self.records}
         more = others.rows([row for row, one in enumerate(others.records) if one.id not in known])
@@ -107,7 +107,7 @@ class PlaceIndex:
         ]
 
     def changed(self, changes: Mapping[str, Record | None]) -> PlaceIndex:
-        """Return an index after changes, by id; None for observations that are gone."""
+        """Return an index after changes, which are records by id; None for a deleted record."""
         new = PlaceIndex(
             self._dimensions, self._fading, [one for one in changes.values() if one is not None]
         )
@@ -153,7 +153,7 @@ class PlaceIndex:
         return found.cut(count, found.ages)
 
     def _sure(self, rows: np.ndarray, moment: Moment) -> np.ndarray:
-        """Return the rows of sufficient confidence; in a search of the past, without later ones."""
+        """Return the rows of sufficient confidence. A search of the past drops later rows."""
         sure = self._confidences(rows, moment) >= self._fading.least
         if moment.past:
             sure &= self._table[rows, -2] <= moment.seconds
@@ -179,17 +179,17 @@ def _row(record: Record) -> tuple[float, ...]:
 
 
 def _least(values: np.ndarray, count: int) -> float:
-    """Return the upper bound of the `count` lowest values."""
+    """Return the highest of the `count` lowest values."""
     return float(np.partition(values, count - 1)[count - 1])
 
 
 def distances(positions: np.ndarray, position: Sequence[float]) -> np.ndarray:
-    """(n,) Euclidean distances of positions from one, exact however small they are."""
+    """(n,) Euclidean distances of many positions from one. Tiny distances stay exact."""
     return np.asarray(reduce(np.hypot, (positions - np.array(position)).T))
 
 
 def left(confidences: np.ndarray, ages: np.ndarray, half_life: float | None) -> np.ndarray:
-    """(n,) confidences after fading: half after a half-life, a quarter after two.
+    """(n,) confidences after fading: 1/2 of the original after one half-life, 1/4 after two.
 
     Args:
         ages: In seconds; negative ages count as 0.
@@ -200,9 +200,9 @@ def left(confidences: np.ndarray, ages: np.ndarray, half_life: float | None) -> 
 
 
 def proximity(apart: np.ndarray) -> np.ndarray:
-    """(n,) proximity: 1 at distance 0, 1/2 at the median distance, 1/3 at twice that.
+    """(n,) proximity: 1 at distance 0, 1/2 at the median distance, 1/3 at twice the median.
 
-    It does not depend on the unit of distance.
+    The unit of distance has no effect on it.
     """
     near = np.ones(len(apart))
     if len(apart):
@@ -212,7 +212,7 @@ def proximity(apart: np.ndarray) -> np.ndarray:
 
 
 def scored(found: Found, relevance: np.ndarray | None = None) -> np.ndarray:
-    """(n,) scores from 0 to 1: proximity x confidence, or the mean of that and the relevance."""
+    """(n,) scores from 0 to 1: proximity x confidence, or the mean of this and the relevance."""
     near = 1.0 if found.distances is None else proximity(found.distances)
     sure = near * found.confidences
     return np.asarray(sure if relevance is None else (sure + relevance) / 2)

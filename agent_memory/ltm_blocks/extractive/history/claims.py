@@ -1,4 +1,4 @@
-"""Claims, the immutable records of facts: their links and their stored form. Pure."""
+"""Claims, the immutable statements that make up facts, with their links and records. Pure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from agent_memory.ltm_blocks.extractive.history.periods import day_of
 from agent_memory.ltm_blocks.registry import Tombstone
 
 LinkKind = Literal["update", "refine", "contradict", "end"]
-"""A claim's relation to an older fact. "update": both are values of the same thing, at different
-times. "refine": it includes the older one and replaces it. "contradict": the older one was never
-true. "end": the older one ended when this one did."""
+"""A claim's relation to an older fact. "update": both are values of one thing, at different times.
+"refine": the claim includes the older fact and replaces it. "contradict": the older fact was never
+true. "end": the older fact ended when the claim did."""
 
 Relation = Literal["same", "update", "refine", "end", "contradict", "deny"]
-"""A finding's relation to an older fact, from a model. "same" repeats it. "deny" contradicts it
-without replacing it."""
+"""A finding's relation to an older fact, as a model states it. Beyond `LinkKind`, "same" repeats
+the older fact, and "deny" contradicts it without a replacement."""
 
 Kind = Literal["event", "state", "plan", ""]
 """An event happened, a state lasts, a plan is for the future."""
@@ -53,14 +53,14 @@ class Claim:
     """A statement from one message.
 
     Attributes:
-        fact: The fact that it states: the id of the first claim that stated it.
-        valid_from: When it began to hold; None if unknown.
-        valid_to: When it stopped holding, exclusive; None for no end.
-        span: Start and end of the quote in the message, with white space collapsed.
-        alone: Whether the field has one value at a time.
-        vector: Its vector, float16.
-        place: Its place among a batch's findings.
-        when: The words that give its time, if too vague for a date.
+        fact: The id of the fact, which is the id of the first claim that stated the fact.
+        valid_from: When the claim began to hold; None if unknown.
+        valid_to: When the claim stopped holding, exclusive; None for no end.
+        span: Start and end of the quote in the message's text with white space collapsed.
+        alone: Whether the profile's field has one value at a time.
+        vector: The vector of the text, float16.
+        place: The claim's place among the findings of its batch.
+        when: The words that state the claim's time, if they are too vague for a date.
     """
 
     id: str
@@ -91,15 +91,18 @@ class Claim:
 
     @property
     def begins(self) -> datetime | None:
-        """When it began to hold: its stated beginning, otherwise the day it was stated.
+        """When the claim began to hold: the stated beginning, otherwise the day of the statement.
 
-        None if its beginning is unknown and it had ended before that day.
+        None if no beginning is stated and the claim ended by that day.
         """
         return since(self.valid_from, self.valid_to, self.recorded_at)
 
     @property
     def ends(self) -> datetime | None:
-        """When it stops holding, exclusive. An event without a date lasts the day it was stated."""
+        """When the claim stops holding, exclusive.
+
+        An event without a date is on the day of the statement.
+        """
         if self.kind == "event" and self.valid_from is None and self.valid_to is None:
             return day_of(self.recorded_at) + timedelta(days=1)
         return self.valid_to
@@ -131,7 +134,8 @@ class Journal:
     """All stored data on one owner's facts.
 
     Attributes:
-        remains: Claims that are covered by a tombstone and not erased yet.
+        forgotten: The tombstones.
+        remains: Claims that a tombstone covers, but whose records are not erased yet.
     """
 
     claims: Sequence[Claim] = ()
@@ -146,7 +150,7 @@ def covers(tombstone: Tombstone, claim: Claim) -> bool:
 
 
 _MOST_LINKS = 64
-"""Maximum number of links of a claim. Further facts are old, and superseded by newer ones."""
+"""Maximum number of links of a claim. Facts beyond it are old, and newer ones superseded them."""
 
 
 def links_for(
@@ -154,13 +158,14 @@ def links_for(
 ) -> tuple[Link, ...]:
     """Return the links of a claim that relates to older facts.
 
-    The claim also links to the facts that its targets are linked with. The order of the facts then
-    survives if a target is forgotten. A claim that contradicts or refines a fact takes over its
-    relations.
+    The claim also links to the facts that are linked with its targets. The order of the facts then
+    survives if a target is forgotten. A claim that contradicts or refines a target takes over the
+    target's relations.
 
     Args:
-        denies: Whether the claim only says that the targets are not true. It then also links to
-            the facts that they contradicted, but to no others.
+        targets: The older facts, each with the claim's relation to it.
+        denies: Whether the claim only says that the targets were never true. Of the facts linked
+            with the targets, it then links only to those that the targets contradicted.
     """
     tied = _ties(claims)
     links: dict[str, LinkKind] = {fact: kind for kind, fact in targets}
@@ -174,7 +179,9 @@ def links_for(
 
 
 def links_again(fact: str, claims: Iterable[Claim]) -> tuple[Link, ...]:
-    """Return the links for a claim that repeats a fact, in case its first claim is deleted."""
+    """Return the links of a claim that repeats a fact. They keep the fact's relations if its first
+    claim is deleted.
+    """
     links = list(_ties(claims).get(fact, {}).items())[:_MOST_LINKS]
     return tuple(Link(kind, other) for other, kind in links)
 
@@ -187,7 +194,7 @@ def _passed_on(kind: LinkKind, inherited: LinkKind) -> LinkKind:
 
 
 def _ties(claims: Iterable[Claim]) -> Mapping[str, Mapping[str, LinkKind]]:
-    """Return for each fact the facts about the same thing, newest first."""
+    """Return for each fact the facts it is linked with, newest first, and the relation to each."""
     tied: dict[str, dict[str, LinkKind]] = {}
     for claim in sorted(claims, key=lambda c: (c.recorded_at, c.seq), reverse=True):
         for link in claim.links:
@@ -200,7 +207,7 @@ def _ties(claims: Iterable[Claim]) -> Mapping[str, Mapping[str, LinkKind]]:
 
 
 RECALLED = "recalled"
-"""Metadata key of the record of counts: by fact id, the number of contexts that had it."""
+"""Metadata key, and text, of the record that counts by fact id the contexts with a fact."""
 
 Recorded = Claim | Batch | None
 """A decoded record; None for the record of counts."""
@@ -259,7 +266,7 @@ def recorded(record: Record) -> Recorded:
 def journal_of(entries: Iterable[Recorded], forgotten: Sequence[Tombstone]) -> Journal:
     """Return the journal of an owner's decoded records.
 
-    A claim that must stay forgotten is separated if its record still exists.
+    Claims that must stay forgotten, but still have a record, are in `Journal.remains`.
     """
     claims: list[Claim] = []
     batches: list[Batch] = []

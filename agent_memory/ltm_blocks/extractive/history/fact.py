@@ -1,4 +1,4 @@
-"""`Fact`: the state that claims add up to at a time, and the score that ranks it for recall."""
+"""`Fact`, which claims together state, and the score that ranks facts for a recall."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Evidence:
     """A source of a fact.
 
     Attributes:
-        session_id: The session.
-        seq: The message.
+        session_id: The session of the source message.
+        seq: The seq of the source message.
         quote: The verbatim quote.
         role: The speaker's role.
-        model: The model that found it.
+        model: The model that found the fact.
         prompt: The version of the prompt.
-        recorded_at: When it was stated (UTC).
+        recorded_at: When the fact was stated (UTC).
     """
 
     session_id: str
@@ -51,26 +51,27 @@ class Fact:
     """A stated fact, with the time in which it held.
 
     Attributes:
-        id: Its id; stable as long as any of its evidence exists.
-        block: Name of its block.
+        id: The id, which stays the same as long as any of the fact's evidence exists.
+        block: Name of the block.
         text: A self-contained sentence.
-        subject: The person or thing it is about; "user" for the user.
+        subject: The person or thing that the fact is about; "user" for the user.
         category: One word.
-        confidence: 0 to 1; the highest of its evidence.
-        role: The weightiest role of its evidence.
-        valid_from: When it began to hold (UTC); None if unknown.
-        valid_to: When it stopped holding, exclusive; None while no end is known.
-        recorded_at: When it was first stated.
-        superseded_at: When it was superseded; None if it was not.
-        superseded_by: Id of the fact that replaced it.
-        why: The reason: "refined" by one that includes it, "updated", "ended", "contradicted", or
-            "outranked" by a weightier role; empty if it was not superseded.
-        evidence: Its sources, oldest first.
-        periods: The times in which it held; several if another replaced it for a while.
-        field: The field of a profile that it fills.
+        confidence: 0 to 1; the highest confidence of the evidence.
+        role: The weightiest role of the evidence.
+        valid_from: When the fact began to hold (UTC); None if unknown.
+        valid_to: When the fact stopped holding, exclusive; None while no end is known.
+        recorded_at: When the fact was first stated.
+        superseded_at: When the fact was superseded; None if it was not.
+        superseded_by: Id of the fact that superseded it.
+        why: How it was superseded: "refined" by a fact that includes it, "updated", "ended",
+            "contradicted", or "outranked" by a weightier role; empty if it was not superseded.
+        evidence: The sources, oldest first.
+        periods: The periods in which the fact held. There are several if another fact replaced it
+            for a while.
+        field: The field of a profile that the fact fills.
         value: The field's value, as JSON.
         kind: "event", "state" or "plan"; empty if unknown.
-        when: The words that give its time, if too vague for a date.
+        when: The words that state the fact's time, if they are too vague for a date.
     """
 
     id: str
@@ -95,22 +96,23 @@ class Fact:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """`(session_id, seq)` of its source messages."""
+        """`(session_id, seq)` of the source messages."""
         return tuple(dict.fromkeys((one.session_id, one.seq) for one in self.evidence))
 
     @property
     def quote(self) -> str:
-        """The verbatim quote of its first evidence."""
+        """The verbatim quote of the first evidence."""
         return self.evidence[0].quote
 
     def holds(self, at: datetime) -> bool:
-        """Return whether it held at a time."""
+        """Return whether the fact held at a time."""
         return any(begin <= at < end for begin, end in self.periods)
 
     def is_current(self, at: datetime) -> bool:
-        """Return whether it is worth knowing at a time: it holds, will hold, or ended unsuperseded.
+        """Return whether the fact is worth knowing at a time.
 
-        A replaced fact is not current; a finished journey is.
+        It then holds, will hold, or ended without being superseded. A finished journey is current;
+        a replaced fact is not.
         """
         if not self.periods:
             return False
@@ -121,7 +123,7 @@ class Fact:
 
     @property
     def time(self) -> str:
-        """The time of the fact as far as known, otherwise the time of its statement."""
+        """The time of the fact in words, or the time of its statement if that is all we know."""
         said = f"said {self.recorded_at:%Y-%m-%d}"
         known = written(self.valid_from, self.valid_to)
         if self.kind == "plan" and self.valid_from is not None:
@@ -131,7 +133,7 @@ class Fact:
 
 
 def rendered(fact: Fact) -> str:
-    """Return a fact as text for a model, naming the role of its source where that matters."""
+    """Return a fact as text for a model. Remarks name a speaker other than the user."""
     remarks = []
     if fact.why == "contradicted":
         remarks.append(_NEVER)
@@ -151,24 +153,25 @@ def listed(one: Fact | Claim) -> str:
 
 
 def unmarked(text: str) -> str:
-    """Return a fact's text without the time and remarks that were repeated with it."""
+    """Return a fact's text without the time and remarks that a model may have copied with it."""
     return _REMARKS.sub("", text) or text
 
 
 class ImportanceScorer(SettingsModel):
-    """The weighted mean of six factors between 0 and 1; a weight of 0 disables one.
+    """The weighted mean of six factors between 0 and 1. A weight of 0 disables a factor.
 
-    Based on the retrieval of Park et al., "Generative Agents", 2023 (relevance, recency,
-    importance), with data from the log in place of a model's guesses.
+    It follows the retrieval of Park et al., "Generative Agents", 2023 (relevance, recency,
+    importance). Data from the log take the place of a model's guesses.
 
     Attributes:
         relevance: Weight of the probability that the fact is relevant to the question.
         recency: Weight of recency, which halves every `half_life_days` after the last statement.
-        use: Weight of how often it was stated: log2(1 + messages) / 4, at most 1.
+        use: Weight of the number of messages that state the fact: log2(1 + messages) / 4, at
+            most 1.
         confidence: Weight of the model's confidence.
-        recalled: Weight of how often contexts had it: log2(1 + times) / 4, at most 1. Counting
-            needs a write for each context.
-        distinct: Weight of the rarity of its words among the user's facts, at most 1.
+        recalled: Weight of the number of contexts that included the fact: log2(1 + contexts) / 4,
+            at most 1. Counting needs a write for each context.
+        distinct: Weight of the rarity of the fact's words among the user's facts.
         half_life_days: Half-life of recency, in days.
     """
 
@@ -196,8 +199,8 @@ class ImportanceScorer(SettingsModel):
             age_days: Days since the fact was last stated.
             mentions: Number of messages that state it.
             confidence: 0 to 1.
-            recalled: Number of contexts that had it.
-            distinct: 0 to 1.
+            recalled: Number of contexts that included the fact.
+            distinct: Rarity of the fact's words, 0 to 1.
         """
         values = {
             "relevance": relevance,

@@ -23,10 +23,11 @@ class Candidate:
     """One finding, in any extraction form.
 
     Attributes:
-        corrects: Whether it says that the field's former value was never true.
+        number: The number of the message in the prompt.
+        corrects: Whether the finding says that the field's former value was never true.
         fits: Whether the profile accepts the value.
-        when: The words that give its time; None if not requested.
-        relation: Its relation to the facts in `known`; empty for none.
+        when: The words that state the finding's time; None if the form does not ask for them.
+        relation: The finding's relation to the facts in `known`; empty for none.
         known: Ids of known facts.
     """
 
@@ -70,8 +71,10 @@ _GENERAL = frozenset(words(
 
 
 def is_chatter(one: Candidate, shown: Sequence[SourceMessage]) -> bool:
-    """Return whether a finding only expresses a reaction. It then has no number, no name but those
-    of speakers, and no word outside a general list. Plans and related findings never count.
+    """Return whether a finding only expresses a reaction, such as thanks.
+
+    Such a finding has no number, no name other than those of speakers, and only general words.
+    Plans, and findings that relate to known facts, are never chatter.
     """
     text = one.text
     if one.kind == "plan" or one.relation or not _REACTS.search(text.casefold()):
@@ -82,7 +85,7 @@ def is_chatter(one: Candidate, shown: Sequence[SourceMessage]) -> bool:
     return speakers.union(_GENERAL).issuperset(words(text))
 
 
-_LEAST = 6  # minimum letters and digits of a code; shorter ones are written in several ways
+_LEAST = 6  # minimum letters and digits of a code; shorter numbers have several spellings
 _MOST_QUOTED = 500  # words
 _WORD = re.compile(r"[^\W_]+")
 _MARKS = re.compile(r"[\W_]+")
@@ -98,10 +101,11 @@ _OWNER = frozenset({"user"})  # facts say "user", messages do not
 
 @dataclass(frozen=True, slots=True)
 class Grounded:
-    """A finding that is grounded in a message.
+    """The place in a message that a finding quotes.
 
     Attributes:
-        role: The role that the finding comes from.
+        span: Start and end of the quote in the message's text.
+        role: The role that stated the content; see `grounded`.
     """
 
     source: SourceMessage
@@ -119,9 +123,9 @@ def grounded(
 ) -> Grounded | str:
     """Return the source of a finding, or the reason for refusal: "message", "quote" or "invented".
 
-    Its role is usually that of the quoted message. If a name, a code or the whole content occurs
-    only in messages of a less weighty role, that role counts. A user who says "yes" to a text did
-    not state its content. A code that occurs in no message is invented.
+    The source's role is usually that of the quoted message. If a name, a code or the whole content
+    occurs only in messages of a less weighty role, that role counts: a user who says "yes" to a
+    text did not state its content. A code that occurs in no message is invented.
     """
     source = next((one for one in shown if one.number == number), None)
     if source is None:
@@ -136,9 +140,9 @@ def grounded(
 
 
 def find(quote: str, text: str) -> tuple[int, int] | None:
-    """Return the place of a quote in a text; None without one.
+    """Return the place of a quote in a text; None if the text does not contain it.
 
-    If there is no literal match, case, blanks and punctuation are ignored: models vary them.
+    A second search ignores case, blanks and punctuation, because models change these.
     """
     for form in dict.fromkeys((quote, html.unescape(quote))):
         wanted = " ".join(form.split())
@@ -156,7 +160,7 @@ def find(quote: str, text: str) -> tuple[int, int] | None:
 def _origin(
     source: SourceMessage, text: str, shown: Sequence[SourceMessage], weights: Mapping[str, int]
 ) -> str | None:
-    """Return the role that a finding comes from; None if it contains a code that nobody said."""
+    """Return the role that stated a finding; None if it contains a code that nobody said."""
     by_weight = sorted(shown, key=lambda one: -weights.get(one.role, 0))
     roles = [source.role]
     for code in _codes(text):
@@ -174,7 +178,7 @@ def _origin(
 
 
 def _codes(text: str) -> Collection[str]:
-    """Return numbers, addresses and the like, which must occur in a message in some spelling."""
+    """Return the codes in a text: numbers, addresses and the like, without dates."""
     bare = _DATE.sub(" ", text)
     grouped = [one for one in _GROUPS.findall(bare) if len(_bare(one)) > _LEAST]
     return [*grouped, *(one for one in identifiers(bare) if len(_bare(one)) >= _LEAST)]
@@ -185,16 +189,19 @@ def _bare(text: str) -> str:
 
 
 def _spelt(name: str) -> re.Pattern[str]:
-    """Return a pattern of a name at the start of a word: no "Rome" in "from email"."""
+    """Return a pattern that finds a name at the start of a word, not "Rome" in "from email"."""
     letters = r"[\W_]*".join(map(re.escape, _bare(name)))
     return re.compile(rf"(?<![^\W_]){letters}")
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The acceptance rules.
+    """The rules by which findings are accepted.
 
     Attributes:
+        weights: The weight of each role.
+        categories: Accepted categories; empty for all.
+        refused: Refused categories.
         least: Minimum confidence.
     """
 
@@ -208,7 +215,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A claim that is not related to older facts yet; for its other fields see `Candidate`."""
+    """A claim without links to older facts; the other fields are those of its `Candidate`."""
 
     claim: Claim
     corrects: bool
@@ -223,7 +230,7 @@ def drafts(
     rules: Rules,
     id_of: Callable[[SourceMessage, Candidate], str],
 ) -> tuple[list[Draft], Counter[str]]:
-    """Return the valid findings in the order of messages, and counts of the others by reason."""
+    """Return the accepted findings in message order, and counts of refused ones by reason."""
     refused: Counter[str] = Counter()
     by_id: dict[str, Draft] = {}
     for place, one in enumerate(found):
@@ -309,15 +316,16 @@ Times = tuple[datetime | None, datetime | None, str]
 
 
 def times(one: Candidate, source: SourceMessage, shown: Sequence[SourceMessage]) -> Times:
-    """Return a finding's start, its exclusive end, and its words if too vague for both.
+    """Return a finding's start and exclusive end, and its words for the time if both are unknown.
 
-    The calendar meaning of the words overrides the model's arithmetic. Without such words, the
-    model's dates count only if the message names a time. An event has both start and end, or
-    neither. An end before the start, and invalid dates, are ignored.
+    The calendar meaning of these words overrides the model's dates. If the words are not in a
+    message, the model's dates count only if the source names a time. An event has both start and
+    end, or neither. An end before the start, and invalid dates, are ignored.
 
     Args:
-        one: The finding. If the words were not requested, its dates are used as given.
-        shown: All messages; the words may be in another one.
+        one: The finding. If its `when` is None, its dates are used unchanged.
+        source: The message that the finding quotes.
+        shown: All messages; one other than `source` may contain the words.
     """
     first, last = parse(one.since), parse(one.until)
     words = one.when
@@ -344,7 +352,7 @@ def _is_exact(words: str) -> bool:
 
 
 def _may_be_dated(source: SourceMessage, first: Period | None) -> bool:
-    """Return whether a message names a time; for its own day, with a word such as "today"."""
+    """Return whether a message names a time. A date on its own day needs a word such as "today"."""
     text = source.text.casefold()
     if first is not None and first[0] == day_of(source.entry.said_at):
         return bool(_TODAY.search(text))

@@ -1,4 +1,4 @@
-"""Facts from claims: what held when, what was known when, the audit of changes. Pure."""
+"""Derivation of facts, at any time, from claims; and the list of their changes. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from agent_memory.ltm_blocks.extractive.history.periods import END, Period, with
 
 @dataclass(slots=True)
 class _ClaimGroup:
-    """The claims of one fact, before other facts are considered."""
+    """The claims of one fact, and the groups of related facts.
+
+    Attributes:
+        enders: Groups that say when this one ended.
+        ended: Groups that this one says have ended.
+        contradictors: Groups that contradict or refine this one.
+        rivals: Groups that cannot hold at the same time as this one.
+    """
 
     claims: list[Claim]
     weight: int
@@ -38,7 +45,7 @@ class _ClaimGroup:
 
     @property
     def begin(self) -> datetime:
-        """The stated start; a group with only an end starts with the fact that it ends."""
+        """The stated start. A group that only states an end starts with the fact that it ends."""
         if self._begin is None:
             # set first, to stop cycles of groups that end each other
             self._begin = self.first.begins or BEGINNING
@@ -53,7 +60,7 @@ class _ClaimGroup:
 
     @property
     def is_void(self) -> bool:
-        """Whether a valid group contradicts it."""
+        """Whether a valid group contradicts or refines this one."""
         if self._void is None:
             self._void = False  # in a cycle of contradictions, one stays valid
             self._void = any(not one.is_void for one in self.contradictors)
@@ -61,12 +68,12 @@ class _ClaimGroup:
 
     @property
     def stated_period(self) -> Period:
-        """The stated period."""
+        """The stated period, not shortened by other groups."""
         return self.begin, self.end
 
     @property
     def ending(self) -> list[_ClaimGroup]:
-        """The groups that end it earlier than stated; it must have begun before their end."""
+        """The groups that end this one earlier than stated, but after its begin."""
         return [
             one
             for one in self.enders
@@ -79,7 +86,7 @@ class _ClaimGroup:
         return self.begin, min([self.end, *(one.end for one in self.ending)])
 
     def beats(self, other: _ClaimGroup) -> bool:
-        """Return whether it holds where both would."""
+        """Return whether this group holds, rather than `other`, in the periods of both."""
         if self.order != other.order:
             return self.order > other.order
         if self.names(other) != other.names(self):
@@ -87,7 +94,7 @@ class _ClaimGroup:
         return self.first.id > other.first.id
 
     def names(self, other: _ClaimGroup) -> bool:
-        """Return whether it links to the other."""
+        """Return whether this group links to `other`."""
         return any(link.fact == other.first.fact for link in self.links)
 
 
@@ -98,11 +105,11 @@ def facts_of(
     weights: Mapping[str, int] | None = None,
     known_at: datetime | None = None,
 ) -> list[Fact]:
-    """Return all facts that claims add up to, superseded ones too, in order of first statement.
+    """Return all facts that claims state, including superseded facts, in order of statement.
 
     Args:
-        weights: The weight of each role; 0 for others. A claim changes no fact of more weight.
-        known_at: Only claims stated by then; None for all.
+        weights: The weight of each role; 0 for other roles. A claim changes no fact of more weight.
+        known_at: Ignore claims that were stated later; None for all claims.
     """
     known = [one for one in claims if known_at is None or one.recorded_at <= known_at]
     groups = _grouped(known, weights or {})
@@ -121,7 +128,7 @@ def _grouped(claims: Sequence[Claim], weights: Mapping[str, int]) -> dict[str, _
     groups = {}
     for fact, members in claims_of.items():
         weight = max(weights.get(claim.role, 0) for claim in members)
-        # weightier roles first, then earlier claims, then the original before repetitions
+        # weightier roles come first, then earlier claims, then the original before repetitions
         members.sort(key=lambda c: (-weights.get(c.role, 0), c.recorded_at, c.seq, c.id != c.fact))
         # only links of the weightiest role count
         links = dict.fromkeys(
@@ -157,7 +164,7 @@ def _link(groups: Mapping[str, _ClaimGroup]) -> None:
         for one in members:
             one.rivals += [other for other in members if other is not one]
     for one, other in endings:
-        for version in (other, *other.contradictors):  # its replacements ended too
+        for version in (other, *other.contradictors):  # the replacements of `other` ended, too
             if version is not one:
                 one.ended.append(version)
                 if one.weight >= version.weight:
@@ -223,7 +230,7 @@ def _successor(
     begin, end = one.stated_period
     if periods and periods[-1][1] == end:
         return None, ""
-    # those that ended it or hold at its stated end; without one, all winners that overlap it
+    # winners that ended it or hold at its stated end; if none does, all winners that overlap it
     last = [other for other in winners if other.stated_period[0] < end <= other.stated_period[1]]
     taken = one.ending + last or [other for other in winners if other.stated_period[1] > begin]
     if not taken:
@@ -249,17 +256,17 @@ What = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change.
+    """One change of a user's facts.
 
     Attributes:
-        at: The time of the message that caused it. "refused": that of the batch's last message.
-            "forgotten": that of the request (UTC).
-        what: "learned": a new fact. "said again": more evidence for one. "refined", "updated",
+        at: The time of the message that caused the change. For "refused", the time of the batch's
+            last message; for "forgotten", the time of the request (UTC).
+        what: "learned": a new fact. "said again": more evidence for a fact. "refined", "updated",
             "ended", "contradicted", "outranked": see `Fact.why`. "refused": findings of a model
-            that were not stored. "forgotten": on request.
+            that were not stored. "forgotten": deleted on request.
         why: The reason as a sentence.
         block: Name of the block.
-        fact: The fact's id; None if there is none, or several are meant.
+        fact: The fact's id; None if the change concerns no fact, or several facts.
         text: The fact's text; empty for "refused" and "forgotten".
         evidence: The message that caused the change, if any.
         session_id: The session.

@@ -1,4 +1,4 @@
-"""Similarity of facts: near-duplicates, and facts that have become old. Pure."""
+"""Similarity of facts, and the detection of near-duplicate and old facts. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 ALIKE = 0.35
-"""Minimum similarity of words or vectors for a model to compare two facts."""
+"""Minimum similarity, of words or of vectors, at which a model compares two facts."""
 
 _MOST_KNOWN = 10_000
 _MARKS = ".,;:!?\"'`()[]{}<>"
@@ -40,27 +40,27 @@ _SMALL, _CLAUSES, _PLACING = (
 
 @lru_cache(_MOST_KNOWN)
 def key_of(text: str) -> str:
-    """Return a text without differences in case, blanks and the marks between words."""
+    """Return a text in lower case, with single blanks and without the marks around words."""
     folded = unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'")
     return " ".join(bare for word in folded.split() if (bare := word.strip(_MARKS + _MORE_MARKS)))
 
 
 @lru_cache(_MOST_KNOWN)
 def shingles(text: str) -> frozenset[tuple[str, str]]:
-    """Return each pair of adjacent words, with the beginning and the end."""
+    """Return each pair of adjacent words. The beginning and the end count as empty words."""
     return frozenset(pairwise(["", *key_of(text).split(), ""]))
 
 
 def jaccard(one: frozenset[tuple[str, str]], other: frozenset[tuple[str, str]]) -> float:
-    """Return the share of common shingles among all of both (Broder, 1997)."""
+    """Return the share of common shingles among all shingles of two texts (Broder, 1997)."""
     return len(one & other) / len(one | other) if one or other else 1.0
 
 
 @lru_cache(_MOST_KNOWN)
 def gist(text: str) -> tuple[tuple[str, ...], ...]:
-    """Return all words that matter, by clause. Texts with different gists do not say the same.
+    """Return all significant words, by clause. Texts with different gists differ in meaning.
 
-    Within a clause, prepositional phrases may come in any order: "at Acme as an engineer".
+    The gist ignores the order of a clause's prepositional phrases: "at Acme", "as an engineer".
     """
     clauses: list[list[str]] = [[""]]
     for word in key_of(text).split():
@@ -80,12 +80,13 @@ def candidates(
     kinds_of_others: Sequence[tuple[str, str]],
     cosine: np.ndarray,
 ) -> list[tuple[int, float]]:
-    """Return the places and similarities of older texts that a new one may change or repeat.
+    """Return the places and similarities of older texts that a new text may change or repeat.
 
-    Best first: those of the same kind, and those that are similar in words or meaning.
+    These are of the same kind, or similar in words or meaning. The most similar comes first.
 
     Args:
-        cosine: (older,) cosines.
+        kind: The subject and the category of the new text.
+        cosine: (older,) cosines of the older texts to the new text.
     """
     bag, near_by = _bag(text), cosine.tolist()
     likeness = [max(near_by[at], _share(bag, _bag(other))) for at, other in enumerate(others)]
@@ -98,8 +99,8 @@ def candidates(
 def most_alike(texts: Sequence[str], said: Sequence[str], limit: int) -> list[int]:
     """Return the places of the older texts that messages may repeat or change, ascending.
 
-    Prefers texts with the rarest words in common (by inverse document frequency, Sparck Jones,
-    1972); ties go to the later text.
+    Texts that share rare words with the messages come first (by inverse document frequency, Sparck
+    Jones, 1972). Ties go to the later text.
     """
     if len(texts) <= limit:
         return list(range(len(texts)))
@@ -131,8 +132,8 @@ class Stale:
     Attributes:
         fact: The fact.
         why: "duplicate": another fact says the same. "old": not stated again for `max_age`.
-            "expired": not stated again for its category's `ttl`.
-        of: The other fact of a duplicate.
+            "expired": not stated again for the `ttl` of its category.
+        of: The fact that a duplicate repeats.
     """
 
     fact: Fact
@@ -141,16 +142,17 @@ class Stale:
 
 
 class StalenessDetector(SettingsModel):
-    """Finds near-duplicates and old facts. These are not recalled, but stay in the history.
+    """Finds near-duplicate and old facts. These are not recalled, but stay in the history.
 
     Near-duplicates have the same significant words, including names, numbers and negations. They
-    also share most word shingles (Jaccard) or have nearly the same vector, and hold at the same
-    time. The user's own fact is kept, then the one stated more often, then the one stated last.
+    share most word pairs, or nearly the same vector, and hold at the same time. The user's own
+    fact stays, otherwise the fact stated most often, otherwise the fact stated last.
 
     Attributes:
-        jaccard: Minimum share of common two-word shingles of near-duplicates.
-        cosine: Minimum cosine of near-duplicates that have half of `jaccard` in common.
-        max_age: How long a fact is recalled after it was last stated; None for always.
+        jaccard: Minimum share of common word pairs (shingles) of near-duplicates.
+        cosine: Minimum cosine of near-duplicates that share only half of `jaccard`.
+        max_age: How long a fact is recalled after it was last stated, or after its end if that is
+            later; None for always.
         report_only: Whether to recall stale facts anyway; `User.stale` still reports them.
     """
 
@@ -182,7 +184,7 @@ class StalenessDetector(SettingsModel):
     def aged(
         self, facts: Sequence[Fact], now: datetime, ttl: Mapping[str, timedelta] | None = None
     ) -> list[Stale]:
-        """Return those that are old or expired."""
+        """Return the facts that are old or expired."""
         limits = {category.strip().casefold(): age for category, age in (ttl or {}).items()}
         found: list[Stale] = []
         for fact in facts if limits or self.max_age is not None else ():
@@ -194,7 +196,7 @@ class StalenessDetector(SettingsModel):
         return found
 
     def duplicates(self, facts: Sequence[Fact], vectors: np.ndarray) -> list[Stale]:
-        """Return those that are near-duplicates."""
+        """Return the facts that are near-duplicates of others."""
         order = sorted(
             range(len(facts)),
             key=lambda at: (
@@ -238,7 +240,7 @@ class StalenessDetector(SettingsModel):
 
 
 def _meet(one: Fact, other: Fact) -> bool:
-    """Return whether both hold at some time: two journeys to one place are different facts."""
+    """Return whether two facts hold at the same time, unlike two journeys to one place."""
     return any(
         begin < until and since < end
         for begin, end in one.periods
@@ -247,6 +249,6 @@ def _meet(one: Fact, other: Fact) -> bool:
 
 
 def last_said(fact: Fact) -> datetime:
-    """Return when it was last stated, or its end if later: plans become old once they are over."""
+    """Return when a fact was last stated, or its end if later. A plan ages only once it is over."""
     said = max(one.recorded_at for one in fact.evidence)
     return said if fact.valid_to is None else max(said, fact.valid_to)

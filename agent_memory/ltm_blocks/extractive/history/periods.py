@@ -1,4 +1,4 @@
-"""Periods of time: dates as a model gives them, and phrases such as "last week". Pure."""
+"""Periods of time, parsed from a model's dates and from phrases such as "last week". Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def parse(text: str | None) -> Period | None:
         if month is not None:
             return begin, datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
         return begin, datetime(year + 1, 1, 1, tzinfo=UTC)
-    except (ValueError, OverflowError):  # no such day
+    except (ValueError, OverflowError):  # the calendar has no such day
         return None
 
 
@@ -44,9 +44,9 @@ def day_of(moment: datetime) -> datetime:
 
 
 def written(begin: datetime | None, end: datetime | None) -> str:
-    """Return a period in words, such as "2024-03", "2019 to 2024-03", "since 2019" or "until 2020".
+    """Return a period in words: "2024-03", "2019 to 2024-03", "since 2019" or "until 2020".
 
-    Empty for no period.
+    Return "" if both bounds are None.
     """
     first = begin and _shown(begin, begin)
     last = end and _shown(end - timedelta(days=1), end)
@@ -61,14 +61,14 @@ def written(begin: datetime | None, end: datetime | None) -> str:
 
 
 def _shown(day: datetime, bound: datetime) -> str:
-    """Return a day as precisely as the bound was likely meant: 1 January 2019 shows as "2019"."""
+    """Return a day with the likely precision of its bound: a bound on 1 January gives a year."""
     if bound.day > 1:
         return f"{day:%Y-%m-%d}"
     return f"{day:%Y-%m}" if bound.month > 1 else f"{day:%Y}"
 
 
 def without(period: Period, others: Iterable[Period]) -> list[Period]:
-    """Return the rest of a period without others, in order."""
+    """Return the parts of a period that no other period covers, in order."""
     left = [period] if period[0] < period[1] else []
     for begin, end in others:
         if begin >= end:
@@ -116,7 +116,7 @@ class Meant(NamedTuple):
     """The time that a phrase means.
 
     Attributes:
-        is_beginning: Whether something only began then: "since May", "for two years".
+        is_beginning: Whether the period is only a beginning: "since May", "for two years".
     """
 
     period: Period
@@ -182,14 +182,20 @@ def _beside(off: int, what: str, today: datetime) -> Period | None:
 
 
 def _weekday(off: int, number: int, today: datetime) -> Period | None:
-    """Return a weekday. "last Friday" is the Friday before; "next Friday" is ambiguous."""
+    """Return the day that a weekday means. "last Friday" is the latest Friday before today.
+
+    "next Friday" is ambiguous, and None.
+    """
     if off < 0:
         return _day(today, -((today.weekday() - number - 1) % 7 + 1))
     return _day(_week(today, 0)[0], number) if off == 0 else None
 
 
 def _month_named(off: int, number: int, today: datetime) -> Period | None:
-    """Return a month. "last May" is the latest one that is over; "this May" is in this year."""
+    """Return the period that a month means. "last May" is the latest May that is over.
+
+    "this May" is in this year, "next May" is the first May after this month.
+    """
     year = today.year
     if off < 0 and number >= today.month:
         year -= 1

@@ -1,4 +1,4 @@
-"""Messages as input for extraction, without the parts that memory added itself. Pure."""
+"""Messages as input for extraction, without the parts that contexts added to them. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OWN = ("memory", "summary")
 _OPEN_OR_CLOSE = re.compile(rf"<\s*(/?)\s*({'|'.join(OWN)})\b[^>]*>", re.IGNORECASE)
 _SENTENCE, _WORD = re.compile(r"[.!?。\uff01\uff1f]\s*(?=\S)"), re.compile(r"\s")
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_BRIEF = 80  # characters; shorter replies, such as "Yes, the second one", need more context
+_BRIEF = 80  # characters; a reply up to this length ("Yes, the second one") needs more context
 _HELP, _HELP_BRIEF = 60, 300  # characters of a line that is shown as context only
 
 
@@ -25,8 +25,9 @@ class SourceMessage:
     """One message as it is shown to a model.
 
     Attributes:
-        text: The text to extract from, with white space collapsed.
-        number: Its number in the prompt; None for one that is context only.
+        who: The name of the speaker, or the role.
+        text: The text, with white space collapsed.
+        number: The number in the prompt; None for a message that only helps to understand others.
     """
 
     entry: Entry
@@ -37,11 +38,11 @@ class SourceMessage:
 
     @property
     def day(self) -> str:
-        """The day on which it was said, as YYYY-MM-DD."""
+        """The day of the message, as YYYY-MM-DD."""
         return f"{self.entry.said_at:%Y-%m-%d}"
 
     def line(self) -> str:
-        """Return its line in the prompt, below its day; escaped."""
+        """Return the message's line in the prompt, escaped. The day stands above this line."""
         day = _DAYS[self.entry.said_at.weekday()]
         place = f"[{self.number}] {day} " if self.number is not None else ""
         return escape(f"{place}{self.who}: {self.text}")
@@ -52,11 +53,11 @@ def sources(
 ) -> list[SourceMessage]:
     """Return the messages of a batch to show to a model.
 
-    Leaves out system messages, and tool results unless facts may come from them. Recalled memories
-    and summaries are removed from all texts.
+    System messages are left out, and so are tool results if "tool" is not in `roles`. Recalled
+    memories and summaries are removed from all texts.
 
     Args:
-        roles: Roles whose messages may yield facts; these are numbered.
+        roles: Roles whose messages may yield facts. Only their messages have numbers.
     """
     shown: list[SourceMessage] = []
     number = 0
@@ -75,9 +76,8 @@ def sources(
 
 
 def helpful(said: Sequence[SourceMessage]) -> list[SourceMessage]:
-    """Return the numbered messages, each after the end of an unnumbered one just before it.
-
-    That end shows what "it" or "yes" means.
+    """Return the numbered messages. Before each stands the end of an unnumbered message that
+    directly precedes it, since this end shows the meaning of "it" or "yes".
     """
     kept: list[SourceMessage] = []
     before: SourceMessage | None = None
@@ -103,7 +103,7 @@ def _end(text: str, most: int) -> str:
 
 
 def role_of(entry: Entry) -> str:
-    """Return the role of a message; "tool" if it has no speaking role."""
+    """Return the role of a message: "user", "assistant", "system", or "tool" for all others."""
     view = entry.message.to_openai() or {}
     role = str(entry.message.role or view.get("role") or "")
     if role in ("user", "assistant", "system", "developer"):
@@ -112,7 +112,7 @@ def role_of(entry: Entry) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a text without the elements that contexts add; an unclosed one reaches to the end."""
+    """Return a text without the elements that contexts add. An unclosed element goes to the end."""
     kept, depth, at = [], 0, 0
     for found in _OPEN_OR_CLOSE.finditer(text):
         if depth == 0:
