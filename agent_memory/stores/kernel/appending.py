@@ -1,4 +1,4 @@
-"""Appends as batches, planned from the cached state of a session. Pure, except for `KnownHeads`."""
+"""Plans appends as batches, from the cached state of a session. Pure, except for `KnownHeads`."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ from agent_memory.stores.log import extend, with_tail
 _REFUSALS = (Conflict, InvalidInput, SessionDeleting, SessionOfAnotherUser)
 _MOST_KNOWN = 16_384
 _TEXT = 2_000
-"""The characters of a head's texts that count as much as another head."""
+"""This many characters of a head's texts count in the cache like one more head."""
 
 
 class KnownSession(NamedTuple):
     """The cached state of a session.
 
     Attributes:
-        head: Its head, before the appends that changed only the tail. Do not pass it to callers.
+        head: The head, with an outdated `end` and `total`. Do not pass it to callers.
         version: The version of the head's document; 0 for a session that is not stored.
         tail: The log's end and total.
     """
@@ -68,12 +68,12 @@ class KnownSession(NamedTuple):
         return cls(head, stamp_of(head) if head.version else 0, (head.end, head.total))
 
     def whole(self) -> Head:
-        """Return the current head, for a caller."""
+        """Return a copy of the head with the current tail, for a caller."""
         return with_tail(self.head, *self.tail)
 
 
 class Plan(NamedTuple):
-    """The batch of an append, the session after it, and the places of the drafts."""
+    """The batch of an append, the session after it, and the places of the drafts to store."""
 
     batch: Batch
     after: KnownSession
@@ -100,9 +100,10 @@ def known_session(session_id: str, found: Document | None, tail: Tail) -> KnownS
 
 
 def one_line(known: KnownSession, one: Request) -> tuple[Line, KnownSession] | None:
-    """Return the line of one message and the session after it; None if the append writes more.
+    """Return the line of an append of one message, and the session after it.
 
-    The result is that of `planned`, in a fraction of the time.
+    The line is the same as that of `planned`, in a fraction of the time. Return None if the append
+    is not that simple.
     """
     head, version, (end, total) = known
     if len(one.drafts) != 1 or one.once is not None or head.deleting or not version:
@@ -121,10 +122,10 @@ def one_line(known: KnownSession, one: Request) -> tuple[Line, KnownSession] | N
 def planned(
     known: KnownSession, one: Request, found: Mapping[DocId, Document | None]
 ) -> Plan | Appended:
-    """Return the plan of an append; the earlier result if its keys show that nothing is left.
+    """Return the plan of an append, or the earlier result if its keys show that all is stored.
 
     Args:
-        found: The stored documents of its keys.
+        found: The stored documents of the append's keys.
 
     Raises:
         Conflict: A key was used for other content, or the log has another end.
@@ -137,7 +138,7 @@ def planned(
         raise SessionOfAnotherUser(f"Session {one.session_id!r} was begun for no user.")
     keys: dict[str, Document] = {}
     if once is not None:
-        extend(before, (), one.user_id)  # a refused caller learns nothing about keys
+        extend(before, (), one.user_id)  # first, so that a refused caller learns nothing of keys
         ids = {name: key_id(one.session_id, name) for name in once.names}
         keys = {name: there for name, at in ids.items() if (there := found.get(at)) is not None}
         kept = {name: key_of(there) for name, there in keys.items()}

@@ -28,14 +28,14 @@ from agent_memory.stores.kernel.contract import (
 
 HEAD, KEY, LOCK, BLOCKS = "head", "key", "lock", "vectors"
 FACT, VECTOR, CATALOG, SEGMENT = "fact:", "vector:", "catalog:", "segment:"
-"""Beginnings of collections; the name of the block follows."""
+"""Prefixes of the collections of a block. The block's name follows."""
 
 _MIX = 0x9E3779B97F4A7C15
 _IN_BODY = ("system", "system_at", "summary")
 _MOST_SHOWN = 2_000  # characters
 _USER = "user:"
 CURSORS = '"cursors":'
-"""The key of the cursors in the text of a head. They are its last field."""
+"""The key of the cursors in `about` of a head's document. The cursors are its last field."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -82,11 +82,12 @@ def head_fields(head: Head) -> dict[str, Any]:
 
 
 def head_from(session_id: str, fields: Mapping[str, Any]) -> Head:
-    """Return the head for a result of `head_fields` and the other fields, `created_at` in
-    microseconds.
+    """Return the head for all its fields: those of `head_fields`, and the others.
+
+    `created_at` is in microseconds.
 
     Raises:
-        Damaged: A field is not what was written.
+        Damaged: A field is missing or invalid.
     """
     values = {**fields, "system": (fields.get("system"), fields.get("system_at"))}
     parts: dict[str, Any] = {}
@@ -126,13 +127,13 @@ def _system(value: Any) -> Message | None:
 
 
 def _blocks(value: Any) -> dict[str, int]:
-    """Return cursors at 0 for the blocks that damaged cursors still name."""
+    """Return a cursor of 0 for each block that damaged cursors still name."""
     return dict.fromkeys(_NAMED.findall(value) if isinstance(value, str) else (), 0)
 
 
 _NAMED = re.compile(r'"([a-z][a-z0-9_]*)":')
 _NEW = Head("", None, created_at=_EPOCH)
-"""Its fields replace the unreadable ones of a head, apart from the cursors."""
+"""The fields of this head replace unreadable fields, apart from cursors."""
 
 _NUMBERS = ("end", "total", "version", "expired", "start", "start_total")
 _DECODERS: dict[str, Callable[[Any], Any]] = {
@@ -152,7 +153,7 @@ def head_id(session_id: str) -> DocId:
 
 
 def stamp_of(head: Head) -> int:
-    """Return the version of a head's document. It differs if a session begins anew."""
+    """Return the version of a head's document. It also changes if a session begins anew."""
     return (to_micros(head.created_at) ^ (head.version * _MIX)) & (2**62 - 1)
 
 
@@ -170,10 +171,10 @@ def head_document(head: Head) -> Document:
 
 
 def head_of(one: Document, tail: Tail | None = None) -> Head:
-    """Return the head of a document, with an end of its log.
+    """Return the head in a document. `tail` is the end of its log, by default the document's tail.
 
     Raises:
-        Damaged: It is not what was written.
+        Damaged: The head is damaged.
     """
     if isinstance(one.body, Unreadable):
         raise _of_session(one.body.error, one, tail)
@@ -185,7 +186,7 @@ def head_of(one: Document, tail: Tail | None = None) -> Head:
 
 
 def _of_session(error: StoreError, one: Document, tail: Tail | None) -> StoreError:
-    """Return an error that names the session, with the parts of its head that can be read."""
+    """Return an error that names the session, and has the readable part of its head."""
     if isinstance(error, Damaged):
         head = head_of(one._replace(body=""), tail)
         error.damage = Damage("session", one.id, head=head)
@@ -208,7 +209,7 @@ def _body(one: Document) -> dict[str, Any]:
 
 
 def _user_of(one: Document) -> str | int | None:
-    """Return the user, None for no user, and a number if it is unreadable."""
+    """Return the user, None if there is no user, or a number if the owner is unreadable."""
     if isinstance(one.owner, str) and one.owner.startswith(_USER):
         return one.owner.removeprefix(_USER)
     return None if one.owner == f"session:{one.id}" else 0
@@ -219,10 +220,10 @@ def is_deleting(one: Document) -> bool:
 
 
 def lag_of(one: Document, block: str) -> Lag | None:
-    """Return the lag of a block behind a session; None without one, or if it is being deleted.
+    """Return a block's lag in a session; None if it has none, or the session is being deleted.
 
     Raises:
-        Damaged: It is not what was written.
+        Damaged: The head is damaged.
     """
     try:
         about = json.loads(one.about)
@@ -236,9 +237,10 @@ def lag_of(one: Document, block: str) -> Lag | None:
 
 
 def are_not_absorbed(heads: Iterable[Document | None], block: str) -> list[Document]:
-    """Return the heads with entries past a block's cursor, and unreadable ones.
+    """Return the heads with entries past a block's cursor, and all unreadable heads.
 
-    It searches the encoded text: decoding each head would take longer than a vector search.
+    The function searches the encoded heads. Decoding each head would take longer than a vector
+    search.
     """
     name = json.dumps(block)
 
@@ -272,7 +274,7 @@ def entry_of(line: Line) -> Entry:
     """Return the entry of a line.
 
     Raises:
-        Damaged: It is not what was written.
+        Damaged: The line is damaged.
     """
     session, seq, role, text, created_at, tokens, total, encoding, body = line
     if isinstance(body, Unreadable):
@@ -290,7 +292,7 @@ def key_id(session_id: str, name: str) -> DocId:
 
 
 def key_document(session_id: str, key: KeptKey) -> Document:
-    """Return the document of an idempotency key: `first` is its time, `last` its seq."""
+    """Return the document of an idempotency key. `first` is the key's time, `last` its seq."""
     at = to_micros(key.at)
     body = compact_json([key.name, key.digest, key.end, key.total])
     version = (at ^ (key.end * _MIX)) & (2**62 - 1)
@@ -309,7 +311,7 @@ def _text_of(one: Document) -> str:
 
 
 def record_body(record: Record) -> str:
-    """Return the parts of a record that nothing selects by, as JSON."""
+    """Return text, sources and metadata of a record, as JSON."""
     return compact_json(
         {"text": record.text, "sources": record.sources, "metadata": record.metadata}
     )
@@ -329,7 +331,7 @@ def record_from(one: Document, kind: Literal["fact", "vector"], block: str) -> R
     """Return the record of a document.
 
     Raises:
-        Damaged: It is not what was written.
+        Damaged: The record is damaged.
     """
     text = _text_of(one)
     try:

@@ -1,8 +1,9 @@
-"""The kernel: the interface that a database implements. It stores lines of logs and documents, and
-commits batches of conditions and writes.
+"""`Kernel`, the interface that each database implements. A kernel stores documents, and the lines
+of logs. It commits batches of conditions and writes.
 
-All data but messages is in documents: heads of sessions, idempotency keys, locks, facts, vectors,
-segments and catalogs. `kernel.sessions`, `kernel.records` and `kernel.vectors` build on it.
+A message is a line. All other data is in documents: heads of sessions, idempotency keys, locks,
+facts, vectors, segments and catalogs. `kernel.sessions`, `kernel.records` and `kernel.vectors`
+build the calls of a store on a kernel.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import NamedTuple, Protocol
 from agent_memory.errors import StoreError
 
 LONGEST_LEASE_SECONDS = 120.0
-"""The longest time of a lease or lock. Callers request less than half of it.
+"""The longest time of a lease or lock. Callers request less than half of this time.
 
-A lease with more time left is of a machine with a wrong clock. It may be taken over.
+A lease with more time left comes from a machine with a wrong clock, and may be taken over.
 """
 
 
@@ -30,7 +31,7 @@ class Unreadable(str):
     """Replaces a body that a wrapper of a kernel cannot decode.
 
     Attributes:
-        error: Raised by the call that decodes this body, and by no other.
+        error: The error to raise where this body would be decoded, and nowhere else.
     """
 
     error: StoreError
@@ -47,13 +48,13 @@ class Line(NamedTuple):
     """An entry of a log as it is stored.
 
     Attributes:
-        seq: Its number in the log.
+        seq: The entry's number in the log.
         role: The message's role; empty for none.
-        text: The message's text; the whole message if `body` is empty.
-        created_at: Its time, in microseconds since 1970 (UTC).
-        tokens: Its tokens in a context.
+        text: The message's text. If `body` is empty, the message is only this text and the role.
+        created_at: The message's time, in microseconds since 1970 (UTC).
+        tokens: The message's tokens in a context.
         total: The running total of tokens.
-        encoding: The token encoding with which it was counted.
+        encoding: The token encoding by which `tokens` were counted.
         body: The message as JSON, if it has more than a role and a text.
     """
 
@@ -69,7 +70,7 @@ class Line(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """The end of a log; zeros for an empty one."""
+    """The last seq of a log, and the running total there; zeros for an empty log."""
 
     seq: int = 0
     total: int = 0
@@ -82,15 +83,15 @@ class Document(NamedTuple):
     """A document. The database also stores its holder, the end of its lease, and its due time.
 
     Attributes:
-        id: Its name in the collection.
-        owner: Its owner; empty for none.
-        session: The session that it derives from; empty for none.
-        first: A number to select and sort by.
-        last: Another number to select by.
-        version: Set by the writer. It must differ between all states of the same id.
-        about: The part that scans without bodies return.
-        body: The rest, as text.
-        data: The rest, as bytes.
+        id: The document's name in the collection.
+        owner: The document's owner; empty for none.
+        session: The session from which the document derives; empty for none.
+        first: A number by which scans select and sort.
+        last: A number by which scans select.
+        version: A number that the writer sets. Each state of a document has another version.
+        about: The part of the content that scans without bodies return.
+        body: Further content, as text.
+        data: Further content, as bytes.
         tail: The end of the log of session `id`, if requested.
     """
 
@@ -108,7 +109,7 @@ class Document(NamedTuple):
 
     @property
     def key(self) -> DocId:
-        """Its id."""
+        """The document's id."""
         return DocId(self.collection, self.id)
 
 
@@ -132,15 +133,17 @@ class VersionIs(NamedTuple):
 
 
 class HeldBy(NamedTuple):
-    """The document exists, and this holder took it last and has not released it."""
+    """The document exists. This holder was the last to take it, and has not released it."""
 
     id: DocId
     holder: str
 
 
 class Free(NamedTuple):
-    """The document is missing, or this holder may take it: nobody else holds it, or another's lease
-    has ended, or ends later than `LONGEST_LEASE_SECONDS` from now."""
+    """The document is missing, or no other holder has a valid lease of it.
+
+    A lease is valid until its end, unless the end is later than `LONGEST_LEASE_SECONDS` from now.
+    """
 
     id: DocId
     holder: str
@@ -158,21 +161,21 @@ Condition = OfDocument | LogEndsAt
 
 
 class Scan(NamedTuple):
-    """Selects documents of a collection. Filters combine.
+    """Selects documents of a collection. A document must pass all filters.
 
     Attributes:
-        owner: Only documents of this owner; empty for those without one.
+        owner: Only documents of this owner; empty for documents without an owner.
         session: Only documents that derive from this session, in order of `first`, then id; empty
-            for those without one. With None the order is the id's code points.
-        after: Only ids after this one.
+            for documents without a session. All other scans are in order of the ids' code points.
+        after: Only documents with ids after this one.
         limit: The most documents.
         first_below: Only documents with `first` below it.
         last_above: Only documents with `last` above it.
-        tails: Whether to add the ends of the logs of the sessions with these ids.
+        tails: Whether to add the end of the log of the session with the document's id.
         bodies: Whether to return `body` and `data`.
-        names: Whether to return ids alone, from indexes if the database can.
-        behind: Leave out the heads that this block has absorbed to the end. It only saves time:
-            a database may return them.
+        names: Whether to return only ids, read from an index if the database can.
+        behind: A block. A database may leave out the heads of sessions that this block has
+            absorbed to the end, to save time.
     """
 
     collection: str
@@ -209,27 +212,27 @@ class Expire(NamedTuple):
 
 
 class Put(NamedTuple):
-    """Write a document, replacing one with its id, whose due time and lease stay."""
+    """Write a document. The due time and the lease of an earlier document with its id stay."""
 
     document: Document
 
 
 class Wake(NamedTuple):
-    """Make documents due in this many microseconds, unless they are due sooner."""
+    """Make documents due in `micros` microseconds, unless they are due sooner."""
 
     ids: Sequence[DocId]
     micros: int
 
 
 class Due(NamedTuple):
-    """Make a document due in this many microseconds; None for never."""
+    """Make a document due in `micros` microseconds; None for never."""
 
     id: DocId
     micros: int | None
 
 
 class Hold(NamedTuple):
-    """Let a holder hold a document for this many microseconds; an empty holder releases it."""
+    """Lease a document to a holder for `micros` microseconds. An empty holder ends the lease."""
 
     id: DocId
     holder: str
@@ -257,12 +260,12 @@ class Batch(NamedTuple):
     conditions: Sequence[Condition]
     writes: Sequence[Write]
     tail: str = ""
-    """The session whose log's end the outcome contains."""
+    """A session. If the batch is applied, the outcome has the end of this session's log."""
 
 
 class Outcome(NamedTuple):
-    """Whether a batch was applied. The outcome of a refused one has the documents and the ends of
-    logs that its conditions name."""
+    """Whether a batch was applied. If it was refused, the outcome has the documents and the ends
+    of logs that the batch's conditions name."""
 
     done: bool
     documents: dict[DocId, Document | None] = {}
@@ -273,7 +276,7 @@ DONE = Outcome(True)
 
 
 class Part(NamedTuple):
-    """Selects lines of one log: those with these seqs, or the first `limit` after a seq."""
+    """Selects lines of one log: the lines `seqs`, or else the first `limit` lines after `after`."""
 
     session: str
     after: int = 0
@@ -282,9 +285,10 @@ class Part(NamedTuple):
 
 
 class Kernel(Protocol):
-    """The base of a database for one namespace; safe to use from many threads and processes.
+    """One namespace of a database. Calls are safe from many threads and processes.
 
-    The kernel has the clock: a batch has offsets from now. Every call may raise `StoreUnavailable`.
+    Times in a batch are relative to now, by the kernel's clock. Every call may raise
+    `StoreUnavailable`.
 
     Attributes:
         remote: Whether calls wait for a server.
@@ -297,24 +301,25 @@ class Kernel(Protocol):
     spans: bool = True
 
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
-        """Commit batches in order, durable on return.
+        """Commit batches in order. They are durable on return.
 
-        Each batch is applied completely or refused. It changes at most one session (head, log and
-        keys), and any other documents of several owners and collections. Its conditions, including
-        those about missing documents, hold until its writes are done. A power loss may undo a batch
+        Each batch is applied completely, or refused. A batch may change one session (its head, log
+        and keys), and other documents of any owners and collections. The batch's conditions, even
+        that a document is missing, hold until its writes are done. A power loss may undo a batch
         that has only `Hold` and `Due`.
 
         With `spans`, a batch may change several sessions, and all batches are one transaction.
-        Without it, a condition about a document that the batch does not write is checked before
-        the writes, and may no longer hold during them.
+        Without `spans`, a condition about a document that the batch does not write is checked
+        before the writes. It may no longer hold during the writes.
         """
 
     def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
         """Append a line if the head has this version and the line's seq is free; durable on return.
 
-        The head must be due within `micros`, or the kernel makes it due. False means that nothing
-        was written; `commit` returns why. Each truncation of a log changes the head's version, so a
-        free seq after the known end is the log's end. A kernel overrides this to be faster.
+        If the head is not due within `micros`, the kernel makes it due or returns False. False
+        means that nothing was written; `commit` then returns the reason. It suffices to check that
+        the seq is free, because each truncation of a log changes the head's version. A kernel
+        overrides this method to be faster.
         """
         conditions = (VersionIs(head, version), LogEndsAt(line.session, line.seq - 1))
         return self.commit([Batch(conditions, (Append([line]), Wake([head], micros)))])[0].done
@@ -325,8 +330,8 @@ class Kernel(Protocol):
         """Return documents in the order of `ids`.
 
         Args:
-            ids: Their ids.
-            tails: Whether to add the ends of their logs, from the same state.
+            ids: The ids of the documents.
+            tails: Whether to add the end of each session's log, from the same state.
             bodies: Whether to return `body` and `data`.
         """
 
@@ -334,19 +339,19 @@ class Kernel(Protocol):
         """Return the documents that a scan selects."""
 
     def owners(self, collection: str, beginning: str) -> list[str]:
-        """Return the distinct owners in a collection with a prefix, in code point order."""
+        """Return a collection's distinct owners that start with `beginning`, by code points."""
 
     def collections(self, beginning: str) -> list[str]:
-        """Return the collections with a prefix, in code point order."""
+        """Return the collections that start with `beginning`, by code points."""
 
     def due(self, collection: str, limit: int) -> list[Document]:
-        """Return documents that are due and that nobody holds, with the ends of their logs.
+        """Return due documents that nobody holds, with the ends of their logs.
 
-        Owners take turns: first each owner's longest due document, then each one's second.
+        Owners take turns: first each owner's longest due document, then each owner's second.
         """
 
     def lines(self, parts: Sequence[Part]) -> list[Line]:
-        """Return the lines of parts of logs, each part in order of seq."""
+        """Return the lines that each part selects, in order of the parts, then of the seqs."""
 
     def counts(self, collection: str) -> tuple[int, int]:
         """Return the number of documents in a collection, and the number of all lines."""

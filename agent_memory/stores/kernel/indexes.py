@@ -1,7 +1,7 @@
-"""Indexes of recently searched owners, and walks through an owner's records.
+"""A cache of the search indexes of owners, and walks through an owner's records.
 
-An owner's records are in segments, which a catalog lists; see `kernel.catalogs`. A reader with an
-earlier catalog reads only the new segments, whoever wrote them.
+The features of an owner's records are in segments, which a catalog lists; see `kernel.catalogs`. A
+process that has an outdated index reads only the segments that are new in the catalog.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agent_memory.retrieval.segments import Segment
 
 MOST_BYTES = 256 * 2**20
-"""The most bytes of all cached indexes. One index is cached, however large."""
+"""The most bytes of all cached indexes. A single index may be larger."""
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _MOST_RECORDS = 5_000  # records cached in each index
 _TRIES = 20
 _Key = tuple[str, str]
 ReadRecords = Callable[[Sequence[str]], Mapping[str, Record]]
-"""Reads an owner's records by id, without those that no longer exist."""
+"""Reads an owner's records by id. Records that no longer exist are left out."""
 
 
 class CatalogUnreadable(Exception):
@@ -51,7 +51,7 @@ class _CachedIndex:
 
 
 class Indexes:
-    """A cache of an index for each block and owner, valid for one version of the catalog."""
+    """Caches one index for each block and owner. It is valid for one version of the catalog."""
 
     def __init__(self) -> None:
         self._cache: Cache[_Key, _CachedIndex] = Cache(MOST_BYTES, lambda one: one.size, 1)
@@ -89,7 +89,7 @@ class Indexes:
                 raise CatalogUnreadable from None
             missing = [name for name in catalog.names if name not in segments]
             bodies = dict(source.segments(missing)) if missing else {}
-            # a missing segment was replaced meanwhile, unless the version is unchanged
+            # a missing segment was replaced meanwhile; if the version is the same, it is lost
             if len(bodies) == len(missing) or before == version:
                 read = {name: opened(bodies.pop(name, None)) for name in missing}
                 segments_found, lost = _readable(key[0], catalog, {**segments, **read})
@@ -132,7 +132,7 @@ class Indexes:
 def _readable(
     block: str, catalog: Catalog, segments: Mapping[int, Segment | None]
 ) -> tuple[dict[int, Segment], list[Part]]:
-    """Return readable segments that share the first's dimension, and the other parts."""
+    """Return the readable segments of one dimension, and the catalog's parts for all others."""
     readable: dict[int, Segment] = {}
     lost: list[Part] = []
     dimension: int | None = None
@@ -149,7 +149,7 @@ def _readable(
 
 
 def _stand_in(lost: Sequence[Part], source: Owned, records: ReadRecords) -> list[Segment]:
-    """Return a segment in place of unreadable ones. Its records are found by words alone."""
+    """Return a segment with the records of lost ones. A search finds them only by words."""
     from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.segments import Segment
 
@@ -186,10 +186,10 @@ def search(
 
 
 def records_of(index: SegmentIndex, ids: Sequence[str], read: ReadRecords) -> dict[str, Record]:
-    """Return the records that an index found. Records of earlier searches are cached.
+    """Return records that an index found. The index caches the records of its earlier searches.
 
     Args:
-        index: The index. It is replaced when its owner's records change.
+        index: The index. A change of the owner's records leads to a new index, with its own cache.
         ids: The ids of the records.
         read: Reads the owner's records.
     """
@@ -205,7 +205,7 @@ def records_of(index: SegmentIndex, ids: Sequence[str], read: ReadRecords) -> di
 
 
 def hits(found: Ranked, records: Mapping[str, Record]) -> list[Hit]:
-    """Return the hits with their records, best first, without records deleted meanwhile."""
+    """Return the hits with their records, best first. Records deleted meanwhile are left out."""
     rows = zip(
         found.names,
         found.scores.tolist(),
@@ -232,7 +232,8 @@ def walked(
 ) -> Iterator[tuple[list[Record], Features]]:
     """Yield an owner's records with their features, given pages of ids.
 
-    `read` reads records by id, each with its number, without those that no longer exist.
+    `read` returns the records with some ids, each with its number. It leaves out records that no
+    longer exist.
     """
     cached: dict[int, tuple[dict[str, int], Features]] = {}  # the last segment
 

@@ -41,8 +41,8 @@ class RecordStore(SessionStore):
         Args:
             block: Name of the block.
             records: The records to store.
-            replacing: `(session_id, first, last)`: first delete this block's records that derive
-                from any of these entries. A second answer thus replaces the first.
+            replacing: `(session_id, first, last)`. The block's records that derive from any of
+                these entries are deleted first. A repeated extraction thus leaves no duplicates.
             lease: Write only while this lease is held.
 
         Raises:
@@ -68,7 +68,7 @@ class RecordStore(SessionStore):
             last: The `last` of the stored record; None if there is none.
 
         Returns:
-            Whether it was written. After a broken connection this is not certain.
+            Whether the record was written. After a broken connection the result is not certain.
         """
         at = DocId(f"{FACT}{block}", record.id)
         condition: Condition = Missing(at) if last is None else VersionIs(at, last)
@@ -87,13 +87,13 @@ class RecordStore(SessionStore):
         return None if found is None else record_from(found, "fact", block)
 
     def owners(self, block: str, beginning: str) -> list[str]:
-        """Return the owners of a block's records with this prefix, in order of code points."""
+        """Return the owners of a block's records that start with `beginning`, by code points."""
         return self._kernel.owners(f"{FACT}{block}", beginning)
 
     def all_records(self) -> Iterator[tuple[str, Record]]:
-        """Yield all records with the names of their blocks, in no order, read in pages.
+        """Yield each record with the name of its block, in no particular order.
 
-        Concurrent writes may be included or not.
+        Records that are written meanwhile may be included or not.
         """
         for name in self._kernel.collections(FACT):
             block = name.removeprefix(FACT)
@@ -111,7 +111,7 @@ class RecordStore(SessionStore):
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """Delete the records that match all arguments; with `after`, those with `last` above it.
+        """Delete the records that match all arguments. `after` matches records with higher `last`.
 
         `record_id`, `owner` or `session_id` is required.
 

@@ -1,4 +1,4 @@
-"""Rules that kernels share: conditions, leases, turns of owners, and shared erasures."""
+"""Rules that all kernels share: conditions, leases, the turns of owners, and erasures."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class State(NamedTuple):
     """The part of a stored document that conditions and `due` read.
 
     Attributes:
-        version: Its version.
-        holder: The name of the worker that holds it; empty for none.
-        held_until: The end of that lease, in microseconds since 1970.
-        due: When a worker should process it; None for never.
+        version: The document's version.
+        holder: The worker that has the lease of the document; empty for none.
+        held_until: The end of the lease, in microseconds since 1970.
+        due: The time at which a worker should process the document; None for never.
     """
 
     version: int
@@ -73,9 +73,9 @@ def holds(
     """Return whether a condition holds.
 
     Args:
-        states: The documents that the batch's conditions name; None for a missing one.
-        tails: The ends of the logs that they name.
-        now: In microseconds since 1970.
+        states: The states of the documents that a batch's conditions name; None for a missing one.
+        tails: The ends of the logs that a batch's conditions name.
+        now: The current time, in microseconds since 1970.
     """
     if isinstance(condition, LogEndsAt):
         return tails[condition.session].seq == condition.seq
@@ -106,7 +106,7 @@ def selects(scan: Scan, document: Document) -> bool:
 
 
 def in_turns(longest_due_first: Iterable[T], owner: Callable[[T], str]) -> list[T]:
-    """Return documents so that owners take turns: the first of each, then the second of each."""
+    """Return documents in turns of owners: each owner's first, then each owner's second."""
     seen: Counter[str] = Counter()
     turns: list[tuple[int, T]] = []
     for one in longest_due_first:
@@ -116,9 +116,9 @@ def in_turns(longest_due_first: Iterable[T], owner: Callable[[T], str]) -> list[
 
 
 class Erasures:
-    """Runs one erasure at a time. Threads that ask for one meanwhile share the next.
+    """Runs one erasure at a time. All threads that wait meanwhile share the next erasure.
 
-    A signal may raise an exception between any two steps, and its handler may ask again.
+    A signal may interrupt `share` between any two steps, and the signal's handler may call `share`.
     """
 
     def __init__(self) -> None:

@@ -91,7 +91,7 @@ class SessionStore:
     """A store of logs and heads of sessions, built on a database's kernel."""
 
     reads_first = True
-    """Whether a server reads an unknown session before it appends."""
+    """Whether a store on a server reads a session that is not cached before an append."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -120,18 +120,19 @@ class SessionStore:
         *,
         within: float = 0.0,
     ) -> Head:
-        """Append all drafts or none, with consecutive seqs, and return the head after it.
+        """Append all drafts or none, with consecutive seqs, and return the new head.
 
         The session is created if it does not exist. The last system message becomes the head's
-        `system`. A `user_id` is set on a session without one. This clears `cursors`, so that
-        blocks absorb the session again under its user. The append is durable on return.
+        `system`. A session without a user gets `user_id`. This clears the session's `cursors`, so
+        that blocks absorb it again under its user. The append is durable on return.
 
-        If `draft.placed` is set, call it with the entry's seq to get the message to store.
+        If `draft.placed` is set, it is called with the entry's seq, and returns the message to
+        store.
 
-        An entry's `total` is the previous one's plus its own tokens; a system message adds
-        nothing. An append increments `version` only if it creates the session, or changes its
-        system message or user. The session becomes due in `within` seconds; an
-        earlier due time stays. The due time is stored before the entries or with them.
+        An entry's `total` is the total of the previous entry plus the entry's own tokens. A system
+        message adds nothing. An append increments `version` only if it creates the session, or
+        changes its system message or user. The session becomes due in `within` seconds. An earlier
+        due time stays. The due time is stored before the entries or with them.
 
         Raises:
             SessionOfAnotherUser: The session has another user.
@@ -156,11 +157,11 @@ class SessionStore:
         *,
         within: float = 0.0,
     ) -> Appended:
-        """Append like `append`, without the drafts whose keys show that they are stored already.
+        """Append like `append`, except drafts that are stored already according to their keys.
 
         One transaction looks the keys up, compares the log's end, appends, and stores the new keys.
-        If nothing is left to append, nothing changes: no keys are stored, and no session is
-        created. An append removes the session's keys from before `once.since`.
+        If no draft is left to append, nothing changes: no keys are stored, and no session is
+        created. Otherwise the session's keys from before `once.since` are removed.
 
         Raises:
             Conflict: A key was used for other content, or the log does not end at
@@ -173,8 +174,8 @@ class SessionStore:
     def append_all(self, appends: Sequence[Request]) -> list[Appended | Exception]:
         """Make appends in one transaction, each like `append` or `append_once`.
 
-        Each succeeds or is refused separately, in order. A refused append returns its error and
-        does not affect the others. All that succeed are durable on return.
+        Each append succeeds or is refused separately, in order. The result of a refused append is
+        its error. The successful appends are durable on return.
         """
         # sorted, so that no two transactions wait for each other's sessions
         order = sorted(range(len(appends)), key=lambda place: appends[place].session_id)
@@ -239,7 +240,7 @@ class SessionStore:
         )
 
     def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
-        """Return a session's keys in order of their seqs, all or those with these names."""
+        """Return a session's keys in order of their seqs. With `names`, return only these keys."""
         if names is None:
             found = [*self._kernel.scan(Scan(KEY, session=session_id))]
         else:
@@ -250,7 +251,7 @@ class SessionStore:
     def put_keys(
         self, session_id: str, keys: Sequence[KeptKey], *, lease: Lease | None = None
     ) -> None:
-        """Store keys of a session, as of an import, over those of the same names.
+        """Store keys of a session, for an import. They replace earlier keys with their names.
 
         Nothing is stored if the session does not exist.
 
@@ -271,11 +272,11 @@ class SessionStore:
         return {one.id for one in found if one is not None and not is_deleting(one)}
 
     def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """Return the remaining entries with seq above `after`, in order, at most `limit`."""
+        """Return at most `limit` unexpired entries with seqs above `after`, in order."""
         return [entry_of(line) for line in self._kernel.lines([Part(session_id, after, limit)])]
 
     def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
-        """Return the remaining entries with these seqs, in order."""
+        """Return the unexpired entries with these seqs, in order."""
         part = Part(session_id, seqs=sorted(set(seqs)))
         return [entry_of(line) for line in self._kernel.lines([part])] if seqs else []
 
@@ -284,8 +285,8 @@ class SessionStore:
     ) -> list[Lag]:
         """Return the sessions with entries past a block's cursor, the newest session first.
 
-        The search covers one user, or the named session. Sessions whose deletion has begun are
-        left out.
+        The call covers all sessions of a user, or one session. Sessions whose deletion has begun
+        are left out.
         """
         if session_id is not None:
             some = self._kernel.documents([head_id(session_id)], tails=True, bodies=False)
@@ -299,13 +300,13 @@ class SessionStore:
     def tails(
         self, block: str, session_ids: Collection[str], *, before: int, limit: int
     ) -> list[Entry]:
-        """Return the entries past a block's cursor of each session, in order.
+        """Return the entries of each session past the block's cursor, in order.
 
         Args:
-            block: The block of the cursor.
+            block: The block.
             session_ids: The sessions.
             before: The number of entries before the cursor to include.
-            limit: The most entries of each session; the newest are returned.
+            limit: The most entries of each session. Of more, the newest are returned.
         """
         ids = [head_id(one) for one in session_ids]
         found = self._kernel.documents(ids, tails=True, bodies=False)
@@ -325,9 +326,11 @@ class SessionStore:
 
         The call writes expired, start, start_total, pinned, pinned_tokens, system, system_tokens,
         summary, cursors, user_id and deleting. The fields `end` and `total` belong to the log.
-        Entries with seq up to `expired`, which never decreases, are removed. A head that is
-        `deleting` makes the session due. Return the stored head (version one higher), or None if
-        another writer came first.
+        Entries with seqs up to `expired` are removed; `expired` never decreases. A head that is
+        `deleting` makes the session due.
+
+        Returns:
+            The stored head, whose version is one higher. None if another writer came first.
 
         Raises:
             LeaseLost: `lease` was passed and is no longer held; nothing was written.
@@ -342,18 +345,18 @@ class SessionStore:
         *,
         lease: Lease | None = None,
     ) -> Head | None:
-        """Do what `move(head)` does, and replace the log after `after` by entries. One transaction.
+        """Move the head like `move`, and replace the log after the seq `after`, in one transaction.
 
-        A head of version 0 creates the session with its `created_at` and makes it due. If it
-        already exists, return None. Keys of messages past the new end of the log are removed. All
-        other keys stay, even of expired messages.
+        A head of version 0 creates the session with its `created_at`, and makes it due. Return None
+        if the session already exists. Keys of messages past the new end of the log are removed. All
+        other keys stay, even keys of expired messages.
 
         Args:
             head: The head, as for `move`.
-            after: A seq from `head.expired` to `head.end`. If messages have
-                expired, at least one entry must remain.
-            entries: Entries with the seqs that follow. Their tokens, totals and times are stored
-                unchanged.
+            after: A seq from `head.expired` to `head.end`. If messages have expired, the log must
+                have at least one entry afterwards.
+            entries: The new entries, with consecutive seqs from `after + 1`. Their tokens, totals
+                and times are stored unchanged.
             lease: The lease, as for `move`.
 
         Returns:
@@ -400,7 +403,7 @@ class SessionStore:
         return stored
 
     def schedule(self, head: Head, seconds: float | None) -> bool:
-        """Make the session due in this many seconds. With None it becomes due when it changes.
+        """Make the session due in this many seconds; with None, not before its next change.
 
         Return False, without any change, if the stored end or version differs from the head's.
         """
@@ -420,13 +423,13 @@ class SessionStore:
     def due(self, limit: int = 100) -> list[Head]:
         """Return sessions that are due and that no worker holds.
 
-        The order is fair between users: each user's longest due session, then each one's second,
-        and so on. A session without a user counts as a user.
+        The order is fair between users: each user's longest due session, then each user's
+        second, and so on. A session without a user counts as a user.
         """
         while True:
             with noted() as damaged:
                 heads = undamaged(self._kernel.due(HEAD, limit), head_of)
-            put_off = False  # damaged sessions are postponed, so that they take no place
+            put_off = False  # damaged sessions are postponed: they would fill the result
             for error in damaged:
                 leave_out(error)
                 if error.damage is not None and error.damage.head is not None:
@@ -435,11 +438,11 @@ class SessionStore:
                 return heads
 
     def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-        """Take or renew the session's lease. Return False while another owner's is valid.
+        """Take or renew the session's lease. Return False while another owner's lease is valid.
 
         A lease that ends later than `LONGEST_LEASE_SECONDS` from now is not valid.
 
-        With `renew`, return False also if another owner has taken it since, or `owner` has released
+        With `renew`, return False also if another owner took the lease since, or `owner` released
         it.
         """
         at = head_id(session_id)
@@ -452,10 +455,10 @@ class SessionStore:
         self._kernel.commit([Batch([HeldBy(at, owner)], [Hold(at, "", 0)])])
 
     def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-        """Take or renew a named lock. Return False while another owner's is valid.
+        """Take or renew a named lock. Return False while another owner holds the lock.
 
-        A lock is not for sessions: it does not fence writes. `name` has at most 64 characters.
-        With `renew`, return False also if another owner has taken it since, or `owner` has released
+        A lock does not protect writes to sessions: a lease does. `name` has at most 64 characters.
+        With `renew`, return False also if another owner took the lock since, or `owner` released
         it.
         """
         at = DocId(LOCK, name)
@@ -471,7 +474,7 @@ class SessionStore:
         self._kernel.commit([Batch([HeldBy(at, owner)], [Delete([at])])])
 
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
-        """Delete log, keys and head. Idempotent.
+        """Delete the session's log, keys and head. Idempotent.
 
         Raises:
             LeaseLost: `lease` was passed and is no longer held; nothing was deleted.
@@ -486,10 +489,10 @@ class SessionStore:
     def secure_erase(self) -> None:
         """Erase traces of deleted data from the database's files.
 
-        On PostgreSQL, MySQL and MariaDB it does nothing: these erase deleted rows by their own
-        settings. Redis rewrites its append-only file if it has one, and the snapshot if `save` is
-        set. A large database takes long, and the server continues after this call. Files of
-        replicas, backups and memory that the server has freed are not erased.
+        PostgreSQL, MySQL, MariaDB and MongoDB erase deleted data by themselves, later. Redis
+        rewrites its append-only file if it has one, and its snapshot if `save` is set. In a large
+        database this continues after the call. Backups, files of replicas, and memory that the
+        server has freed are not erased.
         """
         self._kernel.erase()
 
@@ -504,10 +507,10 @@ class SessionStore:
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
     ) -> list[Head]:
-        """Return heads in order of session id, those after `after`, of one user if named.
+        """Return at most `limit` heads with session ids after `after`, in order of the ids.
 
-        Sessions whose deletion has begun are included (`deleting` is set on them). A page is full
-        although damaged heads are left out.
+        With `user_id`, only heads of this user are returned. Sessions whose deletion has begun are
+        included, with `deleting` set. Later heads take the place of damaged ones.
         """
         whole = Scan(HEAD, None if user_id is None else f"user:{user_id}", tails=True)
 
@@ -540,7 +543,7 @@ class SessionStore:
         """Commit a batch.
 
         Raises:
-            LeaseLost: It was refused, and the lease is no longer held.
+            LeaseLost: The batch was refused, and the lease is no longer held.
         """
         if not (batch.conditions or batch.writes):
             return DONE

@@ -1,4 +1,4 @@
-"""Vectors over a kernel: records as documents, their features in segments; see `catalogs`."""
+"""Vectors over a kernel. Records are documents, their features are in segments; see `catalogs`."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class KernelStore(RecordStore):
         """Register a block's embedding.
 
         Raises:
-            DimensionMismatch: Another one is registered.
+            DimensionMismatch: Another embedding is registered.
         """
         at = DocId(BLOCKS, block)
         mine = Document(*at, version=_version(given), body=compact_json(given))
@@ -164,7 +164,7 @@ class KernelStore(RecordStore):
         return every, writes
 
     def _is_all(self, name: str, owner: str, ids: set[str]) -> bool:
-        """Return whether an owner has no other records."""
+        """Return whether an owner has no records except these."""
         found = self._kernel.scan(Scan(name, owner, limit=len(ids) + 1, names=True))
         return all(one.id in ids for one in found)
 
@@ -229,15 +229,15 @@ class KernelStore(RecordStore):
         """Delete sessions and owners, with their records and vectors, and store other records.
 
         Args:
-            heads: The sessions, as they were read.
-            blocks: The blocks to delete from: all of `blocks()`.
-            owners: Owners whose records and vectors go, whatever session they derive from.
+            heads: The heads of the sessions, as they were read.
+            blocks: The result of `blocks()`.
+            owners: Owners whose records and vectors are all deleted, from any session.
             locks: Names of locks that nobody may hold meanwhile.
-            leaving: The records to store, by block.
+            leaving: Records to store in the same transaction, by block.
 
         Returns:
-            False, without any change, if a head has moved, if a worker holds one of the sessions or
-            locks, or if another writer changed the vectors.
+            Whether it was done. False, without any change, if a head was changed, a session or lock
+            is held, or another writer changed the vectors.
         """
         ids = [head_id(head.session_id) for head in heads]
         every: list[Condition] = [Free(at, "") for at in ids]
@@ -250,7 +250,7 @@ class KernelStore(RecordStore):
         for block in blocks.vectors:
             for head in heads:
                 if Scope(head.user_id, head.session_id).owner in owners:
-                    continue  # its vectors go with the owner's
+                    continue  # its vectors are deleted with the owner's
                 scan = Scan(f"{VECTOR}{block}", session=head.session_id, bodies=False)
                 if gone := [one for one in self._kernel.scan(scan) if one.owner not in owners]:
                     conditions, changes = self._changes(block, gone, {})

@@ -21,17 +21,17 @@ from agent_memory.stores.kernel.contract import (
 
 
 def take_keys(store: object, inner: object) -> None:
-    """Give a store the keys of its inner store, for receipts and for vectors in other databases."""
+    """Give a store the keys of its inner store, for receipts and vectors in other databases."""
     for name in ("signing_keys", "vectors_of"):
         if hasattr(inner, name):
             setattr(store, name, getattr(inner, name))
 
 
 def one_by_one(commit: Callable[[Batch], Outcome], batches: Sequence[Batch]) -> list[Outcome]:
-    """Commit batches separately, for kernels that do not span sessions.
+    """Commit each batch separately, for kernels without `spans`.
 
-    If one fails after others were committed, it counts as refused, and the caller's retry raises
-    the error. A `StoreUnavailable` is always raised, because the batch may have been committed.
+    If a batch after the first one fails, it counts as refused. The caller's retry of this batch
+    then raises the error. `StoreUnavailable` is always raised: the batch may have been committed.
     """
     outcomes: list[Outcome] = []
     for batch in batches:
@@ -45,14 +45,14 @@ def one_by_one(commit: Callable[[Batch], Outcome], batches: Sequence[Batch]) -> 
 
 
 class KernelWrapper(Kernel):
-    """Passes all calls to another kernel. Subclasses override the four hooks.
+    """Passes all calls to another kernel. Subclasses override four hooks that encode and decode.
 
-    A hook that cannot decode a body puts an `Unreadable` in its place, so that it affects nothing
-    but this document or line.
+    A hook that cannot decode a body replaces the body by an `Unreadable`. The error then affects
+    only this document or line.
 
     Args:
         inner: The other kernel.
-        more: Kernels that store a part of the data. No batch spans several.
+        more: Further kernels that store a part of the data. `spans` is then False.
     """
 
     def __init__(self, inner: Kernel, more: Collection[Kernel] = ()) -> None:
