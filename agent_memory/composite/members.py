@@ -1,4 +1,4 @@
-"""Members of a composite, bound once; their tools; and the member that a session is written to."""
+"""Binds the members of a composite, lists their tools, and finds the memory of each session."""
 
 from __future__ import annotations
 
@@ -26,28 +26,31 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 class Asked:
     """A bound block that is asked for recalls.
 
-    In contexts, a block of a member memory is named "<member>.<block>". A member block is named
-    like the member.
+    Attributes:
+        name: The block's name in contexts: "<member>.<block>" for a block of a member memory, and
+            the member's name for a member block.
+        member: The name of the member.
+        memory: The memory that has the block; None for a member block.
     """
 
     name: str
     member: str
     block: Block
-    memory: AgentMemory | None  # None for a member block
+    memory: AgentMemory | None
 
     def is_in(self, home: str | None) -> bool:
-        """Return whether the block is asked with the sessions of a home.
+        """Return whether the block is asked with session and user, not with the user only.
 
-        Member blocks and the home's own blocks are. Other blocks are asked with the user only.
+        This holds for member blocks, and for the blocks of the memory that is named `home`.
         """
         return self.memory is None or self.member == home
 
     def scope(self, scope: Scope, home: str | None) -> Scope:
-        """Return the scope to ask with: without the session if the block is in another memory."""
+        """Return the scope for the block. Blocks of other memories get a scope without session."""
         return scope if self.is_in(home) else Scope(scope.user_id, floor=scope.floor)
 
     def recall(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        """Return the block's recalls, without those from deleted sessions of its memory."""
+        """Return the block's recalls, without recalls from deleted sessions of a member memory."""
         if self.memory is None:
             return ask_block(self.block, self.name, scope, message, limit)
         components = self.memory.components
@@ -119,9 +122,9 @@ def _check(name: str, member: object) -> None:
 
 
 def _named(name: str, block: Block) -> Block:
-    """Name the block like the member, unless it has a name of its own.
+    """Give a block the member's name if the block's name is its kind.
 
-    Two blocks of one kind then store their records separately.
+    Two member blocks of one kind then store their records separately.
     """
     return block.model_copy(update={"name": name}) if block.name == block.kind else block
 
@@ -150,7 +153,7 @@ def _bound(blocks: Mapping[str, Block], resources: Resources) -> dict[str, Block
 def all_done(what: str, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
     """Make all calls, one after the other, and return their results by name.
 
-    If some fail, the error names their members.
+    If some calls fail, an error names the members after the last call.
     """
     done: dict[str, T] = {}
     failed: dict[str, Exception] = {}
@@ -178,7 +181,8 @@ _LONGEST = 64  # the limit of chat APIs
 def tools_of(members: Members, home: str, user_id: str | None) -> dict[str, Tool]:
     """Return the tools of all members, by name. See `CompositeMemory.tools`.
 
-    Tools of another memory work on the user's memory there. Those that need a session are left out.
+    Tools of another memory work on the user's data there. Its tools that need a session are left
+    out.
     """
     found = {**members.memories[home].components.toolbox.tools()}
     others = [tool for block in members.blocks.values() for tool in block.tools()]
@@ -235,8 +239,8 @@ class Routing:
     def home(self, session_id: str, user_id: str | None) -> str:
         """Return the name of a session's home.
 
-        Without a `user_id`, the rule is called with the user that owns the session, so that a rule
-        by users finds it again.
+        Without a `user_id`, the rule is called with None first. It is then called with the owner
+        of each stored session of this id, so that a rule by users finds the session again.
         """
         next(iter(self._memories.values())).components.guard.check(session_id, user_id)
         if self._same is not None:
@@ -246,7 +250,7 @@ class Routing:
         return self._ruled(session_id, user_id)
 
     def homed(self, name: str, user_id: str | None, after: str | None, page: int) -> Iterator[Head]:
-        """Yield the sessions of a home after `after`, by id."""
+        """Yield the sessions that a memory stores as their home, after the id `after`, by id."""
         memory = self._memories[name]
         while heads := memory.sessions(user_id=user_id, after=after, limit=page):
             for head in heads:
