@@ -51,7 +51,7 @@ class Sourced(SettingsModel):
 
 @contextmanager
 def settings(table: dict[str, Any]) -> Iterator[None]:
-    """Let every `Sourced` model read these settings as those of a file, while the body runs."""
+    """Use a table as the settings file of each `Sourced` model created within the `with` body."""
     token = _file.set(table)
     try:
         yield
@@ -80,7 +80,7 @@ def from_environment(model: type[BaseModel], prefix: str = PREFIX) -> dict[str, 
     from pydantic_settings import EnvSettingsSource, SettingsError  # slow, and rarely needed
 
     source = EnvSettingsSource(
-        cast("type[BaseSettings]", model),  # any model has the attributes that it reads
+        cast("type[BaseSettings]", model),  # the source reads only attributes of `BaseModel`
         case_sensitive=False,
         env_prefix=prefix,
         env_nested_delimiter=NESTED,
@@ -104,7 +104,7 @@ def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_text(path: Path, what: str) -> str:
-    """Read a text file of at most 16 MiB that people write. `what` is its name in errors."""
+    """Read a file of settings or tokens, of at most 16 MiB. Errors call the file `what`."""
     try:
         with path.open("rb") as file:  # a device may have no end
             raw = file.read(_MOST + 1)
