@@ -1,7 +1,7 @@
 """Ids: rules for callers' ids, and ids of shared namespaces, which only the library makes. Pure.
 
-Sessions of a namespace are stored like others. Their ids begin with a character that no caller's
-id may begin with.
+Sessions of a shared namespace are stored like other sessions. Their ids begin with U+001E, which
+callers' ids may not begin with.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Access = Literal["read", "write"]
 MAX_ID = 255
 MAX_SHARE = 64
 PAST_SHARED = "\x1f"
-"""Sorts after every id of a shared session, and before the next id of another session."""
+"""Sorts directly after all ids of shared sessions, which begin with U+001E."""
 
 _MARK = "\x1e"
 
 
 class OwnId(str):
-    """An id that the library made. Callers' ids are plain `str`."""
+    """The id of a session or user in a shared namespace. Only this type may begin with U+001E."""
 
     __slots__ = ()
 
