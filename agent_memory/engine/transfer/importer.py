@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 _PAGE = 200
 _TRIES = 5
 _LONGEST_FIRST = 2**16
-_LONGEST = 2**28  # a line has one message, and JSON takes at most three times its bytes
+_LONGEST = 2**28  # bytes of a line: JSON triples the 64 MiB of a message at most
 
 
 class Importer:
@@ -98,7 +98,7 @@ class Importer:
         return page, None
 
     def _counted(self, entry: Entry) -> Entry:
-        """Return the entry. If this memory counts its tokens differently, contexts recount it."""
+        """Return the entry; without encoding if its count is wrong, so contexts count it again."""
         counter = self._parts.resources.counter
         if entry.encoding != counter.encoding or counter.message(entry.message) == entry.tokens:
             return entry
@@ -113,9 +113,10 @@ def _exists(session_id: str) -> SessionExists:
 
 
 def lines_of(source: str | Path | TextIO | Iterable[str], most: int = 0) -> Iterator[bytes]:
-    """Yield the lines of a path, a text file, or a list in one pass.
+    """Yield the lines of a source in one pass.
 
-    `most` is the maximum length of a line of a file, if above the default.
+    `source` is a path, an open text file, or lines. In files, `most` raises the maximum length of
+    a line.
     """
     if isinstance(source, str | Path):
         with open(source, "rb") as file:
@@ -164,8 +165,8 @@ def _in_utf8(number: int) -> Iterator[None]:
 class ImportTransaction:
     """A session during its import.
 
-    Until it is complete, it is marked as being deleted: no call returns it or recalls from it. If
-    the import stops, a worker erases it.
+    Until the import is complete, the session is marked as being deleted, so no call shows or
+    recalls it. After a killed process, a worker or the next call for the session erases it.
     """
 
     _store: SessionStore
@@ -173,7 +174,7 @@ class ImportTransaction:
     lease: Lease
 
     def add(self, entries: Sequence[Entry], after: int | None = None) -> None:
-        """Write the next entries of the log, or those after a seq, in place of existing ones."""
+        """Append entries to the log. With `after`, they replace all entries after that seq."""
         head = self._head
         end = head.end if after is None else after
         self._head = self._there(self._store.rewrite(head, end, entries, lease=self.lease))
@@ -201,7 +202,7 @@ def import_transaction(
 ) -> Iterator[ImportTransaction | None]:
     """Begin the import of a session with the first entries of its log, if there are any.
 
-    Call `show` after all entries are added. Otherwise the session is left for erasure.
+    Call `show` after all entries are added. Without `show` the session stays marked as deleted.
 
     Yields:
         The transaction. None if a session with this id exists or its deletion is unfinished.
@@ -216,7 +217,8 @@ def import_transaction(
             if lease is None:
                 continue  # a worker has just erased it
             transaction = ImportTransaction(store, begun, lease)
-            # rewrite under the lease: a worker may have erased the session, and another created it
+            # written again: before the lease, a worker may have erased the session, and another
+            # process may have created one with its id
             transaction.add(first, head.expired)
             yield transaction
             return
