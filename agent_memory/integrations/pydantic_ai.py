@@ -42,9 +42,9 @@ Json = dict[str, Any]
 
 
 class AgentMemoryConversationStore(ConversationStore):
-    """Conversations, each a session of the memory whose log is the conversation's history.
+    """Stores each conversation as a session. The session's log is the conversation's history.
 
-    Blocks absorb the log. Abandoned branches are stored beside it, and are deleted with it.
+    Blocks absorb the log. Abandoned branches are stored outside the log, and are deleted with it.
 
     Args:
         memory: The memory.
@@ -54,7 +54,7 @@ class AgentMemoryConversationStore(ConversationStore):
     def __init__(self, memory: AgentMemory, *, user_id: str | None = None) -> None:
         self._memory = memory
         self._user_id = user_id
-        self._index = memory.values()  # ids of entries and their places, without texts
+        self._index = memory.values()  # maps ids of entries to conversations; no texts
 
     def _record(self, conversation_id: str) -> ConversationRecord | None:
         """Return a conversation's record; None if there is none."""
@@ -83,8 +83,8 @@ class AgentMemoryConversationStore(ConversationStore):
         """Store a record with its new entries.
 
         Raises:
-            ConversationConflict: It was saved or deleted since, or an entry that it needs is
-                missing.
+            ConversationConflict: The record was saved or deleted since, an entry is missing, the
+                entries do not end at `head_id`, or the session belongs to another user.
         """
         name = record.conversation_id
         with locked(self._memory, _ROOT, name):
@@ -124,7 +124,7 @@ class AgentMemoryConversationStore(ConversationStore):
         """Delete a conversation, and everything derived from it. Forks have their own copies.
 
         Raises:
-            ConversationConflict: It was saved or deleted since.
+            ConversationConflict: The record was saved or deleted since.
         """
         with locked(self._memory, _ROOT, conversation_id):
             stored = self._record(conversation_id)
@@ -150,7 +150,7 @@ class AgentMemoryConversationStore(ConversationStore):
     read_entry = threaded(_entry)
 
     def _history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
-        """Return the entries up to one, oldest first; only the last `limit` of them."""
+        """Return the entries from the root to `head_id`, oldest first; at most the last `limit`."""
         found: list[ConversationEntry] = []
         while head_id is not None and (limit is None or len(found) < limit):
             found.append(self._entry(head_id))
@@ -162,7 +162,7 @@ class AgentMemoryConversationStore(ConversationStore):
     def _mirror(
         self, name: str, record: ConversationRecord, history: list[ConversationEntry], known: int
     ) -> None:
-        """Make the session's log equal to the history; append where it only grew."""
+        """Make the session's log equal to the history. Append if the history only grew."""
         user = self._user_id or record.scope
         messages = [{**_kept(one.message), "id": one.id} for one in history]
         entries = self._memory.history(name, user_id=user, last=1)
@@ -186,10 +186,10 @@ class AgentMemoryConversationStore(ConversationStore):
 
 
 class AgentMemoryHistory(AbstractCapability[Any]):
-    """A chat within the memory's budget, with recalls for its user, for an agent's runs.
+    """Sends the session's context, with recalls, in each model request of an agent's runs.
 
-    Each request gets the session's context instead of the messages so far. These are stored first,
-    each once, and the answer at the end. The run's own messages stay unchanged.
+    The context replaces the run's messages in the request. New messages are stored before each
+    request, each once, and the answer after the run. The run's own list of messages is unchanged.
 
     Args:
         memory: The memory.
@@ -202,7 +202,7 @@ class AgentMemoryHistory(AbstractCapability[Any]):
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
-        """Return None: it holds a database."""
+        """Return None: a capability with an open database cannot be serialized."""
         return None
 
     @threaded
