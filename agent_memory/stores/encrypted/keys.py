@@ -116,7 +116,7 @@ class Keys:
 
     Args:
         keys: The keys by id, or a callable that returns the key for an id (from a key service),
-            None for an unknown id. It is called once for each id.
+            None for an unknown id. Known keys are cached; an unknown id is requested each time.
         current: The id of the key to encrypt with. Required with a callable; otherwise the first.
 
     Raises:

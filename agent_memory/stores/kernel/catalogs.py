@@ -51,8 +51,8 @@ class Part(NamedTuple):
 
     Attributes:
         name: The random name of the segment.
-        first: The first number of its records.
-        last: The last number of its records. Some between them may be deleted.
+        first: A lower bound of its records' numbers.
+        last: An upper bound of its records' numbers. Numbers of deleted records stay within both.
         records: The number of records.
         size: The size in bytes.
     """
@@ -70,7 +70,7 @@ class Catalog:
 
     Attributes:
         next: The number of the next record; none is used twice.
-        lost: Names of segments that are not listed and must be deleted. They are not stored.
+        lost: Names of segments to delete, which `parts` does not list. `text` omits them.
     """
 
     next: int = 1
@@ -79,7 +79,7 @@ class Catalog:
 
     @classmethod
     def of(cls, text: str) -> Catalog:
-        """Return the catalog for a value of `text`.
+        """Return the catalog that a value of `text` describes.
 
         Raises:
             ValueError: The text is damaged.
@@ -268,8 +268,10 @@ class _Writing:
         return self.new(left, part.first, part.last) if left.records else None
 
     def joined(self, group: Sequence[Part]) -> list[Part]:
-        """Merge neighbours into one segment. If one of them is unreadable, return them
-        unchanged."""
+        """Merge neighbours into one segment.
+
+        Unreadable segments, or different dimensions of the vectors, leave them unchanged.
+        """
         from agent_memory.retrieval.segments import Segment
 
         self._load(group)
@@ -348,8 +350,8 @@ def catalog_of(block: str, owner: str, source: Owned, found: tuple[int, str] | N
 def _rebuilt(source: Owned) -> Catalog:
     """Rebuild a catalog from the segments and the numbers of the records.
 
-    Records without a readable segment are listed in missing segments. They are found by their words
-    alone, until they are written again.
+    Records without a readable segment get parts whose segments do not exist. A search finds these
+    records by words only, until they are written again.
     """
     numbers = source.numbers()
     parts: list[Part] = []
@@ -383,7 +385,7 @@ def _rebuilt(source: Owned) -> Catalog:
 
 
 class _Near(NamedTuple):
-    """Neighbours that may be merged, and their fraction of the largest segment."""
+    """Neighbouring parts to merge. `share` is their size, as a fraction of the largest segment."""
 
     parts: list[Part]
     share: float
@@ -392,9 +394,9 @@ class _Near(NamedTuple):
 def _groups(near: Sequence[_Near]) -> list[list[Part]]:
     """Return the groups of neighbours to merge.
 
-    The smallest segments are merged when there are many. Others are merged when the result reaches
-    the next size, together with smaller ones between them. Segments that are not large enough yet
-    stay unchanged, so that a change reads and rewrites little.
+    `_LEVELS` are shares. Neighbours below the lowest one are merged if there are `_NEIGHBOURS`.
+    Neighbours below a higher one are merged if their sum reaches it, so that a change rewrites
+    little. A group is also merged if the next neighbour would exceed the largest segment.
     """
     for below, level in pairwise(_LEVELS):
         grown: list[_Near] = []

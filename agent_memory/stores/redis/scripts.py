@@ -4,20 +4,23 @@ Each script is one atomic step, and names all keys that it uses.
 
 Keys of a namespace:
 
-- `ends`: a hash of sessions, each "seq total first" of its log; under "" the number of all lines.
+- `ends`: a hash with "seq total first" for each session: the last seq of the log, its running
+  total of tokens, and the first stored seq. The field "" has the number of lines in all logs.
 - `names`: a sorted set of the collections.
 - `layout`: the version of this layout.
 - `log`, one for each session: a hash of lines by seq.
 
 Keys of a collection, in the order of `KINDS`:
 
-- `meta`: a hash of documents: version, owner, session, first, last and about, with NUL between.
+- `meta`: a hash of documents: version, owner, session, first, last, about, separated by NUL.
 - `due`: a hash of due times.
-- `queue`, `turns`: sorted sets, of owner NUL due time NUL id, and of owners by first due time.
-- `holders`: a hash of holders, each after the end of its lease.
-- `body`: a hash of bodies and bytes, of documents that have any.
-- `ids`, `owners`, `sessions`: sorted sets by bytes: of ids, of owner NUL id, and of session NUL
-  first NUL id.
+- `queue`: a sorted set of "owner NUL due time NUL id", by bytes.
+- `turns`: a sorted set of owners, by the earliest due time of each.
+- `holders`: a hash of leases: the end of the lease, then its holder.
+- `body`: a hash of `body` and `data`, for documents with at least one of them.
+- `ids`: a sorted set of ids, by bytes.
+- `owners`: a sorted set of "owner NUL id", by bytes.
+- `sessions`: a sorted set of "session NUL first NUL id", by bytes.
 """
 
 from __future__ import annotations
@@ -58,9 +61,10 @@ local function parts_of(meta)
 end
 """
 
-# The documents that a scan selects: their ids, their members in the index, and metas.
-# Arguments: the place of the id in a member (the number of NULs before it), the ends of the range,
-# the limit, the active filters, and their values: owner, session, `first` below, `last` above.
+# Defines `selected`, which returns the ids, index members and metas of a scan's documents. ARGV:
+# the number of NULs before the id in a member; the least and greatest member; the limit; four
+# digits, 1 for each active filter; the values of the filters owner, session, `first` below and
+# `last` above.
 SELECTED = r"""
 local function id_in(member, nuls)
   local from = 1

@@ -90,7 +90,8 @@ class PostgresDriver(Driver):
             address = conninfo_to_dict(f"postgresql://{rest}")
         except psycopg.Error:
             address = None
-        if place.count("@") > 1 or "@" in database:  # libpq would take the rest for a host
+        # an unescaped "@", perhaps of the password: libpq would misread the host
+        if place.count("@") > 1 or "@" in database:
             address = None
         if address is None:  # not from the driver's error, which may repeat the password
             raise ConfigError(
