@@ -135,7 +135,7 @@ def takes(kind: Any, value: Any) -> bool:
         return any(takes(one, value) for one in args)
     if origin is Literal:
         return value in args
-    if value is None:  # only plain classes take null
+    if value is None:  # an omitted field: only plain classes take null
         return origin is None and kind not in (Message, *_SCALARS)
     if isinstance(origin, type) and issubclass(origin, Iterable):
         if isinstance(value, str):  # a `str` is a `Sequence` of `str`
