@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from agent_memory.core.tokens.counter import TokenCounter
     from agent_memory.engine.assembly import Components
 
-_SHORT = 4_000  # characters; longer texts are tokenized in parallel instead
+_SHORT = 4_000  # characters; longer texts skip the queue and are tokenized in parallel
 _WIDEST = 6  # bytes of a character in JSON
 _FRAME = 2_000  # JSON bytes of a flat message without its content and names
 
 
 class Update(NamedTuple):
-    """The arguments of one append: those of `AgentMemory.update`, and `own` of `Append`."""
+    """The arguments of `AgentMemory.update`, plus the `own` flag of `Append`."""
 
     session_id: str
     messages: Sequence[Any]
@@ -84,9 +84,10 @@ class Appender:
         updates: Sequence[Update],
         check: Callable[[str, str | None], None] = lambda session_id, user_id: None,
     ) -> list[_Stored | Exception]:
-        """Append for several callers, if possible in one transaction, each as `append` does.
+        """Append the updates of several callers, in one transaction if possible.
 
-        `check` raises for a refused update. A refused or failed update returns its error.
+        `check` raises an error to refuse an update. Return for each update the result of `append`,
+        or the error.
         """
         requests: dict[int, Append] = {}
         found: dict[int, _Stored | Exception] = {}
@@ -107,7 +108,7 @@ class Appender:
         """Check an update and return the request for the store.
 
         Raises:
-            InvalidInput: A message, the key or the end is not valid.
+            InvalidInput: A message, the key or `expected_end` is not valid.
         """
         session_id, messages, user_id, key, expected_end, own = update
         drafts = self.drafts(messages, session_id, user_id)
@@ -134,9 +135,9 @@ class Appender:
     def bring(
         self, session_id: str, messages: Sequence[tuple[str, Message]], user_id: str | None
     ) -> int:
-        """Append imported messages, each with its name in the source. Skip known names.
+        """Append imported messages atomically. Skip messages that were imported before.
 
-        The new messages are appended atomically. A name is known as long as its key is stored.
+        Each message comes with its name in the source. The stored keys show which names are known.
         """
         drafts = self.drafts([message for _, message in messages], session_id, user_id)
         ids = tuple(key_of_import(*one) for one in messages)
@@ -222,7 +223,7 @@ def check_size(message: Message, most: int) -> None:
 
 
 def is_brief(messages: Sequence[Any]) -> bool:
-    """Return whether this is one short message, which is parsed fast and without custom code."""
+    """Return whether `messages` is one short message that is parsed without custom code."""
     if len(messages) != 1:
         return False
     message = messages[0]

@@ -1,4 +1,4 @@
-"""A queue of appends: one thread appends its own message and the pending ones in a batch."""
+"""A queue of appends: the thread that holds the lock appends all pending messages in a batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ J = TypeVar("J")
 T = TypeVar("T")
 
 _MOST = 32
-"""The maximum number of calls in one batch. The first of them waits for the last."""
+"""The maximum number of calls in one batch. Every call waits until its whole batch is done."""
 
 _CUT_OFF = (
     "The thread that wrote this message in a batch was interrupted: the message may be stored. "
@@ -22,7 +22,7 @@ _CUT_OFF = (
 
 
 class _Pending(Generic[J, T]):
-    """A pending call and its outcome. None while it runs."""
+    """A pending call and its outcome, which is None until the call has run."""
 
     __slots__ = ("job", "outcome")
 
@@ -32,10 +32,10 @@ class _Pending(Generic[J, T]):
 
 
 class AppendQueue(Generic[J, T]):
-    """Runs short calls one at a time, and batches those that are pending at the same time.
+    """Runs short calls one at a time. Calls that are pending together run as one batch.
 
     A signal handler may raise in the main thread between any two steps. The main thread therefore
-    runs only its own call: an interrupt neither loses another thread's call nor repeats its own.
+    runs only its own call, so an interrupt cannot lose the call of another thread.
 
     Args:
         make: Runs one call.
@@ -61,8 +61,8 @@ class AppendQueue(Generic[J, T]):
         if threading.get_ident() == self._main or is_own(lock):
             with lock:
                 return self._make(job)
-        # The fast path: nobody waits. Otherwise the thread that gets the lock runs the pending
-        # calls, and the other threads find theirs finished.
+        # The fast path: no call is pending. Otherwise the thread that gets the lock runs all
+        # pending calls. Each other thread then finds its own call finished.
         if not self._pending and lock.acquire(blocking=False):
             try:
                 return self._make(job)

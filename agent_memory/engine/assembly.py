@@ -69,7 +69,7 @@ class Components:
         only: The name of the only block to bind. None for all.
 
     Attributes:
-        lacking_models: The warning for each block whose language model is not configured.
+        lacking_models: The warning for each block without its language model, by block name.
 
     Raises:
         ConfigError: A block cannot work with these settings. The store is closed again.
@@ -143,7 +143,7 @@ class Components:
     def values_of(
         self, scope: Scope, embedder: Embedder | None = None, *, of_session: bool = False
     ) -> KeyValues:
-        """Return the values of a scope, or of its session. See `KeyValues`."""
+        """Return the key-value store of a scope. With `of_session`, that of its session."""
         from agent_memory.engine.values.key_values import KeyValues
 
         opened = partial(self.resources.embedders, None) if embedder is None else lambda: embedder
@@ -164,7 +164,7 @@ class Components:
 
     @made_later
     def log_block(self) -> LogBlock | None:
-        """The search in the log, if no block recalls pending messages."""
+        """The search in the log. None if a block recalls pending messages itself."""
         from agent_memory.engine.recall.merged_search import LogBlock
 
         if any(block.recalls_pending for block in self.blocks.values()):
@@ -172,7 +172,7 @@ class Components:
         return LogBlock(behind=tuple(self.absorber.blocks)).bind(self.resources)
 
     def new_in(self, session_id: str, messages: Sequence[Any]) -> Sequence[Any]:
-        """Return the messages without those of the session's last context."""
+        """Return the messages that were not part of the session's last context."""
         if "contexts" not in vars(self):  # no context was returned yet
             return without_context(messages, None, ())
         return self.contexts.new_in(session_id, messages)

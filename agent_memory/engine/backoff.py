@@ -10,10 +10,9 @@ LONGEST_REST = 300.0
 
 
 class Backoff:
-    """Counts failures, and when the next attempt is due.
+    """Counts failures by name, and determines when the next attempt is due.
 
-    After one failure the next call tries again immediately. After that, it rests 4, 8, 16 ...
-    seconds.
+    The first failure causes no pause. Further failures cause pauses of 4, 8, 16 ... seconds.
     """
 
     def __init__(self) -> None:
@@ -21,11 +20,11 @@ class Backoff:
         self._until: dict[Hashable, float] = {}
 
     def ready(self, *names: Hashable) -> bool:
-        """Return whether all of these may be tried now."""
+        """Return whether none of these names is paused."""
         return not self.seconds(*names)
 
     def seconds(self, *names: Hashable) -> float:
-        """Return the seconds until all of these may be tried. 0 for now."""
+        """Return the seconds until none of these names is paused, or 0."""
         return max(0.0, max(self._until.get(name, 0.0) for name in names) - monotonic())
 
     def idle(self, name: Hashable) -> bool:

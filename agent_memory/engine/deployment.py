@@ -37,7 +37,7 @@ class Deployment:
     one store, named "default".
 
     Attributes:
-        stores: The settings of each store, by its name. `AgentMemory` opens one.
+        stores: The settings of each store, by the store's name.
     """
 
     stores: Mapping[str, AgentMemoryConfig]
@@ -46,12 +46,13 @@ class Deployment:
     def from_file(cls, path: str | Path, **fields: Any) -> Self:
         """Read a TOML, YAML or JSON file.
 
-        Environment variables override it: `AGENT_MEMORY_<FIELD>` for all stores, and with a higher
-        priority `AGENT_MEMORY_STORES__<NAME>__<FIELD>` for one, with "_" for "-" in its name.
+        Environment variables override the file. `AGENT_MEMORY_<FIELD>` sets a field of all stores.
+        `AGENT_MEMORY_STORES__<NAME>__<FIELD>` sets a field of one store and has a higher priority.
+        Write "_" for each "-" in the store's name.
 
         Args:
             path: The file.
-            **fields: Fields of all stores, which override file and environment.
+            **fields: Fields of all stores. They override the file and the environment.
 
         Raises:
             ConfigError: The file cannot be read, has another format, or a setting cannot work. A
@@ -84,7 +85,7 @@ class Memories(dict[str, AgentMemory]):
 
     Args:
         memories: The memories.
-        closing: Closes them.
+        closing: Closes the memories.
     """
 
     def __init__(self, memories: dict[str, AgentMemory], closing: ExitStack) -> None:
@@ -106,7 +107,7 @@ class Memories(dict[str, AgentMemory]):
 
 
 def store_tables(table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the settings of each store in a file, with those at the top as defaults.
+    """Return the settings of each store in a file. Fields at the file's top are the defaults.
 
     Raises:
         ConfigError: `stores` is not a table of tables, is empty, or a name is not valid.
@@ -138,7 +139,7 @@ def store_prefix(name: str) -> str:
 
 
 def store_config(name: str, table: dict[str, Any], **fields: Any) -> AgentMemoryConfig:
-    """Return the settings of one store, from fields, environment and file, in this priority.
+    """Return the settings of one store. Fields override the environment, which overrides the file.
 
     Raises:
         ConfigError: A setting cannot work. A note names the store.

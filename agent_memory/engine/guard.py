@@ -116,6 +116,6 @@ class Guard:
 
 
 def scope_of(head: Head | None, user_id: str | None, session_id: str | None) -> Scope:
-    """Return a session's scope, with the user it belongs to, or else the named one."""
+    """Return a session's scope, with the session's user, or else with `user_id`."""
     owner = head.user_id if head is not None and head.user_id is not None else user_id
     return Scope(owner, session_id)

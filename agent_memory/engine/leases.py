@@ -1,6 +1,6 @@
 """Leases on sessions and named locks: one worker at a time.
 
-They are short and stored in the store, so a dead worker's lease expires soon.
+Leases and locks are stored in the store. They expire within seconds if their worker dies.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Leases:
         """Hold a session's lease and renew it until the work is done.
 
         Args:
-            waiting: Wait up to a minute for another worker to release it.
+            waiting: Wait up to a minute for another worker to release the lease.
 
         Yields:
             The lease, to pass to every write, or the reason of failure. After `GONE`, nothing is

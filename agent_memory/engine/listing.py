@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 _NAME = "metadata"
 _AT_ONCE = 500
 _NOBODY = "_"
-"""A name that no block has. Its cursor is 0, so the tail after it is the whole log."""
+"""A name that no block has. Its cursor is always 0, so that `tails` covers the whole log."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserSize:
-    """A user and the size of their sessions.
+    """A user, with the number of the user's sessions and messages.
 
     Attributes:
         user_id: The user.
-        sessions: The number of their sessions.
-        messages: The number of messages in these, expired ones included.
+        sessions: The number of the user's sessions.
+        messages: The number of messages in these sessions, including expired messages.
     """
 
     user_id: str
@@ -67,7 +67,7 @@ class Listing:
         metadata = self._metadata(head.session_id)
         grown = newest is not None and (newest.seq, newest.total) != (head.end, head.total)
         if (grown or metadata) and not is_there(self._store, head):
-            newest, metadata = None, {}  # they may belong to a new session with the same id
+            newest, metadata = None, {}  # both may belong to a new session with the same id
         return replace(head, updated_at=_time_of(head, newest), metadata=metadata)
 
     def page(

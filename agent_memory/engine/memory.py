@@ -179,10 +179,10 @@ class AgentMemory(OpenMemory):
                 "openai.responses", "anthropic.messages", "google.contents", "bedrock.converse" or
                 "langchain". None means OpenAI's chat. The provider's own items are included
                 unchanged, from its newest compaction on.
-            window: Messages to show instead of the session's window, such as those a framework is
-                about to send, with its current turn. Each is a message as `update` takes it. They
-                are not stored. A system message is shown only if it is among them. Messages of the
-                session's window count as shown and are not recalled.
+            window: Messages to show instead of the session's window, such as the messages that a
+                framework is about to send, including its current turn. Each has a form that
+                `update` takes. They are not stored. A system message is shown only if it is among
+                them. Messages of the session's window count as shown and are not recalled.
 
         Raises:
             InvalidInput: An id, a message or the format is not valid.
@@ -209,8 +209,9 @@ class AgentMemory(OpenMemory):
     ) -> list[Recall]:
         """Return the records and notes that match a query, best first, without a window.
 
-        The newest messages of all sessions are included. If no block recalls pending messages, the
-        words of the newest 5,000 are searched. Without an absorbing block, all are pending.
+        Pending messages, which blocks have not absorbed yet, are included. If no block recalls
+        them, a word search covers the newest 5,000. Without an absorbing block, all messages are
+        pending.
 
         Args:
             query: The text to search for.
@@ -240,7 +241,7 @@ class AgentMemory(OpenMemory):
     def explain(
         self, question: str, *, user_id: str | None = None, session_id: str | None = None
     ) -> Explanation:
-        """Return the records that a question would recall, and the others with the reason.
+        """Return the records that a question would recall, and why it would not recall the others.
 
         Reasons are: below a floor, no room, superseded, given up, pending, or another user's data.
         `print` shows it in full.
@@ -279,7 +280,8 @@ class AgentMemory(OpenMemory):
             user_id: The user whose memory it is.
             session_id: The session of the note, if any. It is deleted with the session. Required
                 for a session without a user, which has its own memory.
-            at: The time from which it holds, as a date (UTC) or with a time zone. None for now.
+            at: The time from which the text holds, as a date (UTC) or with a time zone. None for
+                now.
             key: An idempotency key, for retries with the same text.
 
         Raises:
@@ -434,8 +436,8 @@ class AgentMemory(OpenMemory):
             memory.edit("s-1", lambda log: [*log[:-1], corrected])
 
         Readers see the old log or the new one. Entries are renumbered from the first changed
-        message on. Blocks forget those messages and absorb them again. A session that does not
-        exist is created.
+        message on. Blocks delete their records of these entries and absorb the new log. A session
+        that does not exist is created.
 
         Args:
             session_id: The conversation.
@@ -742,7 +744,7 @@ class AgentMemory(OpenMemory):
         exist is created.
 
         Raises:
-            InvalidInput: It is not a dict that JSON reproduces exactly. Nothing was stored.
+            InvalidInput: `metadata` is not a dict that JSON reproduces exactly. Nothing was stored.
             SessionOfAnotherUser: The session belongs to another user.
         """
         self._guard.check_session(session_id, user_id)

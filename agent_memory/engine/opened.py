@@ -90,7 +90,7 @@ class OpenMemory:
         failure is logged, and raised again by the call that needs the part.
 
         Args:
-            user_id: A user whose indexes are loaded too, as by the user's first `get`.
+            user_id: A user whose indexes are loaded too. Otherwise the user's first `get` does so.
 
         Raises:
             InvalidId: The id is not valid.
@@ -120,7 +120,7 @@ class OpenMemory:
         return [one if isinstance(one, Exception) else self._updated(*one) for one in done]
 
     def _updated(self, head: Head, before: KeptKey | None) -> Head:
-        """Return the head of an update. `before` is the key of the first call of a retry."""
+        """Return the head of an update. For a retry, `before` is the key of the first call."""
         head = self._settle(head)
         if self._will_ask_models:  # not earlier: the import would delay the first update
             self._will_ask_models = False
@@ -128,7 +128,7 @@ class OpenMemory:
         return head if before is None else as_it_was(head, before)
 
     def _settle(self, head: Head) -> Head:
-        """Do the work that an update leaves. A failure does not fail the update."""
+        """Do the work that follows an update. Log a failure, which does not fail the update."""
         self.components.begun(head)
         for block in self.blocks.values():
             block.said(Scope(head.user_id, head.session_id))

@@ -25,7 +25,7 @@ def all_heads(
 def head_pages(
     store: SessionStore, user_id: str | None = None, after: str | None = None
 ) -> Iterator[list[Head]]:
-    """Yield these heads in pages of `HEADS`."""
+    """Yield the heads of `all_heads` in pages of `HEADS`."""
     while page := store.sessions(user_id=user_id, limit=HEADS, after=after):
         yield page
         after = page[-1].session_id
@@ -49,7 +49,7 @@ def read_of(
 
 
 def range_of(store: SessionStore, head: Head, after: int, upto: int) -> list[Entry]:
-    """Return the entries after a seq, up to another, as far as the log has them."""
+    """Return the stored entries with a seq above `after` and up to `upto`."""
     return read_of(store, head, after=after, limit=upto - after) if upto > after else []
 
 
@@ -62,19 +62,19 @@ def entries_of(store: SessionStore, head: Head) -> Iterator[Entry]:
 
 
 def picked_of(store: SessionStore, head: Head, seqs: Sequence[int]) -> list[Entry]:
-    """Return the entries with these seqs, as far as the log has them. Empty if it is gone."""
+    """Return the stored entries with these seqs. Empty if the session is gone."""
     found = store.pick(head.session_id, seqs)
     return found if not found or is_there(store, head) else []
 
 
 def head_now(store: SessionStore, head: Head) -> Head | None:
-    """Return a session's current head. None if it is gone, even if another one has its id."""
+    """Return a session's current head. None if it is gone, even if a newer session has its id."""
     now = store.head(head.session_id)
     return now if now is not None and now.created_at == head.created_at else None
 
 
 def is_there(store: SessionStore, head: Head) -> bool:
-    """Return whether a session still exists. Another one with the same id does not count."""
+    """Return whether a session still exists. A newer session with its id does not count."""
     return head_now(store, head) is not None
 
 

@@ -1,6 +1,6 @@
 """Pins: messages that stay in their window, and records that are recalled first.
 
-They are stored among the values of the session or of the user.
+Pins are stored as values of the session or of the user.
 """
 
 from __future__ import annotations

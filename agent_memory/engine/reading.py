@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MOST_OF_A_PAGE = 2_000
 _LEAST = 32
 _SHARE = 6  # a page takes a sixth of the budget at most, to fit beside a long question
-_CHARS = 8  # maximum number of characters per token in the text that is examined for a page
+_CHARS = 8  # for a page, this many characters of the text are read per token of room
 _TOLD = ("role", "content", "name", "tool_call_id")
 _FARTHEST = 10**12
 
@@ -39,7 +39,7 @@ _TURN: ContextVar[tuple[str, int, Sequence[Message]]] = ContextVar("turn")
 
 @contextmanager
 def readable(session_id: str, head: Head | None, asked: Sequence[Message]) -> Iterator[None]:
-    """Make a turn readable in the body, as if it were stored."""
+    """Let tool calls within the `with` body read the turn's messages as if they were stored."""
     messages = [message for message in asked if not message.is_system]
     token = _TURN.set((session_id, head.end if head is not None else 0, messages))
     try:
@@ -163,7 +163,7 @@ def read_on(recall: Recall) -> dict[str, Any] | None:
 
 
 def _text(message: Message) -> str:
-    """Return the whole text of a message, content first, so that offsets in it stay the same."""
+    """Return the whole text of a message. Content comes first, so its offsets are stable."""
     others = (message.to_openai() or {}).items()
     more = [
         f"({key}: {text})" for key, text in others if key not in _TOLD and isinstance(text, str)
@@ -228,7 +228,7 @@ class Finding:
         return [self._recalled(recall) for recall in recalls], warnings
 
     def all_of(self, scope: Scope, query: Query) -> list[dict[str, Any]]:
-        """Return the list without a query: notes and facts, or the messages of a period."""
+        """Return the results of an empty query: notes and facts, or the messages of a period."""
         self._parts.guard.check(scope.session_id, scope.user_id)
         since, until = query.times
         return (
@@ -236,7 +236,7 @@ class Finding:
         )
 
     def _listed(self, scope: Scope) -> list[dict[str, Any]]:
-        """Return notes, then facts, each the newest first."""
+        """Return the notes and then the facts, each newest first."""
         notes = [
             {"id": one.id, "kind": "note", "date": f"{one.created_at:%Y-%m-%d}", "text": one.text}
             for one in reversed(self._parts.open("notes", scope).all())

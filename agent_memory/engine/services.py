@@ -83,7 +83,7 @@ class Services:
             return EncryptedStore(store, keys, config.namespace)
 
         main = opened(config.store)
-        # by attribute: a given store may be encrypted, and its proxy is of another class
+        # by attribute: a store of the caller may be encrypted, and its proxy is of another class
         self.keys = keys or getattr(main, "signing_keys", None)
         beside = main
 
@@ -140,7 +140,7 @@ class Services:
 def _is_local(config: AgentMemoryConfig) -> bool:
     """Return whether the store and the embedder need no network.
 
-    Stores and functions that are passed may need one.
+    A store object or an embedding function may need one, so it does not count as local.
     """
     store, embedding = config.store, config.embedding
     is_near = isinstance(store, str) and store.startswith(("memory:", "sqlite:"))

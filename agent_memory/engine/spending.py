@@ -1,7 +1,8 @@
 """Enforcement of spending limits, by counters in the store that all processes share.
 
-A call is counted with its maximum before it is made, and corrected afterwards. Concurrent processes
-therefore cannot exceed a limit of calls. The call of a process that dies meanwhile stays counted.
+A model call is counted with its maximum before it is made. The count is corrected afterwards.
+Concurrent processes therefore cannot exceed a limit on the number of calls. If a process dies
+during a call, the call stays counted.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _PLACE = SPENDING.name
 _TRIES = 1_000
 _PAUSE_SECONDS = 0.002
 _RETRY_SECONDS = 300.0
-"""By then, tokens reserved for running calls may be free again."""
+"""Seconds until another attempt: by then, running calls may have released reserved tokens."""
 _LOOKED_FOR = 5.0
 """Seconds for which a limit's stored state is cached."""
 _MOST_KNOWN = 10_000
@@ -78,7 +79,7 @@ class Spending:
 
     @property
     def job(self) -> str | None:
-        """The name of the limits as a job: after a change, waiting sessions are due again."""
+        """The name of this job for `Housekeeping`. Other limits make waiting sessions due again."""
         if not self.is_limited:
             return None
         return f"spending {self._limits['']} {self._per_user}"
@@ -174,7 +175,7 @@ class Spending:
         """Add to a counter, unless that exceeds a limit.
 
         Raises:
-            SpendingLimitReached: It would exceed the limit.
+            SpendingLimitReached: The counter would exceed the limit.
             StoreUnavailable: Concurrent changes prevented the write.
         """
         name = _id(day, owner)
@@ -226,7 +227,7 @@ class Spending:
         self._known.put((day, owner), (monotonic(), reason))
 
     def _clean_up(self, day: str) -> None:
-        """Delete the counters of earlier days, once a day. Calls of yesterday may still run."""
+        """Delete the counters before yesterday's, once a day. Yesterday's calls may still run."""
         if self._begun == day:
             return
         self._begun = day

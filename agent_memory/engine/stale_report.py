@@ -59,7 +59,7 @@ def surplus(
 
 
 def _of(recalls: Sequence[Recall], older_than: timedelta | None) -> list[Surplus]:
-    """Return old records, and near-duplicates among the rest, of which the newest stays."""
+    """Return the old records, and near-duplicates of newer records among the others."""
     aged = _aged(recalls, older_than)
     old = {one.recall.id for one in aged}
     fresh = [one for one in recalls if one.id not in old][::-1]

@@ -28,9 +28,9 @@ class BlockStats:
     """The state of a long-term block.
 
     Attributes:
-        lag: The number of messages in all logs that it has not absorbed yet.
-        error: Its last error. None if the last attempt succeeded.
-        dead_letters: The number of its dead letters. See `operations.dead_letters`.
+        lag: The number of messages in all logs that the block has not absorbed yet.
+        error: The block's last error. None if the last attempt succeeded.
+        dead_letters: The number of the block's dead letters. See `operations.dead_letters`.
     """
 
     lag: int
@@ -40,11 +40,11 @@ class BlockStats:
 
 @dataclass(frozen=True, slots=True)
 class PromptStats:
-    """How much of this process's contexts repeats the previous context of their session.
+    """How much of this process's contexts repeats the previous context of the same session.
 
     Attributes:
-        contexts: The number of contexts with a previous one.
-        tokens: Their tokens.
+        contexts: The number of contexts that have a previous context.
+        tokens: The tokens of these contexts.
         kept_tokens: The number of repeated tokens. See `MemoryContext.kept_tokens`.
     """
 
@@ -55,7 +55,7 @@ class PromptStats:
 
 @dataclass(frozen=True, slots=True)
 class RecallStats:
-    """The number of recalls: for searches, and for contexts with more than small talk.
+    """The number of recalls, for searches and for contexts whose question is not small talk.
 
     Attributes:
         asked: The number of recalls.
@@ -141,7 +141,7 @@ _PAUSE_SECONDS = 0.002
 
 
 class SharedMetrics:
-    """Adds up the metrics of processes."""
+    """Adds up the metrics of all processes in the store."""
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
@@ -155,7 +155,7 @@ class SharedMetrics:
     def add(self, counted: Counted) -> bool:
         """Add the metrics of this process since the last call. Return whether that succeeded.
 
-        After a failure of the store, they are added by the next call.
+        If the store fails, the next call adds them.
         """
         with self._lock:
             now = _flat(counted)

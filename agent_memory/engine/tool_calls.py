@@ -83,7 +83,8 @@ def run_tool(
 class Toolbox:
     """Provides tools for a model and runs its calls.
 
-    No argument of a model can name another user or session: these are the caller's.
+    The user and the session are those of the caller. A model can name another session of the same
+    user only to read a message.
     """
 
     def __init__(self, parts: Components) -> None:

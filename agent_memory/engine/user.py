@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 class User:
     """One user's memory. Made by `AgentMemory.user`.
 
-    `Session.owner` makes one with a current session: records stored through it name that session as
-    their source. If the session belongs to no user, the memory is the session's own.
+    `Session.owner` returns a `User` with a current session. Records that this `User` stores name
+    the session as their source. If the session belongs to no user, the memory is the session's own.
 
     Args:
         memory: The memory.
@@ -148,8 +148,8 @@ class User:
     ) -> list[Fact]:
         """Forget a fact, or all facts from a session or a part of it, permanently.
 
-        Facts that these had superseded hold again. The messages stay in the log and in other
-        blocks. A new absorption of them does not restore the facts. Idempotent.
+        Facts that the forgotten facts had superseded hold again. The messages stay in the log and
+        in other blocks. If the block absorbs them again, the facts stay forgotten. Idempotent.
 
         Args:
             fact_id: The fact.
@@ -215,7 +215,7 @@ class User:
         Args:
             found: Results of `search`, `get` or `surplus`.
             messages: Whether to remove messages from their logs, with the tool calls and results
-                that depend on them, and records derived from them. By default they stay.
+                that depend on them, and records derived from them. By default, messages stay.
             why: The reason, for the audit.
 
         Returns:
@@ -223,8 +223,8 @@ class User:
 
         Raises:
             InvalidInput: An item is neither a recall nor a report's item.
-            SessionOfAnotherUser: A message is in another user's session. Records, and messages of
-                earlier sessions, are deleted by then.
+            SessionOfAnotherUser: A message is in another user's session. Records, and messages in
+                sessions before it, are already deleted.
         """
         scope, recalls = self._scope(), recalls_in(found)
         text_of("why", why)
@@ -363,7 +363,7 @@ def span_of(source: object) -> Span:
     For a whole session `last` is 0. Replace it by the end of the log.
 
     Raises:
-        InvalidInput: It is not a source.
+        InvalidInput: The value is not a source.
     """
     if isinstance(source, str):
         return Span(source, 1, 0)

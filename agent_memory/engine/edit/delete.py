@@ -1,4 +1,4 @@
-"""Deletion of sessions and users. A mark comes first, so that any worker can finish it."""
+"""Deletion of sessions and users. A stored mark lets any worker finish an interrupted deletion."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PATIENCE = 60.0
-"""Seconds for which a call finishes deletions of its session, and tries again."""
+"""The seconds for which a call is repeated while deletions of its session refuse it."""
 
 _LOG = Part("log")
 _CACHES = Part("caches", "done", "Each process compares its caches with the store before use.")
@@ -55,7 +55,7 @@ class Deletion:
         self._parts, self._store, self._absorber = parts, parts.store, parts.absorber
         self._records, self._deleted = parts.records, parts.deleted
         self._locks = Locks(self._store)
-        blocks = parts.all_blocks.values()  # manual ones have records that come from no log
+        blocks = parts.all_blocks.values()  # manual blocks have records that derive from no log
         self._manual_blocks = [block for block in blocks if isinstance(block, ManualBlock)]
         self._blocks = [*self._absorber.blocks.values(), *self._manual_blocks]
         self._whole = WholeDeletion(parts, self._blocks)
@@ -74,13 +74,13 @@ class Deletion:
 
     @apart
     def finish(self, session_id: str) -> list[Part]:
-        """Erase a marked session, and return the result for each place. A newer session stays."""
+        """Erase a marked session, but no newer session of that id. Return each place's result."""
         return [*self._erase(session_id), self._scrub()]
 
     def retried(self, session_id: str, call: Callable[[], T]) -> T:
-        """Make a call again whenever a deletion of its session refused it, and return its result.
+        """Run a call and return its result. Repeat the call if its session is being deleted.
 
-        The deletion is finished first, whichever process began it.
+        The deletion is finished before the call is repeated, whichever process began the deletion.
 
         Raises:
             StoreUnavailable: The session is deleted again and again, or its deletion does not end.
@@ -124,7 +124,7 @@ class Deletion:
                 self._finish(key, user_id)
 
     def resume(self) -> None:
-        """Finish interrupted deletions of users, and of traces in the files."""
+        """Finish interrupted deletions of users, and erase traces that are left in the files."""
         for key, note in self._records.read(Kind.USER_DELETIONS).items():
             try:
                 self._finish(key, note["user_id"])
@@ -135,9 +135,10 @@ class Deletion:
 
     @apart
     def _finish(self, key: str, user_id: str) -> list[Part]:
-        """Erase a user's data from before the deletion began. Return the outcome for each place.
+        """Erase a user's data that is older than the deletion. Return the outcome for each place.
 
-        One caller at a time does that. A second caller returns: the user's current data is newer.
+        One caller at a time erases. A second caller finds the deletion done, and erases nothing:
+        the user's current data is newer.
         """
         parts = self._places()
         with self._locks.held(record_id("deletion", user_id)):
@@ -149,7 +150,7 @@ class Deletion:
     def _erase_user(self, key: str, user_id: str, before: float, *, cleared: bool) -> list[Part]:
         """Erase a user's data from before a time. Newer messages stay.
 
-        With `cleared`, directly stored data is erased already, and the current one is newer.
+        With `cleared`, the data of manual blocks is erased already. Their current data is newer.
         """
         if not cleared:
             self._parts.redaction.close(user_id)
@@ -158,7 +159,7 @@ class Deletion:
                 Kind.USER_DELETIONS, key, user_id=user_id, before=before, cleared=True
             )
         sessions = [head.session_id for head in self._sessions(user_id)]
-        # all are marked before the first is erased, so that none comes back if this stops half-way
+        # all sessions are marked before the first is erased: an interruption restores none
         parts: list[Part] = []
         marked = [name for name in sessions if self._mark(name, before)]
         self._deleted.note("session", marked, datetime.fromtimestamp(before, UTC))
@@ -175,7 +176,8 @@ class Deletion:
                 self._absorber.rewind(name, None, head.session_id)
         self._note_scrub()
         for done, note in self._records.read(Kind.USER_DELETIONS).items():
-            if note["user_id"] == user_id and note["before"] <= before:  # later calls drop theirs
+            # a later deletion drops its own note
+            if note["user_id"] == user_id and note["before"] <= before:
                 self._records.drop(Kind.USER_DELETIONS, done)
         return parts
 
@@ -192,7 +194,7 @@ class Deletion:
         self._records.write(Kind.SCRUBS, uuid4().hex)
 
     def _scrub(self, noted: Iterable[str] | None = None) -> Part:
-        """Erase the traces in the files, then delete the notes of them: by default all."""
+        """Erase the traces in the files, then delete the `noted` notes about them. None: all."""
         if noted is None:
             noted = self._records.read(Kind.SCRUBS)
         self._store.secure_erase()
@@ -259,7 +261,7 @@ class Deletion:
         return self._places_of(head)
 
     def _places_of(self, head: Head) -> list[Part]:
-        """Return the outcome for each place of a session that was erased."""
+        """Return the outcome for each place of an erased session."""
         parts = [_LOG, *map(_of_block, self._blocks)]
         for block in self._former(head):
             told = "block %r absorbed session %r and is not configured now: %s"
@@ -269,7 +271,7 @@ class Deletion:
         return [*parts, Part("notes of the engine"), _CACHES]
 
     def _places(self) -> list[Part]:
-        """Return the outcome for each place of a user that was erased."""
+        """Return the outcome for each place of an erased user."""
         return [_LOG, *map(_of_block, self._blocks), Part("notes of the engine"), Part("grants")]
 
     def _former(self, head: Head) -> list[str]:
@@ -277,7 +279,7 @@ class Deletion:
         return sorted(head.cursors.keys() - self._absorber.blocks.keys())
 
     def _former_manual_blocks(self) -> set[str]:
-        """Return the blocks that store data here directly and are not configured now."""
+        """Return the manual blocks that have data in this store and are not configured now."""
         return registered(self._store) - {block.name for block in self._manual_blocks}
 
 

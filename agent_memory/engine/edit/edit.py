@@ -1,7 +1,7 @@
 """Edits of a stored log.
 
-Cursors go back first, blocks forget next, and the log changes last. If an edit stops before the
-last step, the log is unchanged, and blocks absorb again what they forgot.
+An edit first sets cursors back, then deletes records of blocks, and changes the log last. If an
+edit stops before its last step, the log is unchanged, and blocks derive the deleted records again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def under_lease(
     Args:
         find: Returns the task for the current state. None for nothing to do.
         work: Does the task. Returns None if another writer came first.
-        consequence: For the error of a session that stays busy: what was not done, what to do.
+        consequence: The end of the error for a busy session: what was not done, and what to do.
     """
     while find() is not None:
         with suppress(LeaseLost), leases.take(session_id, waiting=True) as lease:
@@ -90,7 +90,7 @@ class Editor:
     def answer(
         self, part: Span, question: Message, drafts: Sequence[Draft], user_id: str | None
     ) -> Head | None:
-        """Replace the answer to a question and return the new head, or None for no session."""
+        """Replace the answer to a question. Return the new head. None if there is no session."""
         plan = answered(part, question, drafts)
         consequence = "Nothing was replaced; try again."
         done = self.edit(part.session_id, plan, consequence, user_id=user_id)
@@ -129,11 +129,11 @@ class Editor:
     ) -> Edited | None:
         """Change a session's log according to a plan.
 
-        A plan that only adds takes no lease and waits for nobody. Other plans take the lease. The
-        plan is called again after each concurrent write.
+        An edit that only adds entries takes no lease. Every other edit takes the session's lease.
+        The plan is called again after each concurrent write.
 
-        `begins` is the first head of a session that does not exist yet. The plan sees no session of
-        a user other than `user_id`. Return None if there is nothing to do, or no such session.
+        `begins` is the first head of a session that does not exist yet. A session of a user other
+        than `user_id` is refused. Return None if there is nothing to do, or no such session.
         """
         known: LogEdit | None = None
 
@@ -164,9 +164,9 @@ class Editor:
         return None
 
     def reach(self, block: str, head: Head, end: int) -> int:
-        """Return the seq after which a block deletes records if entries after `end` leave.
+        """Return the seq after which a block deletes its records if entries after `end` leave.
 
-        It lies before the records and dead letters that span `end`, which are derived again.
+        It lies before all records and dead letters that span `end`: the block derives these again.
         """
         letters = self._parts.dead_letters.dead(block, head.session_id)
         cut = [letter.first - 1 for letter in letters if letter.last > end]
@@ -176,7 +176,8 @@ class Editor:
             for record in self._store.records(block, owner)
             if record.session_id == head.session_id and record.first <= end < record.last
         ]
-        return max(head.expired, min([end, *cut]))  # records of expired entries are not repeatable
+        # records of expired entries cannot be derived again
+        return max(head.expired, min([end, *cut]))
 
     def _head(self, session_id: str, begins: Head | None) -> Head | None:
         head = self._store.head(session_id)
@@ -214,7 +215,7 @@ class Editor:
         return self._commit(replace(edit, after=after), lease)
 
     def _rewound(self, head: Head, cursors: Mapping[str, int], lease: Lease) -> Head | None:
-        """Store the head with these cursors. Return it, or None if another writer came first."""
+        """Store the head with these cursors and return it. None if another writer came first."""
         if cursors == head.cursors:
             return head
         moved = self._store.move(replace(head, cursors=dict(cursors)), lease=lease)
@@ -223,9 +224,9 @@ class Editor:
         return moved
 
     def _forget(self, name: str, before: Head, rewound: Head, after: int, lease: Lease) -> None:
-        """Have a block delete records of entries after a seq, also those after its cursor.
+        """Delete a block's records of entries after a seq, also records beyond the block's cursor.
 
-        A worker that died may have left such records.
+        A worker that died before it moved the cursor may have left such records.
         """
         scope = Scope(rewound.user_id, rewound.session_id, after, lease)
         block = self._absorber.blocks.get(name)

@@ -22,7 +22,7 @@ from agent_memory.errors import (
 from agent_memory.stores.log import entries_after, entry_for_caller
 
 Log = Callable[[int, int], Sequence[Entry]]
-"""Returns the entries of a session after a seq, up to another, as far as its log has them."""
+"""Returns the stored entries of a session: after a first seq, up to a last seq."""
 
 Drafts = Callable[[Sequence[Message]], list[Draft]]
 """Returns drafts of messages, with their token counts."""
@@ -33,15 +33,15 @@ class LogEdit:
     """A change of a session's log.
 
     Attributes:
-        before: The head for which it was planned.
+        before: The head for which the edit was planned.
         after: The head of the new log, with the end, total and version of `before`.
-        end: The seq up to which the log stays.
-        entries: The entries after it.
-        taken: The removed entries, if they leave the log.
-        since: Blocks delete records that derive from entries after this seq. It is `end`, or less
-            if expired entries should no longer count either.
+        end: The last seq of the part of the log that stays.
+        entries: The new entries after `end`.
+        taken: The entries that leave the log.
+        since: Blocks delete records that derive from entries after this seq. It is below `end` if
+            records of expired entries must be deleted too.
         anew: Names of the blocks that absorb the session from the beginning.
-        redacts: Whether the entries are the old ones, redacted. Then tombstones stay unchanged.
+        redacts: Whether `entries` are the old entries, redacted. Tombstones then stay unchanged.
     """
 
     before: Head
@@ -60,13 +60,13 @@ class LogEdit:
 
 
 Plan = Callable[[Head, Log], LogEdit | None]
-"""Returns the change for a session's current state. None for no change. Its errors are raised."""
+"""Returns the edit for a session's current state. None means no change."""
 
 
 def splice(
     head: Head, end: int, taken: Sequence[Entry], drafts: Sequence[Draft], log: Log
 ) -> LogEdit:
-    """Return the edit that replaces the entries `taken` after a seq with new messages."""
+    """Return the edit that replaces the entries after `end`, which are `taken`, with drafts."""
     total = head.total - sum(entry.counted for entry in taken)
     entries = entries_after(head.session_id, end, total, drafts)
     after = head
@@ -101,8 +101,8 @@ def popped(count: int) -> Plan:
 def answered(part: Span, question: Message, drafts: Sequence[Draft]) -> Plan:
     """Return a plan that replaces the answer to a question, if it is still the newest question.
 
-    `part` is from the question to the newest message, at the time of `regenerate`. System messages
-    that came with the former answer stay, before the new one.
+    `part` spans the question to the newest message at the time of `regenerate`. System messages
+    after the question stay, before the new answer.
     """
 
     def plan(head: Head, log: Log) -> LogEdit:
@@ -123,9 +123,9 @@ def answered(part: Span, question: Message, drafts: Sequence[Draft]) -> Plan:
 def listed(messages: Sequence[Message], user_id: str | None, drafted: Drafts) -> Plan:
     """Return a plan that replaces a session's messages with a list.
 
-    Messages at the beginning that equal the log stay. A block that has absorbed more than these
-    absorbs the session from the beginning, so that no record of a replaced message stays. A session
-    without a user gets `user_id`.
+    Messages at the beginning of the list that equal the log stay. A block that has absorbed a
+    replaced message absorbs the session from the beginning. Its records of replaced messages are
+    deleted. A session without a user gets `user_id`.
     """
 
     def plan(head: Head, log: Log) -> LogEdit | None:
@@ -182,7 +182,7 @@ def entries_and_messages(value: object) -> list[Entry | Message]:
 def agreeing(log: Sequence[Entry], messages: Sequence[Message]) -> int:
     """Return how many messages a log and a list have in common from the beginning.
 
-    Two messages without a time of their own are equal, whenever they were stored.
+    The time of storage is not compared.
     """
     for count, (entry, message) in enumerate(zip(log, messages, strict=False)):
         if entry.message.to_json() != message.to_json():
@@ -195,8 +195,8 @@ def redacted(
 ) -> LogEdit | None:
     """Return the edit that empties an author's messages in place. None if there are none.
 
-    `noted` is a seq before which the author wrote nothing, if known. The log may no longer have all
-    of the author's messages.
+    `theirs` returns whether the author wrote a message. `noted` is a seq before which the author
+    wrote nothing. It may be the seq of an expired message. None means unknown.
     """
     had = log(head.expired, head.end)
     seqs = [entry.seq for entry in had if theirs(entry.message)]
@@ -221,8 +221,8 @@ def redacted(
 def _emptied(entry: Entry) -> Entry:
     """Return the entry without its text.
 
-    Its share of the running total stays, so that no total changes. Without an encoding, a context
-    counts it again.
+    The entry keeps its tokens, so that no running total changes. It has no encoding, so that a
+    context counts its tokens again.
     """
     return replace(
         entry, message=redacted_message(entry.message), tokens=entry.counted, encoding=""

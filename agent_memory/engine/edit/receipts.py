@@ -30,7 +30,7 @@ BACKUPS = Part("backups", "not supported", "Earlier backups are not changed.")
 
 
 class Outcome(NamedTuple):
-    """The result of a deletion for each place, and the damaged data. None if not looked for."""
+    """The result of a deletion for each place, and the damaged data. None if not searched for."""
 
     parts: Sequence[Part]
     unread: Sequence[Damaged] | None = None
@@ -38,7 +38,7 @@ class Outcome(NamedTuple):
 
 
 class Deleted:
-    """The deleted sessions and users: a tombstone each, without their id or any text."""
+    """The tombstones of deleted sessions and users. Each has a hash of the id, and no text."""
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
@@ -181,7 +181,7 @@ class Receipts:
         yield from self._left(is_left)
 
     def _left(self, is_left: Callable[[Record], bool]) -> Iterator[Part]:
-        """Yield a part for each collection of this store that still has such records or vectors."""
+        """Yield a part for each collection of this store with records or vectors that are left."""
         left = Counter(name for name, record in self._store.all_records() if is_left(record))
         for name in self._store.vector_blocks():
             try:
@@ -197,7 +197,7 @@ class Receipts:
 
 
 def _unread(receipt: Receipt, damaged: Sequence[Damaged]) -> Iterator[Part]:
-    """Yield a part for damaged data that was skipped and that the receipt covers, or may cover."""
+    """Yield a part if damaged data was skipped. It is "failed" if the receipt covers the data."""
     if not damaged:
         return
     found = {str(error): error.damage for error in damaged}

@@ -39,7 +39,7 @@ class Looked:
 
     damaged: list[Damaged]
     sessions: int
-    is_whole: bool  # otherwise time ran out
+    is_whole: bool  # False if the time ran out
 
 
 def look(store: Store, seconds: float = inf) -> Looked:
@@ -150,10 +150,10 @@ class Repair:
         return head is not None and damage.block in head.cursors
 
     def _drop(self, damage: Damage) -> None:
-        """Remove a record. For a vector, the session's later ones are removed and derived again.
+        """Remove a record. For a vector, remove the session's later vectors too.
 
-        The block's cursor is reset first, and no worker feeds the block meanwhile. A process that
-        is killed between the two steps therefore loses nothing.
+        An absorbing block derives the removed data again. Its cursor is therefore reset first,
+        under the session's lease. A process that is killed between the two steps loses nothing.
         """
         session_id = damage.session_id
         if damage.block not in self._absorber.blocks or not session_id:
@@ -238,7 +238,7 @@ class Repair:
             with noted() as damaged:
                 found, reached = read_around(self._store, head.session_id, at, _PAGE)
             for error in damaged:
-                if isinstance(error, Undecryptable):  # a copy with the key may exist
+                if isinstance(error, Undecryptable):  # the message is not lost: its key is missing
                     raise error
             if reached == at:
                 break
@@ -258,7 +258,7 @@ class Repair:
 
 
 def _notes(seqs: list[int], before: Entry | None, after: Entry | None, head: Head) -> list[Entry]:
-    """Return notes for lost messages, with the tokens of those messages."""
+    """Return an entry for each lost message. The first entry has the tokens of all of them."""
     beside = before or after
     since = before.total if before else head.start_total if head.start == head.expired else 0
     total = after.before if after else since

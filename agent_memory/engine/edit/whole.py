@@ -1,7 +1,7 @@
 """Deletion of a session or a user in one transaction.
 
-That is possible if the store can do it, if all data is in it, and if nobody works on the session.
-Otherwise `Deletion` does it in steps, which any worker can resume.
+The store must support this and contain all data, and no worker may work on the sessions. Otherwise
+`Deletion` deletes in steps, which any worker can resume.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _MOST_ENTRIES = 20_000
 
 
 class Deleting(NamedTuple):
-    """A deletion that is committed.
+    """A committed deletion.
 
     Attributes:
-        key: The key of its note, which is dropped last.
+        key: The key of the note about the deletion. The note is dropped last.
         heads: The deleted sessions.
         has_registry: Whether the store lists blocks with databases of their own.
     """
@@ -59,7 +59,7 @@ class WholeDeletion:
         """Delete a session. None if it does not exist, or if that needs several steps.
 
         Raises:
-            SessionOfAnotherUser: It belongs to another user.
+            SessionOfAnotherUser: The session belongs to another user.
         """
         if not self._in_one_step:
             return None
@@ -78,7 +78,7 @@ class WholeDeletion:
         return self._delete(key, [head], left)
 
     def user(self, user_id: str) -> Deleting | None:
-        """Delete a user; None if that needs several steps."""
+        """Delete a user. None if that needs several steps."""
         if not self._in_one_step:
             return None
         with noted() as damaged:
@@ -119,7 +119,7 @@ class WholeDeletion:
             every.add(owner := Scope(user_id).owner)
             if VALUES.name in blocks.facts:
                 every.update(self._store.owners(VALUES.name, owner_of(owner, ())))
-        # versions too, so that other processes reload the rest
+        # the versions are deleted too, so that other processes reload their caches
         every |= {version_owner(one) for one in every | whose}
         manual = [one.name for one in self._blocks if isinstance(one, ManualBlock)]
         locks = [lock_of(name, one) for name in manual if name in blocks.facts for one in whose]

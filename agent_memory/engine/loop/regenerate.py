@@ -27,7 +27,7 @@ _PAGE = 64
 
 
 class Regenerate:
-    """Regenerates the answer to the newest question. `settle` does the work that an edit leaves."""
+    """Regenerates the answer to the newest question. `settle` does the work after an edit."""
 
     def __init__(self, parts: Components, settle: Callable[[Head], Head]) -> None:
         self._parts, self._store, self._settle = parts, parts.store, settle
@@ -72,7 +72,7 @@ class Regenerate:
         return self._settle(stored)
 
     def _is_there(self, head: Head, part: Span, messages: Sequence[Message]) -> bool:
-        """Return whether a log ends with these messages, from the first seq of a part on."""
+        """Return whether the log consists of these messages from the start of `part` on."""
         log = range_of(self._store, head, part.first - 1, head.end)
         stored = [entry.message for entry in log if not entry.message.is_system]
         new = [message for message in messages if not message.is_system]
@@ -101,7 +101,10 @@ class Regenerate:
     def _without(
         self, head: Head, question: Entry, found: Mapping[str, Sequence[Recall]]
     ) -> dict[str, list[Recall]]:
-        """Return the recalls from before the question, and from before records that span it."""
+        """Return the recalls without those that derive from the question or later messages.
+
+        A record that spans the question counts as later, and so do all records after it.
+        """
         kept: dict[str, list[Recall]] = {}
         for block, recalls in found.items():
             last = min(self._parts.editor.reach(block, head, question.seq), question.seq - 1)

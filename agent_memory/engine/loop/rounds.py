@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 GivenTool = Any
-"""An OpenAI schema, or a function. `Any`, since type checkers see a mixed list as objects."""
+"""An OpenAI schema or a function. `Any`: type checkers infer `list[object]` for a mixed list."""
 
 
 class Offer:
@@ -182,7 +182,7 @@ class Conversation:
     """Runs the rounds of one turn.
 
     Raises:
-        InvalidMessage: The turn has calls without results that cannot run here.
+        InvalidMessage: The turn has an open tool call that only the caller can run.
     """
 
     _turn: Turn
@@ -249,9 +249,9 @@ class Conversation:
     def _done(
         self, turn: Turn, messages: Iterable[Message], calls: Iterable[Mapping[str, Any]]
     ) -> Turn:
-        """Return the turn with new messages and the results of calls, in full.
+        """Return the turn with new messages and the results of calls.
 
-        Its context shows the part of them that fits.
+        `asked` contains them in full. The turn's context shows the part that fits.
         """
         asked, todo = [*turn.asked, *messages], list(calls)
         for call in todo:
@@ -275,7 +275,8 @@ class CompletionStream:
         usage_asked: Whether to yield a chunk that has no choices and reports only the usage.
 
     Attributes:
-        response: At the end, the assembled chunks of the last round. Its `cost` is the turn's.
+        response: At the end, the assembled chunks of the last round. `response.cost` is the cost
+            of the whole turn.
     """
 
     def __init__(self, chunks: Chunks, account: Account, *, usage_asked: bool = False) -> None:
@@ -317,7 +318,7 @@ class CompletionStream:
                     self._chunks.close()
 
     def close(self) -> None:
-        """Stop. A step that runs on another thread ends with its chunk."""
+        """Stop. A thread that is reading stops after its current chunk."""
         self._stopped = True
         if self._reading.acquire(blocking=False):
             try:

@@ -37,9 +37,9 @@ logger = logging.getLogger(__name__)
 BATCH_ENTRIES = 160
 BATCH_TOKENS = 10_000
 
-_KEPT = 4  # cached batches: one of several blocks may be slightly ahead
+_KEPT = 4  # cached batches of a session, whose blocks may have slightly different cursors
 _MOST_CLEAN = 10_000
-_MOST_PREPARED = 1_000  # approximate number of messages, which are held in memory
+_MOST_PREPARED = 1_000  # approximate maximum of messages that are read ahead into memory
 _TAKEN_OVER = "another worker took the session over"
 
 
@@ -57,7 +57,7 @@ def check_block(name: str, absorbing: Collection[str]) -> None:
 
 
 class Batches:
-    """The batches of one session."""
+    """Reads one session's log in batches. Blocks at the same cursor share a read."""
 
     def __init__(self, store: SessionStore, session_id: str) -> None:
         self._store = store
@@ -76,7 +76,7 @@ class Batches:
         limit = min(BATCH_ENTRIES, target - cursor)
         read, reached = read_around(self._store, self._session_id, cursor, limit)
         read = [entry for entry in read if entry.seq <= target]
-        if not read:  # the log no longer has them, or they are damaged
+        if not read:  # the entries were removed or are damaged
             return [], target if reached == cursor else min(reached, target)
         tokens, last = 0, cursor
         for entry in read:
@@ -104,7 +104,7 @@ class Absorber:
         self.failures = Failures(self._dead_letters, self.blocks, self._config.recall_timeout)
         self._backoff = Backoff()
         self._unaffordable: dict[tuple[str, str], float] = {}  # end of the wait for a budget
-        # sessions without stored attempts of earlier processes
+        # pairs of block and session without stored failures
         self._clean: Cache[tuple[str, str], bool] = Cache(_MOST_CLEAN)
         self._prepared: dict[str, tuple[_State, Batches]] = {}  # read ahead
         self._time_limited = TimeLimited()
@@ -118,10 +118,10 @@ class Absorber:
         return max(until - monotonic(), self._backoff.seconds(block, (block, session_id)))
 
     def prepare(self, heads: Sequence[Head]) -> None:
-        """Pass blocks the pending messages of several sessions before these are absorbed.
+        """Pass each block the first pending messages of several sessions, before `absorb` does.
 
-        A block receives those of several users in one call, which no user could be charged for.
-        Spending limits per user therefore forbid it.
+        One call may have messages of several users, so its cost cannot be charged to one user.
+        Nothing is prepared if there are spending limits per user.
         """
         if self._parts.services.spending.is_by_user:
             return
@@ -135,7 +135,7 @@ class Absorber:
                 call = partial(block.prepare, self._first_batches(heads, name, self._prepared))
                 seconds = self._config.absorb_timeout
                 self._time_limited.run(name, call, seconds, lambda: None)
-            except Exception as error:  # noqa: BLE001 - absorption meets it again and reports it
+            except Exception as error:  # noqa: BLE001 - absorption will meet and report the error
                 logger.info("block %r could not prepare: %s", name, error_text(error))
 
     def _first_batches(
@@ -156,9 +156,9 @@ class Absorber:
         A block that fails keeps its cursor and is tried again after a growing pause. Messages that
         fail repeatedly become a dead letter. A call whose caller is gone ends after one batch.
 
-        The head must be read under the lease. A target is the last seq for a block. A block absorbs
-        at most `most_batches` batches (0 for all). Returns one result per block with pending
-        messages.
+        The head must be read under the lease. `targets` maps each block to the last seq to absorb.
+        A block absorbs at most `most_batches` batches (0 for all). Returns one result per block
+        with pending messages.
         """
         state, log = self._prepared.pop(lease.session_id, (None, None))
         if log is None or state != _state(head):
@@ -256,9 +256,9 @@ class Absorber:
     def undo_stale_writes(self, block: str, head: Head, lease: Lease | None = None) -> None:
         """Undo writes of a block after another worker took the session over.
 
-        The block deletes its records of the session and absorbs it from the beginning. This waits
-        for the other worker, whose batch would otherwise move the cursor on. `lease` is the
-        caller's own lease, if it may still be held.
+        The block deletes its records of the session and absorbs the session from the beginning.
+        This call waits for the other worker, whose batch would otherwise advance the cursor.
+        `lease` is the caller's own lease, if the caller may still hold it.
         """
         session_id = head.session_id
         try:
@@ -266,7 +266,7 @@ class Absorber:
                 self.rewind(block, held, session_id)
                 scope = Scope(head.user_id, session_id, head.expired, held)
                 resolve(self.blocks[block].delete(scope))
-            if held is None:  # the session is gone, perhaps created again, or never released
+            if held is None:  # the session is gone or created anew, or was never released
                 self.rewind(block, None, session_id)
         except Exception:  # the last attempt, often on its own thread
             logger.exception("block %r may hold outdated records of session %r", block, session_id)
@@ -413,7 +413,7 @@ class Absorber:
         """Move the block's cursor and return the new head.
 
         Raises:
-            LeaseLost: Another worker or another user has the session since `seen`.
+            LeaseLost: Since `seen`, another worker took the session over, or its user changed.
         """
         head: Head | None = seen
         while True:

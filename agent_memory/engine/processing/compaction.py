@@ -84,8 +84,8 @@ class Compaction:
     def overflows(self, head: Head) -> bool:
         """Return whether the session's window exceeds its tokens, its messages or its turns.
 
-        Entries are read only if the head says that there may be too many. A long message counts
-        with its shown part. System messages and messages that no chat shows do not count.
+        Entries are read only if the counts in the head exceed a limit. A long message counts with
+        its shown part. System messages and messages that no chat shows do not count.
         """
         limit = self.limit(head)
         is_long = head.window_tokens > limit
@@ -110,16 +110,16 @@ class Compaction:
 
     @property
     def only_cuts(self) -> bool:
-        """Whether the strategy puts nothing in place of the messages that leave.
+        """Whether the strategy writes no summary of the messages that leave.
 
-        Then no model is called and no lease is needed: of several concurrent cuts, one succeeds.
+        Such a strategy calls no model and needs no lease: of several concurrent cuts, one succeeds.
         """
         parts = self._strategy.parts
         return all(type(part).summarize is Strategy.summarize for part in parts)
 
     @property
     def is_brief(self) -> bool:
-        """Whether the strategy only cuts, and chooses the place without custom code."""
+        """Whether the strategy only cuts, and no custom code chooses the position."""
         from agent_memory.strategies.bounded import Bounded, ClearTools
 
         own = (Bounded.cut, ClearTools.cut)
@@ -166,7 +166,7 @@ class Compaction:
         return Window(loose, limit, most, self._max_turns), held
 
     def refresh_summary(self, head: Head, *, insist: bool = False) -> Head:
-        """Have the model write a summary in place of a local extract, if it can."""
+        """Replace a local extract with a summary by the model, if the model is available."""
         summary = head.summary
         if summary is None or summary.redo_after is None:
             return head
@@ -212,7 +212,7 @@ class Compaction:
         return warnings
 
     def _cut(self, window: Window, *, was_cut: bool) -> Cut | None:
-        """Return the strategy's cut, or the default cut if that would leave too much.
+        """Return the strategy's cut, or the default cut if the strategy's cut leaves too much.
 
         The newest step and the user message that opened its turn always stay.
         """
@@ -256,7 +256,7 @@ class Compaction:
         )
 
     def _left(self, head: Head, after: int, upto: int) -> list[Entry]:
-        """Return the entries that a summary covers in a part of the log: those not pinned."""
+        """Return the entries in a part of the log that a summary covers, without pinned ones."""
         entries = range_of(self._store, head, after, upto)
         return without_system([entry for entry in entries if entry.seq not in head.pinned])
 
@@ -265,9 +265,8 @@ class Compaction:
     ) -> Summary | None:
         """Return the strategy's summary of the messages that left.
 
-        A summary is smaller than these messages, or fits into the free part of the window. It may
-        grow by `spare` tokens, which are 0 if nothing leaves. A model that failed recently is
-        called only with `insist`.
+        The summary may have `spare` tokens more than the previous one, and any number within the
+        budget if `spare` is 0. A model that failed recently is called only with `insist`.
         """
         before = head.summary.tokens if head.summary is not None else -SUMMARY_FRAME
         most = self._budget.summary

@@ -38,7 +38,7 @@ _PASSING = (
 
 
 def is_passing(error: Exception) -> bool:
-    """Return whether an error is temporary: a dependency or a setting fails, not the messages.
+    """Return whether an error is temporary: a dependency or a setting causes it, not a message.
 
     Such an error may last for hours and never makes a dead letter. OSError covers refused
     connections and timeouts.
@@ -47,7 +47,7 @@ def is_passing(error: Exception) -> bool:
 
 
 class DeadLetters:
-    """Failed attempts at batches, and dead letters: batches with the maximum of attempts."""
+    """Stores failed attempts at batches. A batch with the maximum of attempts is a dead letter."""
 
     def __init__(self, store: RecordStore, most: int) -> None:
         self._store = store
@@ -58,7 +58,7 @@ class DeadLetters:
     ) -> bool:
         """Count a failed attempt at a batch. Return whether the batch is now a dead letter.
 
-        A temporary failure is 0 attempts: see `is_passing`.
+        A temporary failure counts as 0 attempts: see `is_passing`.
         """
         place = record_id(_PLACE, block, lease.session_id, first)
         before = next((one for one in self._store.records(_PLACE, block) if one.id == place), None)
@@ -74,7 +74,7 @@ class DeadLetters:
             metadata={"attempts": 0},
         )
         total = record.metadata["attempts"] + attempts
-        # a dead letter stays one after a change of settings: the cursor has passed it
+        # a dead letter stays a dead letter if the maximum is raised: the cursor has passed it
         is_last = attempts > 0 and total >= self._most
         given_up: bool = record.metadata.get("given_up", False) or is_last
         metadata = {"attempts": total, "given_up": given_up}
@@ -96,7 +96,7 @@ class DeadLetters:
         self._store.delete_records(_PLACE, record_id=place, lease=lease)
 
     def failing(self, block: str) -> str | None:
-        """Return the newest error of a block whose batches will be tried again, else None.
+        """Return a block's newest error among the batches that will be tried again, or None.
 
         The error may come from any process.
         """
@@ -146,9 +146,9 @@ _MOST_NOTED = 10_000
 
 
 class Failures:
-    """The failures of blocks in this process, and those in the store.
+    """The failures of blocks: those of this process, and the stored ones of all processes.
 
-    The store itself may fail. No call waits more than `patience` seconds for it, except
+    The store itself may fail. No call waits more than `patience` seconds for the store, except
     `of_blocks(now=True)`.
     """
 
@@ -160,7 +160,7 @@ class Failures:
         self._met: dict[str, str] = {}
         self._stored: dict[str, str] = {}
         self._looked: float | None = None
-        # stored by this process, by block and session
+        # the errors that this process has stored, by block and session
         self._noted: Cache[tuple[str, str], str] = Cache(_MOST_NOTED)
 
     def of_blocks(self, *, now: bool = False) -> dict[str, str]:

@@ -53,9 +53,9 @@ _INLINE = 64  # messages that an update absorbs itself
 
 
 class Backlog:
-    """Sessions with many pending messages, added by questions and processed by updates.
+    """Sessions with many pending messages. A search adds them, and updates process them.
 
-    Its blocks recall pending messages, and call no language model.
+    Only blocks that recall pending messages use the backlog.
     """
 
     def __init__(self, blocks: Collection[str]) -> None:
@@ -73,7 +73,7 @@ class Backlog:
                     self._sessions.setdefault(lag.session_id)
 
     def takes(self, head: Head, block: str, upto: int) -> bool:
-        """Add a session if a block has too much to absorb for an update. Return whether it has."""
+        """Add a session if a block has too many pending messages for an update. Return whether."""
         if block not in self._blocks or upto - head.cursors.get(block, 0) <= _INLINE:
             return False
         with self._lock:

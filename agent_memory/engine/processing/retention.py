@@ -45,7 +45,7 @@ class Retention:
 
     @property
     def job(self) -> str | None:
-        """The name of this work among the jobs of workers, such as blocks. None for no job."""
+        """The name of this job for `Housekeeping`. None if logs are kept forever."""
         return None if self._retention == "forever" else f"_retention {self._retention}"
 
     def shorten(self, head: Head) -> Head:
@@ -67,7 +67,7 @@ class Retention:
         return self._upto(head) > head.expired
 
     def wait(self, head: Head) -> float | None:
-        """Return the seconds until messages must be removed. None if no time decides that."""
+        """Return the seconds until messages must be removed. None if that depends on no time."""
         if not isinstance(self._retention, timedelta) or self._upto(head) <= head.expired:
             return None
         oldest = self._store.read(head.session_id, after=head.expired, limit=1)

@@ -35,8 +35,8 @@ _LONGEST_WAIT = 600.0
 def target_seq(head: Head, cursor: int, absorb: Absorb, total_at: Callable[[int], int]) -> int:
     """Return the seq up to which a block should absorb the session now. Pure.
 
-    At or below the block's cursor, there is nothing to absorb yet. `total_at` returns the running
-    token total at a seq. It is called only if tokens decide.
+    A seq at or below the block's cursor means that there is nothing to absorb yet. `total_at`
+    returns the running token total at a seq. It is called only if `absorb` is a number of tokens.
     """
     if absorb == "every_update":
         return head.end
@@ -48,11 +48,11 @@ def target_seq(head: Head, cursor: int, absorb: Absorb, total_at: Callable[[int]
 def longest_wait(
     absorb: Absorb, waits: Sequence[float], idle_minutes: float | None, retention: float | None
 ) -> float:
-    """Return the seconds until a session must be looked at after an append without work. Pure.
+    """Return the seconds after which a worker must look at a session that got a message. Pure.
 
-    This saves a worker's look after each message. `waits` holds the seconds of silence that each
-    block waits for if it absorbs at every update. Without `waits`, return 0: blocks of other
-    processes may absorb. `retention` is in seconds.
+    The wait saves a look after each message that leaves no work. `waits` has the seconds of silence
+    that each block requires before it absorbs, with "every_update". Without `waits`, return 0:
+    blocks of other processes may absorb. `retention` is in seconds.
     """
     if not waits:
         return 0.0
@@ -65,7 +65,7 @@ def longest_wait(
 def idle_wait(newest: datetime, now: datetime, minutes: float) -> float:
     """Return the seconds until a session has been silent for `minutes`; 0 if it has. Pure.
 
-    A newest message with a time in the future counts as of now.
+    If the newest message has a time in the future, it counts as sent now.
     """
     silent = max(0.0, (now - newest).total_seconds())
     return max(0.0, minutes * 60 - silent)
@@ -93,8 +93,8 @@ class Processed:
 
     Attributes:
         absorbed: The result of each block.
-        again: Seconds until the next look at the session; 0 for immediately. None if no work is
-            left until it changes.
+        again: The seconds until the next look at the session. 0 means immediately. None means that
+            no work is left until the session changes.
     """
 
     absorbed: list[Absorbed]
@@ -107,7 +107,7 @@ class SessionWork:
     All pending messages are absorbed after `idle_minutes` of silence (None for never), or while the
     session is in the `backlog`. The blocks in `_quiet` call a model for each batch. They wait for a
     full batch (`_full_tokens` or `BATCH_ENTRIES`), or with "every_update" for a pause of
-    `quiet_seconds`. They do not wait if that is 0.
+    `quiet_seconds`. If `quiet_seconds` is 0, no block waits.
     """
 
     def __init__(self, parts: Components, backlog: Backlog) -> None:
@@ -139,7 +139,7 @@ class SessionWork:
             self._store.schedule(head, 0)
 
     def after_update(self, head: Head) -> Head:
-        """Do the work that an update leaves, now, and return the new head.
+        """Do the work that follows an update now, and return the new head.
 
         A failure is logged, and the work is tried again later. An exception of a signal handler,
         such as a time limit, is raised to the caller.
@@ -191,9 +191,9 @@ class SessionWork:
         """Do the pending work of a session now. Failed work is tried again after growing pauses.
 
         Args:
-            everything: Absorb all pending messages, also by blocks that wait after a failure, and
-                refresh a pending summary. A session that cannot be erased is left for later. Wait
-                for a worker that holds the session. Without this, a held session is skipped.
+            everything: Absorb all pending messages, even by blocks that wait after a failure, and
+                refresh a pending summary. Wait for a worker that holds the session. A session that
+                cannot be erased is left for later. Without `everything`, a held session is skipped.
             scheduled: This call is one of many. Each block absorbs at most one batch, so that
                 other sessions get their turn. A silent session is absorbed completely.
             down_to: Cut the window to this number of tokens. Waits as with `everything`.
@@ -259,11 +259,11 @@ class SessionWork:
     def absorb(self, session_id: str, block: str, *, anew: bool = False) -> str | None:
         """Have one block absorb all of a session.
 
-        With `anew`, it absorbs the session from the beginning. If a worker holds the session, that
-        worker does it. Returns the block's error, or None.
+        With `anew`, the block absorbs the session from the beginning. A worker that holds the
+        session does so later. Returns the block's error, or None.
 
         Raises:
-            LeaseLost: The session was taken over before its cursor was reset.
+            LeaseLost: Another worker took the session over before the cursor was reset.
         """
         with self._leases.hold(session_id, waiting=True) as lease:
             head = self._store.head(session_id)
@@ -310,7 +310,7 @@ class SessionWork:
             return head
 
     def _refused(self, head: Head) -> list[Absorbed]:
-        """Return a result for each due block: another worker holds the session."""
+        """Return a result for each due block, with the error that another worker is busy."""
         behind = [(name, head.cursors.get(name, 0)) for name in self._waiting(head, 0.0)]
         return [Absorbed(head.session_id, name, at, at, _HELD) for name, at in behind]
 
@@ -358,7 +358,7 @@ class SessionWork:
         return self._silence_wait(head, waits, self._quiet_seconds / 60)
 
     def _idle_wait(self, head: Head) -> float | None:
-        """Return the seconds until the session counts as idle. None if that changes nothing."""
+        """Return the seconds until the session counts as idle. None if no block waits for that."""
         return self._silence_wait(head, self._absorber.blocks, self._idle_minutes)
 
     def _silence_wait(

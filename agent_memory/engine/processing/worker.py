@@ -34,12 +34,12 @@ POLL_SECONDS = 2.0
 _PAGE = 256
 _PUT_OFF_SECONDS = 0.1
 _SHARE = 20
-"""The pause after a full page in which every session can wait: this many times the duration of
-the search, and at least `_PUT_OFF_SECONDS`. Under load, an immediate search would waste time."""
+"""Factor of the pause after a search whose full page of sessions was put off. The pause is this
+many times the duration of the search, and at least `_PUT_OFF_SECONDS`, to save load."""
 _EXIT_SECONDS = 2.0
 _HOUSEKEEPING_SECONDS = 60.0
 _REPLACED_SECONDS = 600.0
-"""Time within which processes with the previous settings are expected to be replaced."""
+"""The seconds within which processes with the previous settings are expected to end."""
 
 OnDone = Callable[[str, Processed], None]
 """Called on a worker thread with a session and the work done for it."""
@@ -79,9 +79,9 @@ class FairQueue:
 
 
 class Housekeeping:
-    """Work of a worker before its first session, and every minute after.
+    """The work that a worker does before its first session, and every minute afterwards.
 
-    A job is a name: of an absorbing block, of the retention, or of the spending limits. A new job
+    A job is the name of an absorbing block, of the retention, or of the spending limits. A new job
     makes all sessions due.
     """
 
@@ -122,11 +122,11 @@ class Housekeeping:
 
 @dataclass(eq=False, repr=False)
 class Worker:
-    """Processes due sessions, several at a time, users in turn.
+    """Processes due sessions on several threads. Users take turns.
 
-    Sessions come from `wake` and from the store, which keeps their due times. Work that a process
-    leaves undone is found by the next worker on the same store. A worker that does not poll
-    processes only the sessions passed to `wake`.
+    Sessions come from `wake` and from the store, which keeps the time at which each is due. The
+    next worker on the same store finds the work that a process leaves undone. A worker that does
+    not poll processes only the sessions passed to `wake`.
     """
 
     _store: SessionStore
@@ -145,7 +145,7 @@ class Worker:
         self._lock = known_lock()  # acquired in a single C step: see `core.threads.apart`
         self._changed = threading.Condition(self._lock)
         self._queue = FairQueue()
-        self._busy: dict[str, bool] = {}  # whether each was woken again meanwhile
+        self._busy: dict[str, bool] = {}  # sessions in work: whether each was woken again
         self._drains: dict[object, dict[str, int]] = {}
         self._threads: list[threading.Thread] = []
         self._stopping = False
@@ -174,7 +174,7 @@ class Worker:
                 self._changed.notify_all()
 
     def work_off(self) -> None:
-        """Queue the next session of the backlog, if there is one. The others follow it."""
+        """Queue the next session of the backlog, if any. Its end queues the one after it."""
         backlog = self._work.backlog
         session_id = backlog.next()
         if session_id is None:
@@ -200,7 +200,7 @@ class Worker:
                 del self._drains[key]
 
     def run_once(self) -> None:
-        """Process each due session, and wait. The caller need not call `start`.
+        """Process each due session once, and wait for the end. The caller need not call `start`.
 
         A session that becomes due again meanwhile is left for the next run.
         """
@@ -218,7 +218,7 @@ class Worker:
             self.drain()
 
     def stop(self, seconds: float | None = None) -> None:
-        """Stop after the current sessions. Wait at most `seconds` for it; None has no limit."""
+        """Stop after the current sessions. Wait at most `seconds` for them. None is no limit."""
         with self._lock:
             self._stopping = True
             self._changed.notify_all()
@@ -314,7 +314,7 @@ class Worker:
         self._queue.add(head.session_id, Scope(head.user_id, head.session_id).owner)
 
     def _postpone(self, session_id: str) -> None:
-        """Delay a session whose processing failed, so that others are not blocked."""
+        """Delay a session whose processing failed, so that it does not block other sessions."""
         self._backoff.failed(session_id)
         with suppress(Exception):  # the store is down: at least this worker waits
             if head := self._store.head(session_id):

@@ -59,7 +59,7 @@ class Seen(NamedTuple):
 
 
 class View(NamedTuple):
-    """The input of a context. `among` are the blocks whose sources are in the session's store."""
+    """The input of a context. `among` names the blocks with sources in the session's store."""
 
     seen: Seen
     found: Found
@@ -139,7 +139,7 @@ class Contexts:
     ) -> MemoryContext:
         """Return a context. See `AgentMemory.get`.
 
-        It runs on the caller's thread: see `Block.query_thread` for the blocks.
+        Packing runs on the caller's thread. `Block.query_thread` says where each block runs.
         """
         query = query_of(message)
         packer = self.packer.lowered(checked_budget(max_tokens))
@@ -229,10 +229,10 @@ class Contexts:
         self._sent.keep(session_id, kept, seen.scope.user_id, seen.head)
 
     def new_in(self, session_id: str, messages: Sequence[Any]) -> Sequence[Any]:
-        """Return the messages without those of the session's last context, if its log has them.
+        """Return the messages that the log lacks: those of the session's last context are removed.
 
         Raises:
-            InvalidMessage: They contain recalls or the summary of another context.
+            InvalidMessage: The messages contain recalls or the summary of another context.
         """
         return self.prompts.without_context(session_id, messages, self._is_stored)
 
@@ -271,7 +271,7 @@ class Contexts:
             held = frozenset([(session_id, entry.seq) for entry in entries])
             entries = packer.entries(shown)
             begun = head or Head(session_id, user_id, created_at=datetime.now(UTC))
-            begun = replace(ruled(begun, entries), start=0)  # nothing was cut from these
+            begun = replace(ruled(begun, entries), start=0)  # nothing was cut from these entries
             window = _window(packer, begun, entries, asked, once, form)
             window = replace(window, held=held)
         if query is None:
@@ -342,7 +342,7 @@ def _window(
 ) -> Shown:
     """Return the part of a window that a context shows.
 
-    In a provider's format it begins at the provider's own compaction, if that fits.
+    In a provider's format, the part begins at the provider's own compaction if that item fits.
     """
     if form is None:
         return packer.window(head, entries, asked, once=once)
@@ -381,7 +381,7 @@ def checked_budget(max_tokens: object) -> int | None:
     """Return a valid budget for one call.
 
     Raises:
-        InvalidBudget: It is not a positive number of tokens.
+        InvalidBudget: `max_tokens` is not a positive number of tokens.
     """
     if max_tokens is None:
         return None
@@ -394,7 +394,7 @@ def query_of(message: Any) -> Message | None:
     """Return the message to recall for, from text or a message in any form.
 
     Raises:
-        InvalidMessage: It is not a message.
+        InvalidMessage: The value is not a message.
     """
     if message is None or isinstance(message, Message):
         return message

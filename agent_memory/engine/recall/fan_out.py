@@ -33,8 +33,8 @@ LOAD_SECONDS = 10.0
 class FanOut:
     """Queries blocks in parallel, each with a time limit. A failure becomes a warning.
 
-    A circuit breaker guards each block. A working block is open to all callers. A failed block is
-    open to one caller at a time, after a growing pause, until it works again.
+    A circuit breaker guards each block. All callers query a working block. After a failure, one
+    caller at a time queries the block, after a growing pause, until a query succeeds.
     """
 
     def __init__(

@@ -168,13 +168,13 @@ _NOBODY = "_"  # not a valid block name: the whole log is pending for it
 
 
 class LogBlock(ManualBlock):
-    """The engine's search in the words of the log, used if no block recalls messages.
+    """The engine's word search in the log, used if no block recalls pending messages.
 
     It covers the user and assistant messages among the newest 5,000 pending ones of each absorbing
     block. If no block absorbs, all messages are pending.
 
     Attributes:
-        behind: The blocks that absorb.
+        behind: The names of the absorbing blocks.
     """
 
     selective = True
@@ -250,11 +250,11 @@ def _id(entry: Entry, turn: Turn) -> str:
 
 
 SPARE = 2
-"""Factor of results requested from each of several blocks: their results may be near-duplicates."""
+"""Several blocks return this many times `limit` results each: some may be near-duplicates."""
 
 ELSEWHERE = 20
-"""Factor of results requested if results are filtered, for example by session: how many of them
-match is unknown."""
+"""With a filter, such as a session, blocks return this many times `limit` results: the number of
+results that match the filter is unknown."""
 
 SEARCHED = 0.05
 """Share of `min_relevance` that a search requires. A list of results may be less precise."""
@@ -326,7 +326,7 @@ class Search:
 
 
 def most_of(limit: int, scope: Scope, blocks: int) -> int:
-    """Return how many results to request from each block, since some are near-duplicates."""
+    """Return how many results to request from each block, so that enough remain in the end."""
     if scope.only_session:
         return limit * ELSEWHERE
     return limit * SPARE if blocks > 1 else limit

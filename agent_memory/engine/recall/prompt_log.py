@@ -104,11 +104,11 @@ class Recalls:
 logger = logging.getLogger(__name__)
 
 _MOST_PENDING = 1_000
-"""Maximum number of pending contexts, whose sessions do not exist yet or have no user. A context is
-stored when its session belongs to its user."""
+"""Maximum number of pending contexts. A context is pending while its session does not exist or has
+no user. It is stored when the session belongs to the context's user."""
 
 _BEGUN = "begun"
-"""Metadata key of the start of a context's session, whose id may be used again later."""
+"""Metadata key of the time at which a context's session began: session ids may be reused."""
 
 RecallNow = Callable[[str], Sequence[Recall]]
 """Returns the current recalls for a question."""
@@ -175,8 +175,8 @@ class SentContexts:
         """Return the contexts of a session's turns after a seq, oldest first.
 
         Contexts of an earlier session with the same id are left out. `recall_now` returns the
-        current recalls for a question. Texts of records without source messages, such as notes, are
-        not stored: they are taken from these recalls, and shown if unchanged.
+        current recalls for a question. The texts of records without source messages, such as notes,
+        are not stored. Such a text is taken from the current recalls, if the record is unchanged.
         """
         session_id, begun = head.session_id, to_micros(head.created_at)
         every = [one for one in self._of(session_id) if one.first > after]
@@ -217,7 +217,7 @@ class SentContexts:
     def _source_text(self, recall: Recall, at: datetime, user_id: str | None) -> str:
         """Return the source text of a recall, if it was the user's at that time.
 
-        A session that began later is another one, and perhaps another user's.
+        A session that began later only has the same id, and may belong to another user.
         """
         for session_id, seq in recall.sources[:1]:
             head = self._store.head(session_id)

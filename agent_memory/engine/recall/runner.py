@@ -18,7 +18,7 @@ from agent_memory.ltm_blocks.base import QueryThread
 T = TypeVar("T")
 
 MOST_ABANDONED = 32
-"""Maximum number of abandoned calls to a block that still run. Until one ends, none is started."""
+"""Maximum number of running abandoned calls to a block. At the maximum, no new call starts."""
 
 
 def resolve(value: T | Awaitable[T]) -> T:
@@ -83,7 +83,7 @@ class TimeLimited:
         `abandoned` is called when an abandoned call ends.
 
         Raises:
-            TimeoutError: It took longer, or too many abandoned calls to the block still run.
+            TimeoutError: The call took longer, or too many abandoned calls to the block still run.
         """
         handover = self._begin(name, partial(_uncancelled, call), abandoned)
         try:
@@ -104,7 +104,7 @@ class TimeLimited:
 
         Args:
             calls: The calls, by the name of the block.
-            timeout: Seconds to wait for them.
+            timeout: Seconds to wait for a call.
             timeouts: Seconds to wait for particular blocks, by name. A result that arrives
                 before the longest wait ends counts, even if it was late.
             threads: The threads of particular blocks, by name; see `Block.query_thread`. Calls

@@ -29,9 +29,9 @@ _BUSY = "The deletion is finished later; call delete_user again."
 
 
 class Grants:
-    """Grants of access, indexed by namespace and agent, by agent, and by namespace.
+    """Grants of access. Each can be read by its namespace, by its agent, and by both.
 
-    A grant or revocation by a call has priority over the configuration's, in any order: they are
+    A grant or revocation by a call overrides the configuration, whichever came first. The two are
     separate records.
     """
 
@@ -62,7 +62,7 @@ class Grants:
         ]
 
     def put(self, share: str, agent: str, access: Access | None) -> None:
-        """Grant access, or revoke it with None. It is durable and in force everywhere on return."""
+        """Grant access, or revoke it with None. On return, the change is durable and in force."""
         self._store.put_records(_GRANTS, _records(share, agent, access))
 
     def access(self, share: str, agent: str) -> Access | None:
@@ -128,7 +128,7 @@ def _records(
 
 
 def _effective(records: Iterable[Record]) -> Access | None:
-    """Return the access of a pair: that of a call, else that of the configuration."""
+    """Return the access that a call set for a pair, else the access by the configuration."""
     by_source = {record.metadata["initial"]: record.text for record in records}
     return _ACCESS.get(by_source.get(False, by_source.get(True)))
 
@@ -150,7 +150,7 @@ def _share(share: str) -> str:
 
 
 def signed(message: Message, agent: str) -> Message:
-    """Return a message with its author, which replaces an author in its metadata."""
+    """Return a message with `agent` as the author in its metadata."""
     return message.model_copy(update={"metadata": {**message.metadata, "agent": agent}})
 
 
@@ -166,7 +166,7 @@ def is_by(message: Message | None, agent: str) -> bool:
 
 
 class Authors:
-    """Stores the seq at which an agent began to write, since the log may remove its messages."""
+    """Stores the seq from which an agent wrote in a session, since the log may lose messages."""
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
@@ -208,7 +208,7 @@ def _author(agent: str, session_id: str) -> str:
 
 
 class Redaction:
-    """Removes a deleted user, or a deleted namespace, from shared namespaces."""
+    """Removes messages and grants of deleted users, and grants of deleted namespaces."""
 
     def __init__(self, parts: Components) -> None:
         self._parts, self._store = parts, parts.store
@@ -227,7 +227,7 @@ class Redaction:
             self._grants.drop_share(share)
 
     def erase(self, user_id: str) -> None:
-        """Empty the messages that a user wrote as an agent, and delete its grants. Idempotent."""
+        """Empty the messages that a user wrote as an agent, and delete the user's grants."""
         if share_of(user_id) is not None:
             return
         for share in self._grants.shares_of(user_id):

@@ -46,7 +46,7 @@ DENIED = (
 
 
 class Share:
-    """A shared namespace. Made by `AgentMemory.share`. Code that holds it decides who has access.
+    """A shared namespace. Made by `AgentMemory.share`. Code with a `Share` decides who has access.
 
     Args:
         memory: The memory.
@@ -66,7 +66,7 @@ class Share:
         """Grant an agent access, from its next call on, in every process. Durable on return.
 
         Args:
-            agent_id: The agent. `delete_user` with the same id removes it, with its messages.
+            agent_id: The agent. `delete_user` with the same id removes the agent and its messages.
             access: "read", or "write", which includes reading. It replaces the previous access.
 
         Raises:
@@ -140,9 +140,10 @@ class Share:
 class SharedMemory:
     """The calls of `AgentMemory` on one shared namespace, for one agent. Made by `Share.agent`.
 
-    Each call reads the agent's grant from the store. A call that reads checks it again before it
-    returns. An agent without access learns nothing: each call raises the same `AccessDenied`,
-    whether or not the namespace or session exists. Session ids are local to the namespace.
+    Each call reads the agent's grant from the store. A call that reads data checks the grant again
+    before it returns. An agent without access learns nothing: each call raises the same
+    `AccessDenied`, whether or not the namespace or session exists. Session ids are local to the
+    namespace.
 
     Args:
         memory: The memory.

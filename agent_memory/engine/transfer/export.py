@@ -125,7 +125,7 @@ class Exporter:
                     yield writing.vector(name, record, blob)
 
     def _reach(self, name: str, head: Head) -> float:
-        """Return the last seq that a block has absorbed. Later records may be a dead worker's."""
+        """Return the last seq that a block has absorbed. A dead worker may leave later records."""
         block = self._blocks.get(name)
         if name in head.cursors or (block is not None and block.absorbs):
             return max(head.cursors.get(name, 0), head.expired)

@@ -62,7 +62,7 @@ def _validated(number: int, record: Record, block: Block | None) -> Record:
 
 
 def _features_in(lines: Sequence[tuple[int, Stored]], dimension: int) -> Features:
-    """Return the features of vectors, which are checked."""
+    """Check vectors and return their features."""
     from agent_memory.stores.feature_bytes import features_of
 
     for number, vector in lines:
@@ -80,7 +80,7 @@ def _are_traits(stored: Stored, dimension: int) -> bool:
         features = features_of([stored.traits])
     except (ValueError, struct.error):
         return False
-    # encoded again they must be the same, so that their lengths are as stated
+    # encoding the features again must give the same bytes, which proves that all lengths are right
     if features.dimension != dimension or blobs_of([stored.record], features) != [stored.traits]:
         return False
     vector, terms = features.meaning[0], features.words[0]
@@ -107,7 +107,7 @@ class RecordImport:
         self._vectors: list[tuple[int, Stored]] = []
 
     def take(self, number: int, item: Item) -> None:
-        """Store or collect the item of a line. Its block must be able to read it."""
+        """Store or collect the item of a line. Refuse a record that its block cannot read."""
         if isinstance(item, KeptKey):
             self._keys.append(item)
         elif isinstance(item, DeadLetter):
@@ -133,7 +133,7 @@ class RecordImport:
         """Store the remaining items, after the snapshot is known to be complete.
 
         Returns:
-            The cursors of the blocks with imported records. The others absorb from the beginning.
+            The cursors of the blocks with imported records. Other blocks absorb from the beginning.
         """
         self._put_vectors()
         self._check_ids()
@@ -171,7 +171,7 @@ class RecordImport:
     def _check_ids(self) -> None:
         """Refuse records with the id of another session's record, which they would replace.
 
-        Most ids name their session. For the others, all facts are read.
+        Most ids are bound to their session. If there are other ids, all facts are read.
         """
         loose = {
             (block, record.id): number
@@ -214,7 +214,7 @@ class RecordImport:
         return versioned and not all(_is_keyed(name, record) for record in records)
 
     def _placed(self, item: VectorsForm) -> tuple[VectorsForm, VectorStore] | None:
-        """Return the store for a block's vectors. None if they do not fit."""
+        """Return the store for a block's vectors. None if the vectors do not fit the block."""
         block, embedding = self._blocks.get(item.block), (item.dimension, item.model)
         vector_store = self._store if block is None else block.vectors
         try:

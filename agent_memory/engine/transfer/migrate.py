@@ -143,7 +143,7 @@ def migrate_stores(source: Store, target: Store, origin: str) -> Generator[Migra
         records.write(Kind.MIGRATION, origin)
         for step in move(source, target, resumed=bool(noted)):
             if step.verified is not None:
-                target.secure_erase()  # copies that were replaced or removed
+                target.secure_erase()  # the traces of copies that were replaced or removed
                 records.drop(Kind.MIGRATION, origin)
             yield step
 

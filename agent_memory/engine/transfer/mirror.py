@@ -1,4 +1,4 @@
-"""The two sides of a migration: their sessions and records, copied, and compared by checksums."""
+"""Copies the sessions and records of a migration, and compares both stores by checksums."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A block's record with its checksum, and its features as bytes. A fact has none."""
+    """A block's record with its checksum, and its features as bytes. A fact has no features."""
 
     block: str
     record: Record
@@ -103,7 +103,7 @@ class StoredRecord:
 
 @dataclass(eq=False, repr=False)
 class FactRecords:
-    """All facts of a store, except its records about itself and those of the sessions `leaving`."""
+    """All facts of a store, except records about the store and those of sessions in `_leaving`."""
 
     _store: RecordStore
     _leaving: Collection[str]
@@ -127,7 +127,7 @@ class FactRecords:
 
 @dataclass(eq=False, repr=False)
 class VectorRecords:
-    """The vectors of one block, except those of the sessions `leaving`."""
+    """The vectors of one block, except those of sessions in `_leaving`."""
 
     _store: VectorStore
     _block: str
@@ -163,13 +163,13 @@ RecordSet = FactRecords | VectorRecords
 
 
 def mirror(source: RecordSet, target: RecordSet, sums: Sums) -> Iterator[StoredRecord]:
-    """Remove records that only the target has, write those that it lacks, and yield the source's.
+    """Make the target's records equal to the source's, and yield each record of the source.
 
     Existing records are not written again, so that an interrupted run resumes. Each record takes
     eight bytes of memory.
     """
     there = _marks(stored.digest for stored in target.read())
-    if len(there) and _cleared(source, target):  # others may have been removed too
+    if len(there) and _cleared(source, target):  # `remove` may have removed more records
         there = _marks(stored.digest for stored in target.read())
     for page in _pages(source.read()):
         is_new = _lacking(there, [stored.digest for stored in page])
@@ -198,10 +198,10 @@ def _cleared(source: RecordSet, target: RecordSet) -> bool:
 
 
 def _marks(keys: Iterable[object]) -> np.ndarray:
-    """Return a set of keys, each as a number of eight bytes.
+    """Return the sorted hashes of keys, eight bytes each.
 
-    Python salts the numbers in each process. Two keys with the same number, one case in billions,
-    have different numbers in the next run.
+    Two keys have the same hash in one of billions of cases. Python salts hashes in each process, so
+    these keys have different hashes in the next run.
     """
     import numpy as np
 
@@ -209,7 +209,7 @@ def _marks(keys: Iterable[object]) -> np.ndarray:
 
 
 def _lacking(marks: np.ndarray, keys: Sequence[object]) -> np.ndarray:
-    """Return for each key whether it is not in the set."""
+    """Return for each key whether its hash is missing in `marks`."""
     import numpy as np
 
     wanted = np.fromiter(map(hash, keys), np.int64)
@@ -252,7 +252,10 @@ class Sessions:
                     self._target.delete(name)
 
     def compare(self, sums: Sums, *, copies: bool) -> Iterator[tuple[Head, str | None]]:
-        """Yield the head of each session, and the difference, if any, after copying it again."""
+        """Yield each session's head and its difference, or None for none.
+
+        With `copies`, a session that differs is first copied again.
+        """
         for head, there in self._pairs():
             compared, difference = self._compared(head, there or self._there(head), copies)
             sums.add(_STATES, _state(compared))
@@ -282,8 +285,8 @@ class Sessions:
         return head, "differs" if again == sent else "changed"
 
     def _pairs(self) -> Iterator[tuple[Head, Head | None]]:
-        """Yield each session of the source in its target form, with the target's, if on the same
-        page."""
+        """Yield each session of the source as `_carried`. Add the target's session if the same
+        page has it."""
         after = None
         for heads in whole(head_pages(self._source)):
             page = self._target.sessions(limit=HEADS, after=after)

@@ -1,4 +1,4 @@
-"""Reading the lines of a session's snapshot, each checked against those before it."""
+"""Reads the lines of a session's snapshot, and checks each against the lines before it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Reading:
     def items(self) -> Iterator[tuple[int, Item]]:
         """Yield the items after the head, each with the number of its line; the log comes first.
 
-        The end is reached only if the snapshot is complete.
+        An incomplete snapshot raises an error before the end.
         """
         while True:
             fields = self._next()
@@ -364,7 +364,7 @@ def _check_format(line: bytes) -> None:
 
 
 def _parsed(number: int, line: bytes) -> dict[str, Any]:
-    """Return the fields of a line, which is plain JSON."""
+    """Return the fields of a line of plain JSON."""
     try:
         fields = json.loads(line, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
@@ -387,7 +387,7 @@ def _value_of(form: ValueForm, session_id: str) -> Record:
     """Return the record of a value that belongs to a session.
 
     Raises:
-        InvalidInput: `KeyValues` would not store it like this.
+        InvalidInput: `KeyValues` would not store the value in this form.
     """
     namespace, key = checked(form.namespace), text_of("key", form.key)
     if (form.ttl is None) != (form.until is None):

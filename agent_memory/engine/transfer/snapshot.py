@@ -318,7 +318,7 @@ class Writing:
         return self.line(kind, record, block=block, of=owner, at=record.created_at, **more)
 
     def line(self, kind: str, source: object = None, **own: Any) -> str:
-        """Return a line of a form's fields. `source` has the values that are not passed."""
+        """Return the line of a kind. Fields that are not passed are read from `source`."""
         fields: dict[str, Any] = {"kind": kind}
         message = ""
         for name in [name for name in _FORMS[kind].model_fields if name != "kind"]:

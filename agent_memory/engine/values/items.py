@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Namespace = tuple[str, ...]
 
 _END = "\x1f"
-_LONGEST = 320  # the stores' limit of an owner
+_LONGEST = 320  # maximum characters of an owner in a store
 _MOST_SECONDS = 1e10
 _LONGEST_TTL = timedelta(days=36_500)
 
@@ -41,7 +41,8 @@ class KeyValue:
         created_at: When the key was first written (UTC).
         updated_at: When it was last written.
         expires_at: When it expires. None for never.
-        score: In a search by meaning, the cosine of the nearest of its texts. None otherwise.
+        score: In a search by meaning, the cosine of the query and the value's nearest text. None
+            otherwise.
     """
 
     namespace: Namespace
@@ -89,7 +90,7 @@ class StoredValue:
 
     @cached_property
     def value(self) -> Any:
-        """The value. Callers must not receive or change this object."""
+        """The value. Do not change it, and do not pass it to callers: `item` makes a copy."""
         return json.loads(self.record.metadata["value"])
 
     @cached_property
@@ -104,7 +105,7 @@ class StoredValue:
         return found
 
     def is_of(self, embedder: str, dimension: int) -> bool:
-        """Return whether it has vectors of this embedder and dimension."""
+        """Return whether the value has vectors of this embedder and dimension."""
         vectors = self.vectors
         if vectors is None or vectors.shape[1] != dimension:
             return False

@@ -44,8 +44,8 @@ class KeyValues:
     """Values by namespace and key: settings, the state of an agent, any value of plain JSON.
 
     `AgentMemory.values` and `User.values` return one. A namespace is a tuple of labels, such as
-    ("users", "ana", "orders"). It exists while it holds a value. A stored value is durable and
-    immediately visible to every process. Threads may share one instance.
+    ("users", "ana", "orders"). A namespace exists while it holds a value. A stored value is durable
+    and immediately visible to every process. Threads may share one instance.
 
     Args:
         store: The store.
@@ -91,7 +91,8 @@ class KeyValues:
             key: The name within the namespace.
             value: Plain JSON of any shape.
             ttl: The time until it expires, in seconds or as a timedelta. None for never.
-            texts: Texts that a search by meaning compares. Values without texts come last in it.
+            texts: Texts that a search by meaning compares with its query. In such a search, values
+                without texts come last.
 
         Returns:
             The stored value.
@@ -105,9 +106,9 @@ class KeyValues:
         return self.put_many([Put(namespace, key, value, ttl, texts)])[0]
 
     def put_many(self, puts: Iterable[Put]) -> list[KeyValue]:
-        """Store several values atomically, as `put`, and return one value for each key.
+        """Store several values atomically, like `put`, and return one value for each key.
 
-        For a repeated key, the last one counts.
+        If a key is repeated, its last value counts.
         """
         if not isinstance(puts, Iterable):
             raise InvalidInput(f"puts is {quoted(puts)}. Give a list of Put.")
@@ -173,8 +174,8 @@ class KeyValues:
         Args:
             prefix: Complete labels with which the namespaces begin. () for all.
             query: The text to search for, by meaning.
-            where: For each field of a value, another value or comparisons ("$eq", "$ne", "$in",
-                "$gt", "$gte", "$lt", "$lte"). A field may be a path: "author.name".
+            where: For each field of a value, what the field must equal, or comparisons ("$eq",
+                "$ne", "$in", "$gt", "$gte", "$lt", "$lte"). A field may be a path: "author.name".
             limit: The maximum number of values.
             offset: The number of values to skip.
             least: With a query, the minimum cosine.
