@@ -1,1 +1,1 @@
-"""SQLite, PostgreSQL, MySQL and MariaDB: the same tables and statements."""
+"""Stores on SQLite, PostgreSQL, MySQL and MariaDB, with common tables and statements."""

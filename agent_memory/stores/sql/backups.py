@@ -1,4 +1,4 @@
-"""Copies of a SQLite database, during writes: to inspect it, to back it up, to restore it."""
+"""Copies a SQLite database while others write, to inspect, back up or restore it."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def is_database(file: Path) -> bool:
 
 @contextmanager
 def copied(url: str) -> Iterator[tuple[str, str]]:
-    """Provide a URL for the inspection of a store, and the schema of a SQLite database in words.
+    """Provide the URL of a copy to inspect, and a description of a SQLite database's schema.
 
-    Opening the store itself would migrate or create its schema. An empty store replaces a missing
-    one. Servers and folders are not copied, and keep their own URL.
+    Opening the original would create or migrate its schema. A missing store is replaced by an
+    empty one. Servers and folders are not copied: the URL is their own.
     """
     path = Path(url.removeprefix(_SQLITE).removeprefix(_FOLDER)).absolute()
     if not url.startswith(_SQLITE) or not path.exists():
@@ -92,15 +92,15 @@ def quick_check(path: Path, seconds: float) -> list[str] | None:
 
 
 def back_up(url: str, file: Path) -> None:
-    """Write a snapshot of a store to a file, which appears once it is complete and checked.
+    """Write a snapshot of a store to a file. The file appears when it is complete and checked.
 
     Args:
         url: The store; others may use it meanwhile.
-        file: The file, which replaces an existing one and is readable only by its owner.
+        file: The file to write. It replaces an existing file, and only its owner can read it.
 
     Raises:
         UnsupportedOperation: The store is not in a SQLite file.
-        InvalidInput: The file is the store's own, no regular file or in use, or the store is empty.
+        InvalidInput: The file is the store, not a regular file, or in use; or the store is empty.
         StoreError: The store is damaged, or cannot be read now.
     """
     path, to = _path_of(url), Path(os.path.realpath(file))
@@ -124,7 +124,7 @@ def put_back(file: Path, url: str) -> None:
 
     Raises:
         UnsupportedOperation: The store is not in a SQLite file.
-        InvalidInput: The file is the store's own, or holds no memory.
+        InvalidInput: The file is the store itself, or has no tables of agent-memory.
         SchemaTooNew: A newer release wrote the backup.
         StoreError: The backup is damaged or not a database, or the store is in use.
     """
@@ -155,9 +155,9 @@ def _check_different(path: Path, file: Path) -> None:
 
 @contextmanager
 def _new_file_beside(file: Path) -> Iterator[Path]:
-    """Provide an empty file to fill and move to a path, readable only by its owner.
+    """Provide an empty file in the folder of `file`. The caller fills it, and renames it to `file`.
 
-    Files that killed processes have left are deleted first.
+    Only its owner can read it. Abandoned files of killed processes are deleted first.
     """
     folder, prefix = file.absolute().parent, f".{file.name}."
     for leftover in folder.iterdir():
@@ -197,9 +197,9 @@ def _copy_mode(fresh: Path, like: os.stat_result) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Exclude all other writers of a database, with all its data in the main file.
+    """Move all data of a database into its main file, and exclude other writers.
 
-    No journal remains that SQLite would apply to a new file in its place.
+    Journals are removed, because SQLite would apply them to a file that replaces the main file.
     """
     with ExitStack() as stack:
         if path.exists():

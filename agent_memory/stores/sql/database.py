@@ -1,5 +1,5 @@
-"""The base of a database for `SQLKernel`, and a pool of connections for those that implement
-them, `sqlite` and `server`."""
+"""The interface of a database for `SQLKernel`, and a pool of connections for its implementations
+in `sqlite` and `server`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any, Generic, Protocol, TypeVar
 from agent_memory.errors import StoreUnavailable
 
 T = TypeVar("T")
-_random = Random()  # the state of the global one belongs to the application
+_random = Random()  # the global generator belongs to the application
 C = TypeVar("C", bound="_Closes")
 
-_LOOK_SECONDS = 0.1  # then a waiting thread looks for a free place without a notice
+_LOOK_SECONDS = 0.1  # then a waiting thread looks for a free place again
 
 
 class TableMissing(StoreUnavailable):
@@ -72,10 +72,10 @@ class SQLDatabase(Protocol):
         """Run `work` outside of a transaction: each statement sees one consistent state."""
 
     def alone(self, work: Callable[[SQLConnection], T], *, synced: bool = True) -> T:
-        """Run `work`, each statement of which is its own transaction.
+        """Run `work`. Each of its statements is a separate transaction.
 
         On SQLite no other thread of this process writes meanwhile. Without `synced`, a power loss
-        may undo the work, together with all that was written later without a sync.
+        may undo the work, and with it later work without `synced`.
         """
 
     def write(self, work: Callable[[SQLConnection], T]) -> T:
@@ -83,9 +83,9 @@ class SQLDatabase(Protocol):
         return self.alone(lambda connection: connection.transaction(work))
 
     def patiently(self, work: Callable[[SQLConnection], None]) -> None:
-        """Run long `work` in one transaction, excluding such work of other processes.
+        """Run long `work` in one transaction. Long work of other processes waits meanwhile.
 
-        If the database has no transactions for changes of tables, these are applied one by one.
+        If the database cannot change tables in a transaction, each change is applied separately.
         """
         self.write(work)
 
@@ -125,8 +125,8 @@ class Place(Generic[C]):
 class Places(Generic[C]):
     """A pool with a fixed number of places. The holder of a place's lock uses its connection.
 
-    A signal may raise an exception between any two steps of Python. Locks of C are therefore held
-    only by `with`, nothing is counted, and a connection never leaves its place.
+    A signal may raise an exception between any two steps of Python. Locks are therefore held only
+    by `with`, nothing is counted, and a connection never leaves its place.
 
     Args:
         most: The most connections.
@@ -172,7 +172,7 @@ class Places(Generic[C]):
             self._freed.put(None)
 
     def clear(self) -> None:
-        """Close idle connections. The user of a busy one closes it afterwards."""
+        """Close idle connections. A thread that uses a busy connection closes it afterwards."""
         for place in self._all:
             if not place.lock.locked():
                 with place.lock:

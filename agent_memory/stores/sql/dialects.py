@@ -21,19 +21,19 @@ APPEND = f"INSERT INTO {MESSAGES} ({_LINE}) VALUES {LINE_VALUES}"
 
 @dataclass(frozen=True)
 class Dialect:
-    """Statements in a dialect's SQL.
+    """The statements and clauses of one dialect.
 
     Attributes:
-        upsert: Writes a document, or overwrites the one with its id.
-        extend: Appends a line if the head's version and due time match, and no writer has
-            appended that seq. The primary key detects the last case. The head is locked until the
-            line is in the log.
-        lock: Locks selected rows against changes and locks by others.
-        share: Locks selected rows against changes by others.
-        find: The function that finds a text in another; 0 if it is not there.
-        marked: A parameter, a number and a comma as one text.
-        by_owner: Names the index for a scan by owner, if the planner would scan the whole
-            collection by its primary key.
+        upsert: Inserts a document, or overwrites the document with its id.
+        extend: Appends a line if the head's version and due time match and the line's seq is free.
+            The primary key detects a seq that is taken. The head is locked until the line is in
+            the log.
+        find: The function that returns the position of a text in another text, or 0.
+        marked: The expression that joins a parameter, a number and a comma to one text.
+        lock: The clause that locks selected rows against changes and locks by other transactions.
+        share: The clause that locks selected rows against changes by other transactions.
+        by_owner: The clause that names the index for a scan by owner. It is empty if the planner
+            chooses this index by itself.
     """
 
     upsert: str

@@ -72,7 +72,7 @@ class SQLKernel(SQLReader):
             batch = batches[0]
             if (statement := self._statement(batch)) is not None:
                 run = methodcaller("run", *statement)
-                # The holders of leases end with the machine, and sessions may be due twice.
+                # A power loss also ends the holders of leases. A session may be due twice.
                 may_be_undone = all(isinstance(write, Hold | Due) for write in batch.writes)
                 changed = self._database.alone(run, synced=not may_be_undone)
                 if changed > 0 or not batch.conditions:
@@ -92,7 +92,7 @@ class SQLKernel(SQLReader):
     def _statement(self, batch: Batch) -> tuple[str, Values] | None:
         """Return a batch of one write as a statement; None if it needs a transaction.
 
-        The statement changes a row if its conditions hold.
+        The statement changes a row only if the batch's conditions hold.
         """
         if len(batch.writes) != 1:
             return None
@@ -113,8 +113,8 @@ class SQLKernel(SQLReader):
         return text, values
 
     def _change(self, write: Write, now: int) -> tuple[str, Values] | None:
-        """Return a write to documents as one statement that ends with its WHERE; None for
-        others."""
+        """Return a write to documents as one statement that ends with its WHERE clause. Return None
+        for any other write."""
         namespace = [self._namespace]
         match write:
             case Due(at, micros):
@@ -178,8 +178,8 @@ class SQLKernel(SQLReader):
     ) -> dict[DocId, State | None]:
         """Lock documents, and return their states; None for missing ones.
 
-        Missing documents cannot be locked. They are inserted and never overwritten, so that one of
-        two writers has to retry.
+        Missing documents cannot be locked. They are written by a plain INSERT, so that the second
+        of two writers fails and has to retry.
         """
         written = {at for write in writes for at in _written(write)}
         ids = sorted(documents)  # sorted, so that two writers cannot deadlock
@@ -243,7 +243,7 @@ class SQLKernel(SQLReader):
                 self._drop_pieces(it, [Scan(PIECE, session=session, first_below=upto + 1)])
 
     def _truncate(self, it: SQLConnection, logs: Sequence[Truncate]) -> None:
-        """Shorten logs; those after the same seq by one statement."""
+        """Shorten logs. One statement shortens all logs that end at the same seq."""
         for after, group in groupby(logs, lambda log: log.after):
             sessions = [log.session for log in group]
             for some in chunks(sessions):
@@ -256,8 +256,8 @@ class SQLKernel(SQLReader):
             self._delete_where(it, scans)
 
     def _delete_where(self, it: SQLConnection, scans: Sequence[Scan]) -> None:
-        """Delete what scans select. Those for owners or sessions in several collections are one
-        statement."""
+        """Delete what scans select. Scans of several collections by owner only, or by session only,
+        become one statement."""
         for column, group in groupby(scans, _only_filter):
             some = list(dict.fromkeys(group))
             names = sorted({scan.collection for scan in some})
@@ -276,9 +276,8 @@ class SQLKernel(SQLReader):
                 )
 
     def _append(self, it: SQLConnection, rows: Sequence[Sequence[Any]]) -> None:
-        if (
-            self.remote and 1 < len(rows) <= _FEW
-        ):  # one statement, because drivers need several round trips
+        # one statement: for several rows, drivers need several round trips
+        if self.remote and 1 < len(rows) <= _FEW:
             more = f", {LINE_VALUES}" * (len(rows) - 1)
             it.run(APPEND + more, [value for row in rows for value in row])
         else:
@@ -295,7 +294,7 @@ class SQLKernel(SQLReader):
 
 
 def _only_filter(scan: Scan) -> str:
-    """Return the one column by which a scan selects; empty if there are more, or another."""
+    """Return `owner` or `session` if a scan selects by this column alone, or else an empty text."""
     for column in ("owner", "session"):
         value = getattr(scan, column)
         if value and scan == Scan(scan.collection, **{column: value}):

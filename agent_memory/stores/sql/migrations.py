@@ -11,16 +11,16 @@ from agent_memory.stores.sql.schema import SCHEMAS
 Step = Sequence[str]
 
 FIRST = 1
-"""The schema version of a database without any step, which `tables` describes."""
+"""The schema version before the first of `STEPS`."""
 
 STEPS: tuple[Step, ...] = ()
 """The migration steps: the statements at index i lead from version FIRST + i to the next one.
 
-`[messages]` and `[documents]` are the names of these tables: see `table_name`.
+In a statement, `[messages]` and `[documents]` stand for table names: see `table_name`.
 """
 
 TABLES = ("messages", "documents")
-"""All tables but the one with the schema's version, which every release can read."""
+"""All tables except `agent_memory_meta`, which has the schema's version for every release."""
 
 _MYSQL = ("mysql", "mariadb")
 _ALTERED = "it was altered or damaged. Restore a backup."
@@ -30,8 +30,8 @@ def table_name(table: str, version: int = FIRST + len(STEPS)) -> str:
     """Return the name of one of `TABLES` in a schema version.
 
     Each later version has its own names. A process of an older release no longer finds its tables
-    after a newer one migrated the database. It can therefore write nothing that the newer release
-    would not understand, at no cost for calls.
+    after a newer one migrated the database. The older release can therefore write nothing that
+    the newer one would not understand. Calls need no check of the version.
     """
     return f"agent_memory_{table}" + (f"_v{version}" if version > FIRST else "")
 

@@ -86,7 +86,7 @@ class _Connection(_Base):
     broken = False
 
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
-        # It reads the system's certificates, which takes longer than the rest of the connection.
+        # Cached: a context reads the system's certificates, which takes longer than connecting.
         key = repr(sslp)
         if key not in _contexts:
             _contexts[key] = super()._create_ssl_ctx(sslp)
@@ -116,7 +116,7 @@ class MySQLDriver(Driver):
             address = make_url("mysql+pymysql://" + url.partition("://")[2])
         except (ArgumentError, ValueError):
             address = None
-        if address is not None and "@" in (address.host or ""):  # the end of the password
+        if address is not None and "@" in (address.host or ""):  # an unescaped @ in the password
             address = None
         if address is None or not address.database:  # the driver's error may repeat the password
             raise ConfigError(
@@ -132,7 +132,7 @@ class MySQLDriver(Driver):
             )
         if verify := options.pop("ssl_verify_identity", None):
             options["ssl_verify_identity"] = verify == "true"
-        if "ssl_ca" in options:  # PyMySQL alone would not verify certificates with it
+        if "ssl_ca" in options:  # otherwise PyMySQL would not verify certificates
             options["ssl_verify_cert"] = True
         self._arguments: dict[str, Any] = {
             "host": address.host or "localhost",
@@ -223,7 +223,7 @@ def _code(error: Exception) -> int:
 
 
 def _error_text(error: Exception) -> str:
-    """Return the text of an error, without the entry that a duplicate names."""
+    """Return the text of an error, without the value that a duplicate-key error repeats."""
     if _code(error) == ER.DUP_ENTRY:
         return "a row already exists."
     return str(error.args[-1] if error.args else error).rstrip(".") + "."

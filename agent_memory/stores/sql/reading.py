@@ -1,8 +1,8 @@
 """The read calls of the kernel on SQL, and messages in pieces.
 
 A message that exceeds the database's limit for a statement is stored in pieces, which are
-documents. Its line holds their number and a digest of the whole message, in JSON that no message
-has.
+documents. The body of its line is then a JSON array, unlike any message: the number of pieces, a
+digest of the message, and whether the message is only a text.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class SQLReader(Kernel):
         self._namespace = namespace
         self._dialect: Dialect = database.read(lambda it: dialect_of(it.dialect))
         self._most_text = database.read(lambda it: it.most_text)
-        # a statement may need two bytes for each
+        # a statement may need two bytes for each byte of data
         self.most_bytes = None if self._most_text is None else 2 * self._most_text
 
     def documents(
@@ -101,7 +101,7 @@ class SQLReader(Kernel):
         return self._distinct("collection", "namespace = ?", [self._namespace], beginning)
 
     def _distinct(self, column: str, where: str, parameters: Values, beginning: str) -> list[str]:
-        """Return the distinct values of a column. Each step skips the rows of one value."""
+        """Return a column's distinct values that start with `beginning`, without a full scan."""
         least = f"(SELECT min({column}) FROM {DOCUMENTS} WHERE {where} AND {column} {{}})"
         begins = f"substr(name, 1, {len(beginning)}) = ?"
         text = (
@@ -117,8 +117,7 @@ class SQLReader(Kernel):
         values = [self._namespace, collection, now, now, latest_micros(now), limit]
 
         def work(it: SQLConnection) -> list[Document]:
-            # Only the heads of selected sessions are read, because others may have large system
-            # messages.
+            # Only selected documents are read, because heads may have large system messages.
             ids = [DocId(collection, row[0]) for row in it.rows(_DUE, values)]
             documents = self._documents(it, ids, tails=True)
             return [document for at in ids if (document := documents[at]) is not None]
@@ -135,10 +134,10 @@ class SQLReader(Kernel):
             if self._most_text is None or not any(map(_is_in_pieces, lines)):
                 break
             lines = self._database.read(read)  # the log changed meanwhile
-        return lines  # lines with lost pieces read as damaged
+        return lines  # a line with lost pieces decodes as damaged
 
     def _joined(self, it: SQLConnection, line: Line) -> Line:
-        """Return a line with its message put together from pieces, if all of them are there."""
+        """Return a line with its message joined from pieces; unchanged if pieces are missing."""
         if not _is_in_pieces(line):
             return line
         count, digest, is_plain = json.loads(line.body)
@@ -191,7 +190,7 @@ class SQLReader(Kernel):
     def _rows(
         self, it: SQLConnection, names: str, ids: Sequence[DocId], lock: str = ""
     ) -> Iterator[tuple[DocId, Sequence[Any]]]:
-        """Yield the rows of existing documents. The first name is `id`."""
+        """Yield the rows of existing documents. The first column in `names` is `id`."""
         for where, values in self._named(ids):
             order = f" ORDER BY id{lock}" if lock else ""
             text = f"SELECT {names} FROM {DOCUMENTS} AS d WHERE {where}{order}"
@@ -229,7 +228,7 @@ class SQLReader(Kernel):
         return where, values
 
     def _is_behind(self) -> str:
-        """Return the condition that a head's cursors do not have a block at the end of the log."""
+        """Return the SQL condition that a block's cursor in a head is not at the log's end."""
         find, marked = self._dialect.find, self._dialect.marked
         cursors = f"substr(about, {find}(about, '{CURSORS}'))"
         return f"{find}(replace({cursors}, '}}', ','), {marked.format(f'coalesce({_END}, 0)')}) = 0"
@@ -256,9 +255,7 @@ def marks(values: Sequence[Any]) -> str:
 
 
 def in_pieces(lines: Sequence[Line], most: int | None) -> tuple[list[Document], Sequence[Line]]:
-    """Return the pieces of lines with more than `most` characters, and all lines as they are to be
-    written.
-    """
+    """Split lines with more than `most` characters. Return the pieces, and all lines to write."""
     if most is None:
         return [], lines
     pieces: list[Document] = []

@@ -1,4 +1,4 @@
-"""A database server for `SQLKernel`: drivers, connections, and the reaction to a lost one.
+"""Database servers for `SQLKernel`: drivers, connections, and retries after failures.
 
 Statements go to the driver as text. SQLAlchemy is not imported, because that takes a quarter of a
 second.
@@ -24,7 +24,7 @@ T = TypeVar("T")
 CONNECT_SECONDS = 5
 CALL_SECONDS = 20  # then a server counts as unreachable
 PATIENT_SECONDS = 600  # the same for long work, such as a migration
-LOCK_SECONDS = 10  # the wait of a statement for another writer
+LOCK_SECONDS = 10  # the longest wait of a statement for another writer
 
 GRANT = (
     "Grant it to the user of the setting `store`, or let another user open the store once to "
@@ -46,7 +46,7 @@ connections."""
 
 
 class ConnectionLost(Exception):
-    """The connection broke, and uncommitted changes are lost. `again`: a retry on another
+    """The connection broke, and uncommitted changes are lost. With `again`, a retry on another
     connection may succeed."""
 
     def __init__(self, text: str, *, again: bool = True) -> None:
@@ -64,8 +64,8 @@ class Driver(ABC):
     Attributes:
         errors: The base class of the driver's errors.
         find_table: The query that finds a table by its name.
-        hold_tables: The query that waits until no other process changes tables. The lock ends with
-            the connection. Its result is 0 after a timeout.
+        hold_tables: The query that takes the lock for changes of tables. The query returns 0 after
+            a timeout. The lock ends with the connection.
     """
 
     errors: type[Exception]
@@ -115,9 +115,9 @@ class Driver(ABC):
         return raw.cursor()
 
     def ignores(self, error: Exception) -> bool:
-        """Return whether an error only says that an earlier run was interrupted after a definition.
+        """Return whether an error only shows that an interrupted run has made a definition already.
 
-        Definitions are not part of a transaction then.
+        This happens on a server whose definitions are not part of a transaction.
         """
         return False
 
@@ -184,7 +184,7 @@ class ServerConnection(SQLConnection):
     def _executed(
         self, text: str, values: Sequence[Any], *, each: bool = False
     ) -> tuple[int, Sequence[Any]]:
-        """Run a statement, or one for each row of values. Return the number of rows, and them."""
+        """Run a statement, once or for each row of values. Return the row count and the rows."""
         with self._driver.cursor(self._raw, has_values=bool(values)) as cursor:
             if each:
                 cursor.executemany(text, values)
@@ -224,7 +224,7 @@ class ServerDatabase(SQLDatabase):
         for _ in range(2):
             try:
                 return self._with_connection(work)
-            except ConnectionLost as lost:  # a write that may have succeeded is StoreUnavailable
+            except ConnectionLost as lost:  # not raised for a write that may have succeeded
                 reason = str(lost)
                 if not lost.again:
                     break
@@ -281,7 +281,7 @@ class ServerDatabase(SQLDatabase):
                 places.clear()
 
     def _ready(self, place: Place[Any]) -> Any:
-        """Return the connection of a place, or a new one if its server has closed it."""
+        """Return a place's connection, a new one if there is none or the server closed it."""
         if self._closed:
             raise StoreUnavailable("The store was closed. Open a new one.")
         raw = place.connection
@@ -300,7 +300,7 @@ class ServerDatabase(SQLDatabase):
 
 
 def _marked(text: str) -> str:
-    """Replace `?` by the drivers' placeholder."""
+    """Replace `?` by the placeholder of the drivers."""
     return text.replace("?", "%s")
 
 
@@ -333,7 +333,7 @@ def _retried(unit: Callable[[], T]) -> T:
 
 
 def _something_to_read(descriptor: int) -> bool:
-    """Return whether an idle connection has input, such as the server's end of the connection."""
+    """Return whether an idle connection has input, such as a notice that the server closed it."""
     if not hasattr(select, "poll"):  # Windows
         return bool(select.select([descriptor], [], [], 0)[0])
     poll = select.poll()

@@ -1,7 +1,6 @@
-"""SQLite for the stores: short reads, and one write at a time, each in a transaction.
+"""A SQLite database for `SQLKernel`: concurrent reads, and one write at a time.
 
-Everything specific to SQLite is here (WAL, BEGIN IMMEDIATE, one writer at a time). Statements go
-to the standard library's driver as text. SQLAlchemy is not imported.
+Statements go to the standard library's driver as text. SQLAlchemy is not imported.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
 class _WriterLock:
-    """A lock for the writers of a file in this process, which need not poll SQLite for it."""
+    """A lock for a file's writers in this process. They need not poll SQLite's own lock."""
 
     def __init__(self) -> None:
         self.lock = known_lock()
@@ -72,7 +71,7 @@ class Database(SQLDatabase):
         self._places: Places[Connection] = Places(_MOST_READERS, _MOST_IDLE)
         with _init_lock:
             self._writer = _locks.setdefault(os.path.realpath(path), _WriterLock())
-            with self._writer.lock:  # closing a file drops the locks that SQLite has taken on it
+            with self._writer.lock:  # closing a file drops SQLite's locks on it
                 self._file = SQLiteFile(path)
             _databases.add(self)
 
@@ -111,7 +110,7 @@ class Database(SQLDatabase):
                     self._compare(connection.log)
                     return result
                 except sqlite3.Error:
-                    self._compare(connection.log)  # raises the cause, if it is the file
+                    self._compare(connection.log)  # raises another error if the file is the cause
                     raise
                 finally:
                     if self._closed or self._file.is_lost or connection.in_transaction:
@@ -125,12 +124,12 @@ class Database(SQLDatabase):
         """Erase deleted data from the write-ahead log and from the gaps of pages.
 
         SQLite zeroes deleted rows in place. When it splits or merges pages, however, copies of the
-        moved rows stay in the gaps of the old pages and outlive the rows. Such pages are searched
-        while others write. Clearing them excludes writers for a moment. Concurrent calls share one
-        run.
+        moved rows stay in the gaps of the old pages and outlive the rows. The search for such pages
+        does not exclude writers. The clearing of a group of pages excludes writers for a moment.
+        Concurrent calls share one run.
 
         If a step fails now (another process reads an old state, the disk is full), a warning is
-        logged and the next call repeats it.
+        logged. The next call tries again.
         """
         self._writer.erasures.share(self._erase)
 
@@ -142,8 +141,8 @@ class Database(SQLDatabase):
             return
         try:
             suspects = list(self._raw().untidy())
-            # At least once: after another process was killed right after it, connections may still
-            # cache old pages.
+            # Runs at least once. If a process was killed after it cleared pages, other connections
+            # may still cache the old content.
             for start in range(0, max(len(suspects), 1), _PAGES_AT_ONCE):
                 group = suspects[start : start + _PAGES_AT_ONCE]
                 if not self._until(deadline, partial(self._tidy, group)):
@@ -153,7 +152,7 @@ class Database(SQLDatabase):
                 "%s Copies of data deleted from %r could not be overwritten: they may remain in "
                 "the gaps of its pages until the next deletion.", error, self._file.path,
             )  # fmt: skip
-        # Others may write again. Their newer writes are not waited for.
+        # Writers continue. Their newer writes need not be copied.
         self.read(_write_back)
         self._until(deadline, lambda: self.alone(_empty_log))
 
@@ -172,8 +171,8 @@ class Database(SQLDatabase):
     def _tidy(self, suspects: Sequence[int]) -> bool:
         """Clear the gaps of pages; return False while a reader uses an old state.
 
-        No other connection writes meanwhile. The transaction excludes writes to the log, and the
-        file already has all of the log.
+        No other connection writes to the file meanwhile: the transaction excludes writes to the
+        log, and all of the log has been copied to the file.
         """
 
         def work(connection: Connection) -> bool:
@@ -184,12 +183,12 @@ class Database(SQLDatabase):
                 self._raw().tidy([root for (root,) in connection.rows(_ROOTS)], suspects)
             except NoTree as error:
                 raise sqlite3.DatabaseError(_MALFORMED) from error
-            # A change makes connections read again pages that they cached with their gaps.
+            # This change makes connections drop pages that they cached with data in the gaps.
             connection.value(f"PRAGMA user_version={connection.value('PRAGMA user_version')}")
             return True
 
         with self._writer.lock:
-            self._stop_writing()  # it caches such pages too, and would not notice its own change
+            self._stop_writing()  # it caches such pages too, and would ignore its own change
             return self.alone(
                 lambda connection: connection.transaction(lambda _: work(connection)), within=True
             )
@@ -197,7 +196,7 @@ class Database(SQLDatabase):
     def _compare(self, log: Identity | None) -> None:
         """Check that the file is still at its path, and that only SQLite has written to it.
 
-        The caller holds the right to write.
+        The caller holds the writer's lock.
         """
         status = self._file.check(log)
         if status is not None and self._file.is_written(status):
@@ -234,7 +233,7 @@ class Database(SQLDatabase):
         try:
             result = work(connection)
         except sqlite3.Error:
-            self._file.check(connection.log)  # raises the cause, if it is the file
+            self._file.check(connection.log)  # raises another error if the file is the cause
             raise
         self._file.check(connection.log)
         return result
@@ -249,14 +248,14 @@ class Database(SQLDatabase):
         connection = Connection(raw, self._file.opened(made_as), syncs=syncs)
         try:
             for other in set(others).intersection(self._open()):
-                self._file.check(other.log)  # it was open all the time, and shares the log
+                self._file.check(other.log)  # it stayed open, so it shares the log
         except BaseException:
             connection.close()
             raise
         return connection
 
     def _open(self) -> list[Connection]:
-        """Return the connections that are open, until they are removed from their places."""
+        """Return the open connections of readers and of the writer."""
         connections = [place.connection for place in self._places]
         return [
             connection for connection in [*connections, self._writing] if connection is not None

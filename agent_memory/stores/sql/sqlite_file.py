@@ -1,5 +1,6 @@
-"""The file of a SQLite database, created for its owner alone and checked to be still in place, and
-connections to it.
+"""The file of a SQLite database, and connections to the file.
+
+Only its owner can read a new file. All calls check that the file is still at its path.
 """
 
 from __future__ import annotations
@@ -27,24 +28,24 @@ BUSY_SECONDS = 30.0
 """The seconds to wait for other connections."""
 
 Identity = tuple[int, int]
-"""The identity of a file, which survives a move. No other open file has the same."""
+"""The device and the inode of a file. They survive a move, and are unique among open files."""
 
 _NO_TEXT = "Could not decode to UTF-8"
 _REOPEN = "Close this memory, and open it again."
-_LOG_SECONDS = 0.001  # faster writers need not check each time, which takes as long
+_LOG_SECONDS = 0.001  # the least time between two checks of the log
 _MAGIC = b"SQLite format 3\x00"
-_TURN = 2**32  # the counter restarts here
+_TURN = 2**32  # the change counter restarts here
 
 
 class SQLiteFile:
-    """A database's file, which must stay at its path as long as it is open.
+    """A database's file, which must stay at its path while it is open.
 
-    SQLite continues with the file that it has opened. If that file was moved, deleted or replaced,
-    no other process would find what is written to it.
+    SQLite continues to use an open file that was moved, deleted or replaced. No other process
+    would find the data that is then written to this file.
 
     Attributes:
         path: The absolute path, because the current folder may change.
-        name: The name in errors. A model may read them, and must not learn folders.
+        name: The name for errors, without the folder. Models may read errors.
         identity: The identity of the file when it was first opened.
 
     Raises:
@@ -70,8 +71,8 @@ class SQLiteFile:
         self._compared: tuple[int, int] | None = None  # size and time when `compare` looked last
 
     def opened(self, made_as: int) -> Identity | None:
-        """Register the file of a new connection with its database id. Return its log."""
-        # Not before: on a container's image, opening may copy the file.
+        """Register a new connection and the database's id. Return the identity of the log."""
+        # Not set before: on a container's image, opening may copy the file.
         self.identity = self.identity or _identity(self.path)
         if self._compared is None and (status := _stat(self.path)) is not None:
             self._made_as, self._compared = made_as, (status.st_size, status.st_mtime_ns)
@@ -79,9 +80,9 @@ class SQLiteFile:
         return self._newest_log
 
     def check(self, log: Identity | None) -> os.stat_result | None:
-        """Check that the path leads to the file, and to the write-ahead log of a connection.
+        """Check that the file, and the log that a connection opened, are still at their paths.
 
-        After one failure it always fails, because cached data may be of another file.
+        After one failure, each check fails, because cached data may be from another file.
 
         Returns:
             The status of the file; None before it was opened.
@@ -102,11 +103,11 @@ class SQLiteFile:
         raise StoreUnavailable(self._trouble)
 
     def is_written(self, there: os.stat_result) -> bool:
-        """Return whether the file itself, rather than its log, was written since `compare`."""
+        """Return whether the file itself, and not its log, was written since `compare`."""
         return self._compared not in (None, (there.st_size, there.st_mtime_ns))
 
     def compare(self, first: bytes) -> None:
-        """Check that only SQLite wrote to the file. The caller has the right to write."""
+        """Check that only SQLite wrote to the file. The caller holds the writer's lock."""
         status = _stat(self.path)
         if status is None or self._compared is None:
             return
@@ -119,8 +120,8 @@ class SQLiteFile:
     def _is_harmed(self, header: Header, size: int, before: int) -> bool:
         """Return whether another program wrote to the file.
 
-        While another process copies the log, the file is shorter than its first page says. It
-        never shrinks, however.
+        While a process copies the log to the file, the file may be shorter than its first page
+        says. The file never becomes shorter than it was, however.
         """
         is_cut = size < before and size < header.size
         is_another = self._made_as != 0 and header.made_as not in (0, self._made_as)
@@ -134,9 +135,9 @@ class SQLiteFile:
         )
 
     def _set_aside(self) -> str:
-        """Move the content of the log away, and return a sentence about it.
+        """Move the content of the log to another file, and return a sentence about that file.
 
-        Otherwise closing the connections would write it over the new content of the file.
+        Otherwise SQLite would copy the log over the file's new content when connections close.
         """
         try:
             with open(self._log, "rb") as log:
@@ -157,10 +158,10 @@ class SQLiteFile:
         return True
 
     def sync_log(self) -> None:
-        """Sync the write-ahead log to disk. SQLite syncs it before it writes to the file."""
+        """Sync the write-ahead log to disk. SQLite syncs the log itself before it copies it."""
         try:
             log = os.open(self._log, os.O_RDWR)
-        except FileNotFoundError:  # a file system without shared memory: each commit is synced
+        except FileNotFoundError:  # no log without shared memory: each commit is synced
             return
         try:
             os.fsync(log)
@@ -201,7 +202,7 @@ class SQLiteFile:
             )
         aside = ""
         if self._newest_log is not None and self._newest_log == _identity(self._log):
-            # Otherwise the old log would overwrite the new file at its next opening.
+            # Otherwise SQLite would apply the old log when it opens the new file.
             with suppress(OSError):
                 os.replace(self._log, f"{self._log}.old")
                 os.unlink(self._shared)
@@ -228,7 +229,7 @@ def _stat(path: str) -> os.stat_result | None:
 
 
 class Header(NamedTuple):
-    """The header in a file's first bytes."""
+    """The database's id, its change counter, and its size in bytes (0: unknown), from a file."""
 
     made_as: int
     changes: int
@@ -251,7 +252,7 @@ def header_of(first: bytes) -> Header | None:
 class Connection(SQLConnection):
     """One connection, for one thread at a time; see `SQLConnection`.
 
-    `log` is its open log. With `syncs`, its commits wait for the disk.
+    `log` is the identity of its open log. With `syncs`, commits wait for the disk.
     """
 
     dialect = "sqlite"
@@ -270,7 +271,7 @@ class Connection(SQLConnection):
         return self._raw.in_transaction
 
     def relax(self, relaxed: bool) -> None:
-        """Choose whether commits wait for the disk. A later one that does syncs all before it."""
+        """Choose whether commits wait for the disk. A commit that waits syncs all before it."""
         if self._can_relax and relaxed != self._is_relaxed:
             self._is_relaxed = True  # also if a signal interrupts the next statement
             self._raw.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")
@@ -291,7 +292,7 @@ class Connection(SQLConnection):
             return self._undecoded(text, values)
 
     def _undecoded(self, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Return the rows, with damaged texts as bytes, so that the others can be used."""
+        """Return the rows, with undecodable texts as bytes. All other values stay usable."""
         self._raw.text_factory = _text_or_bytes
         try:
             return self._raw.execute(text, values).fetchall()
@@ -303,7 +304,7 @@ class Connection(SQLConnection):
         return self._raw.execute(query, [name]).fetchone() is not None
 
     def transaction(self, work: Callable[[SQLConnection], T]) -> T:
-        with self._raw:  # ends the transaction, even after the exception of a signal
+        with self._raw:  # ends the transaction, even if a signal raises an exception
             self._raw.execute("BEGIN IMMEDIATE")
             return work(self)
 
@@ -334,9 +335,8 @@ def _set_id(connection: sqlite3.Connection) -> None:
         return
     with connection:
         connection.execute("BEGIN IMMEDIATE")
-        if not connection.execute("PRAGMA application_id").fetchone()[
-            0
-        ]:  # no other process was first
+        # another process may have set it first
+        if not connection.execute("PRAGMA application_id").fetchone()[0]:
             connection.execute(f"PRAGMA application_id={new_id()}")
 
 

@@ -75,12 +75,12 @@ def children(page: bytes) -> list[int]:
 
 
 def of_trees(read: Callable[[int], bytes], roots: Iterable[int], wanted: Iterable[int]) -> set[int]:
-    """Return the wanted pages that belong to a tree. Other pages may only look like it.
+    """Return the wanted pages that belong to a tree. Other pages may only look like tree pages.
 
-    It reads one leaf for each page above, because all leaves of a tree have the same depth.
+    Of the leaves below a page, only the first is read: all leaves of a tree have the same depth.
 
     Raises:
-        NoTree: A tree leads to a page that belongs to none, or twice to the same page.
+        NoTree: A tree leads to a page that is not a tree page, or twice to the same page.
     """
     remaining, tree_pages, visited = set(wanted), set[int](), set[int]()
     todo = list(roots)
@@ -99,8 +99,8 @@ def of_trees(read: Callable[[int], bytes], roots: Iterable[int], wanted: Iterabl
 class RawFile:
     """The bytes of a database's file.
 
-    A process that closes any descriptor of a file drops all its locks on the file, even those of
-    SQLite. The file therefore stays open until no connection of the process needs them.
+    When a process closes any descriptor of a file, it loses all its locks on the file, even
+    SQLite's. The file therefore stays open until no connection of the process needs locks.
     """
 
     def __init__(self, path: str) -> None:
@@ -113,9 +113,9 @@ class RawFile:
         return self._read(LENGTH, 0)
 
     def untidy(self) -> Iterator[int]:
-        """Yield the pages with data in their gaps, some of which may belong to no tree.
+        """Yield the numbers of pages with data in their gaps. Some may belong to no tree.
 
-        Others may write meanwhile. The result covers the content at the beginning.
+        Connections may write meanwhile. The result covers the file's content at the beginning.
         """
         size = self._page_size()
         number = 0
@@ -127,9 +127,9 @@ class RawFile:
                     yield number
 
     def tidy(self, roots: Iterable[int], suspects: Iterable[int]) -> None:
-        """Clear the gaps of those suspects that belong to a tree with one of these roots.
+        """Clear the gaps of suspected pages that belong to a tree with one of these roots.
 
-        Others must not write to the file meanwhile.
+        Connections must not write to the file meanwhile.
 
         Raises:
             NoTree: The file is damaged.
@@ -160,11 +160,11 @@ class RawFile:
 
     def _page_size(self) -> int:
         first = self.first()
-        if len(first) < LENGTH or first[_RESERVED]:  # such as checksums, which would become wrong
+        if len(first) < LENGTH or first[_RESERVED]:  # such as checksums, which a write would break
             raise OSError("An extension of SQLite uses part of its pages.")
         return page_size(first)
 
-    # A forked child shares the file position. Systems with forks do not use it.
+    # A forked child shares the position in the file. `pread` and `pwrite` do not use it.
     if hasattr(os, "pread"):
 
         def _read(self, size: int, at: int) -> bytes:

@@ -58,10 +58,10 @@ class SQLStore(KernelStore):
 
 
 class _ServerKernel(SQLKernel):
-    """The kernel on a server. It analyses the table on PostgreSQL after many records with vectors.
+    """The kernel on a server. After many writes of vectors, it makes PostgreSQL analyse the table.
 
-    The planner takes an unanalysed table for a small one. It would then scan a whole block to find
-    a few records by their ids, until the server analyses the table by itself.
+    The planner assumes that a table without an analysis is small. It would scan a whole block to
+    find a few records by their ids, until the server analyses the table by itself.
     """
 
     _vectors_written = 0

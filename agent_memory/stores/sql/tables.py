@@ -1,8 +1,8 @@
-"""The tables, declared with SQLModel, and their generation in SQL as the module `schema`.
+"""The tables, declared with SQLModel. This module generates `schema`, their definition in SQL.
 
-With `schema`, opening a database imports no SQLAlchemy, which takes a quarter of a second. After a
-change here add a step to `migrations`, and run `python -m agent_memory.stores.sql.tables`; a test
-fails until then. Times are microseconds since 1970 (UTC).
+A process that opens a database imports `schema`, and not SQLAlchemy, which takes a quarter of a
+second. After a change here, add a step to `migrations` and run `python -m
+agent_memory.stores.sql.tables`. A test fails until then. Times are microseconds since 1970 (UTC).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _name(length: int) -> TypeEngine[str]:
 
 
 def _index(name: str, *columns: str, **settings: Any) -> Index:
-    """Return an index of documents; if supported, only of those with a value in column 3."""
+    """Return an index of documents; where supported, only of rows with a value in column 3."""
     where = text(f"{columns[2]} IS NOT NULL")
     return Index(
         f"agent_memory_documents_{name}",
@@ -65,7 +65,7 @@ def _index(name: str, *columns: str, **settings: Any) -> Index:
 
 
 class _Base(SQLModel, registry=registry()):
-    """The base of the tables. Its own registry keeps them out of the application's
+    """The base of the tables. Its registry keeps the tables out of the application's
     `SQLModel.metadata`.
     """
 
@@ -101,7 +101,8 @@ class MessageRow(_Base, table=True):
 class DocumentRow(_Base, table=True):
     """Any data except a message; see `kernel.contract.Document`.
 
-    `due` is the time at which a worker should process it. `holder` and `held_until` are its lease.
+    `due` is the time at which a worker should process the document. `holder` and `held_until` are
+    the document's lease.
     """
 
     __tablename__ = table_name("documents")  # pyright: ignore[reportAssignmentType]
