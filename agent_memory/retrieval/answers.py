@@ -1,9 +1,10 @@
-"""Hits ordered as an answer, without repetitions and with corrections. Pure.
+"""Order of hits as an answer, without repetitions and with corrections. Pure.
 
-The best match of a question is often the same question, asked before, or a reply that repeats the
-user's words. Both would rank above the statement that answers it, and above a correction of that
-statement. "Which city do I live in?" is close to "I moved to Lisbon.", not to "I moved on to Porto
-today." A newer statement that is close to the question and to the old one counts as a correction.
+The best match of a question is often an earlier copy of the question, or a reply that repeats the
+user's words. Both would rank above the statement that answers the question, and above a correction
+of that statement. "Which city do I live in?" is close to "I moved to Lisbon.", but not to "I moved
+on to Porto today." A newer statement that is close to the question and to an older statement
+therefore counts as a correction of the older one.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from agent_memory.retrieval.languages import languages_of
 from agent_memory.retrieval.score import PARTS
 
 Newer = Callable[[Hit], Sequence[tuple[Hit, float]]]
-"""Returns the hits nearest to the question and to a statement, each with the sum of both cosines,
-nearest first. They may be older than the statement."""
+"""Returns the hits nearest to both the question and a statement, nearest first. Each comes with the
+sum of the two cosines. They may be older than the statement."""
 
-_REPEATED = 0.6  # share of an answer's words that the user said before it
-_SAME_QUESTION = 0.6  # cosine
+_REPEATED = 0.6  # share of an echo's words that the user said before it
+_SAME_QUESTION = 0.6  # minimum cosine of two copies of a question
 _FAINT = 0.4  # factor on the score of a message that already asked the question
 _ALL = 100  # percentage of words in questions
 _SURE = 0.5
@@ -43,10 +44,10 @@ _SAMPLES = 3  # statements for which similar ones are looked up
 _SIMILAR = 0.45
 _LEANS = 4  # seqs after a statement within which a short correction may refer to it
 _SAME_FORM = 0.6  # share of a statement's words that a contradiction repeats
-_SAME_WORDS = 3  # words that such statements share at least, in the same places
+_SAME_WORDS = 3  # minimum number of equal words in two statements that differ only in a value
 _NEAR, _NEAR_MARKED = 0.65, 0.45  # sum of the cosines with question and statement
 _NEARLY = 0.8  # share of the best nearness
-_FEW, _MANY = 0.15, 50  # with few records, chance matches are rarer
+_FEW, _MANY = 0.15, 50  # lower the threshold for few hits, among which chance matches are rarer
 _SAME_KIND = 0.1  # lowers the threshold for a value of the same kind
 _IN_CONTEXT = 0.08  # lowers the threshold in a context, where an extra line does little harm
 
@@ -73,7 +74,7 @@ _KIND = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(r"\w+")
-_COUNTED = re.compile(r"^\W*\d+[.):]\s")  # the number of a list's item
+_COUNTED = re.compile(r"^\W*\d+[.):]\s")  # the number before an item of a list
 _SPEAKER = re.compile(r"\b(?:I|[Mm]y|[Mm]e|[Mm]ine|[Mm]yself)\b")
 _CALENDAR = frozenset([*MONTHS, *WEEKDAYS])
 _REFERS = re.compile(
@@ -100,12 +101,12 @@ def answers(
 
     Args:
         question: The question.
-        hits: The hits, best first, relevant or not.
-        least: The minimum relevance, except for corrections.
+        hits: The hits, best first. Irrelevant hits may be included.
+        least: The minimum relevance of results. It does not apply to corrections.
         newer: See `Newer`.
-        corrects: Whether the question is about the current state, rather than the state at a time.
-        in_context: Whether the hits are for a context. There, corrections precede the statements
-            that they correct. In a search, the nearest hit comes first.
+        corrects: Whether the question is about the current state, rather than a state in the past.
+        in_context: Whether the hits are for a context. In a context, corrections precede the
+            statements that they correct. In a search, the nearest hit comes first.
     """
     told = telling(question, [hit for hit in hits if hit.relevance >= least])
     if corrects:
@@ -147,7 +148,7 @@ def answers(
     newest = sorted(unique.values(), key=lambda one: _place(one[0].record))[-_CORRECTIONS:]
     before = stated
     for hit, first in newest:
-        # several statements of the same form are not corrections of another statement
+        # statements of one form correct each other, so they do not correct the older statement
         alone = not any(
             _replaces(one, hit, question) or _replaces(hit, one, question) for one, _ in newest
         )
@@ -188,7 +189,7 @@ def _repeats(hit: Hit, asked: frozenset[str], languages: frozenset[str]) -> bool
 
 
 def _fainter(hit: Hit) -> Hit:
-    """Lower score and relevance, so that the hit neither precedes nor hides an answer."""
+    """Lower a hit's score and relevance, so that it neither precedes nor hides an answer."""
     return replace(hit, score=hit.score * _FAINT, relevance=hit.relevance * _FAINT)
 
 
@@ -200,15 +201,15 @@ def _without_echoes(
 ) -> list[Hit]:
     """Drop assistant turns that repeat an earlier user message among the hits.
 
-    A reply to an earlier asking of the question is dropped too if a relevant statement of the user
-    precedes it. The reply came from that statement, and may be outdated. A reply in the first
-    person is kept, because a person gave it.
+    A reply to an earlier copy of the question is also dropped if a relevant statement of the user
+    precedes the reply. The reply came from that statement, and may be outdated. A reply in the
+    first person stays, because a person gave it.
 
     Args:
         hits: The hits.
         asked: The question's words.
         languages: The question's languages.
-        replies: The session and seq of each reply to an earlier asking.
+        replies: The session and seq of each reply to an earlier copy of the question.
     """
     said = [
         (_place(hit.record), said_in(text, languages))
@@ -238,9 +239,9 @@ def _without_echoes(
 
 
 def _leaning(stated: Hit, hits: Sequence[Hit], about: Sequence[str]) -> list[Hit]:
-    """Return the first short message after a statement that refers to it, as "No, the 6th!" does.
+    """Return the first short message that refers to the statement before it: "No, the 6th!".
 
-    It takes something back, reports a change, or gives another number or name.
+    Such a message takes something back, reports a change, or gives a number or weekday.
     """
     after = [
         hit
@@ -271,7 +272,7 @@ def _asked(question: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _newest_of_a_form(told: list[Hit], question: str) -> list[Hit]:
-    """Move statements among the first hits before the older one that they contradict."""
+    """Move each statement among the first hits before the older statement that it contradicts."""
     languages, asked = _asked(question)
     first = [hit for hit in told[:_FIRST] if _states(hit)]
     words = {hit.record.id: said_in(_text(hit.record), languages) for hit in first}
@@ -292,15 +293,16 @@ def _newest_of_a_form(told: list[Hit], question: str) -> list[Hit]:
 
 
 def _replaces(hit: Hit, stated: Hit, question: str) -> bool:
-    """Return whether a newer statement of the same speaker has the form of another."""
+    """Return whether `hit` is a newer statement of the same speaker with the form of `stated`."""
     languages, asked = _asked(question)
     new, old = (said_in(_text(one.record), languages) for one in (hit, stated))
     return _has_form(new, old, asked) and _follows(hit.record, stated.record)
 
 
 def _has_form(new: frozenset[str], old: frozenset[str], asked: frozenset[str]) -> bool:
-    """Return whether a statement has all words that the other shares with the question, and most
-    of the other's words.
+    """Return whether a new statement has the form of an old one.
+
+    It then has most words of the old statement, and all that this shares with the question.
     """
     return old & asked <= new and _repeats_most(new, old)
 
@@ -310,7 +312,7 @@ def _repeats_most(new: frozenset[str], old: frozenset[str]) -> bool:
 
 
 def _differs_in_value(hit: Hit, other: Hit) -> bool:
-    """Return whether two texts are equal except for one short span, a value."""
+    """Return whether two texts differ only in one short span, which is then a value."""
     one, two = _uncounted(_text(hit.record)), _uncounted(_text(other.record))
     begin = _equal_words(one, two)
     same = begin + _equal_words(one[begin:][::-1], two[begin:][::-1])
@@ -323,7 +325,7 @@ def _equal_words(one: Sequence[str], two: Sequence[str]) -> int:
 
 @lru_cache(_MOST_TEXTS)
 def _uncounted(text: str) -> tuple[str, ...]:
-    """Return the words of a text in order, without the number of a list's item."""
+    """Return the words of a text in order, without a number that marks an item of a list."""
     return tuple(_WORD.findall(_COUNTED.sub("", text.casefold())))
 
 
@@ -335,15 +337,15 @@ def _newer(
     question: str,
     less: float,
 ) -> list[tuple[Hit, bool]]:
-    """Return the nearest newer statements, each with whether it replaces the old one.
+    """Return the nearest newer statements, each with whether it replaces the old statement.
 
     Args:
-        stated: A statement.
+        stated: The old statement.
         newer: See `Newer`.
         known: The relevance of each hit, by id.
-        about: The names in the question.
+        about: The names in the question that relevant hits contain.
         question: The question.
-        less: By how much to lower the similarity threshold.
+        less: The amount by which to lower the similarity threshold.
     """
     found: list[tuple[Hit, bool]] = []
     kinds = _kinds(_text(stated.record))
@@ -361,12 +363,12 @@ def _newer(
 
 
 def _few(count: int) -> float:
-    """Return by how much few records lower the threshold: chance matches are rarer among them."""
+    """Return the amount by which a small number of hits lowers the threshold."""
     return _FEW * math.log(_MANY / min(_MANY, count))
 
 
 def _alone(hit: Hit) -> float:
-    """Return how near a hit is without its neighbours, which lift messages after an answer."""
+    """Return how near a hit is by itself: neighbours would lift the messages after an answer."""
     own = dict(zip(PARTS, hit.parts, strict=False))
     return own.get("meaning", 0.0) + own.get("words", 0.0)
 
@@ -376,7 +378,7 @@ def _changes(hit: Hit) -> bool:
 
 
 def _beside(told: list[Hit], stated: Hit, hit: Hit, first: bool) -> list[Hit]:
-    """Move a hit before or behind the statement that it belongs to."""
+    """Move a hit before the statement that it belongs to if `first`, otherwise behind it."""
     others = [one for one in told if one.record.id != hit.record.id]
     at = next((at for at, one in enumerate(others) if one.record.id == stated.record.id), 0)
     relevance = max(hit.relevance, stated.relevance)
@@ -414,12 +416,12 @@ def _follows(record: Record, stated: Record) -> bool:
 
 
 def _is_about(hit: Hit, names: Sequence[str]) -> bool:
-    """Return whether a hit contains one of the names; True without names."""
+    """Return whether a hit contains one of the names; True if there are no names."""
     return not names or any(name in hit.record.text for name in names)
 
 
 def _is_about_another(text: str, about: Sequence[str]) -> bool:
-    """Return whether a text is about its speaker or other names, not those asked about."""
+    """Return whether a text is about its speaker or other names than those in `about`."""
     if not about or any(name in text for name in about):
         return False
     if _SPEAKER.search(text):
@@ -428,7 +430,7 @@ def _is_about_another(text: str, about: Sequence[str]) -> bool:
 
 
 def _kinds(text: str) -> frozenset[str]:
-    """Return the kinds of values in a text: a new date replaces a date."""
+    """Return the kinds of values in a text (day, date, time, money). A value replaces its kind."""
     return frozenset(str(found.lastgroup) for found in _KIND.finditer(text))
 
 
@@ -448,7 +450,7 @@ def _text(record: Record) -> str:
 
 @lru_cache(_MOST_TEXTS)
 def _unnamed(text: str, speaker: str) -> str:
-    """Return a text without its speaker. Cached: other caches find the same string faster."""
+    """Return a text without its speaker. Other caches find the cached string faster."""
     return text.removeprefix(f"{speaker}: ")
 
 

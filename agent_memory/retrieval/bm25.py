@@ -1,12 +1,11 @@
 """Okapi BM25 weights, for numbers and arrays, without importing numpy.
 
-Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009. Lengths are
-compared with a fixed length, not with the mean of a collection: weights then do not change when
-texts are added. On conversations this recalls as much, and more among long answers, where the mean
-is far from the length of a person's message.
+See Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009. Text
+lengths are compared with a fixed length, so that adding texts does not change weights. BM25
+compares them with the mean of the collection. On conversations, a fixed length recalls as much. It
+recalls more among long answers, whose mean is far from the length of a person's message.
 
-numpy takes longer to load than a coding agent's hook may take for a prompt; see
-`agent_memory.integrations.hooks.prompt`.
+The hook for a coding agent's prompts imports this module. numpy would take too long to load there.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ _B = 0.75  # text lengths differ widely
 
 
 def damping(words: float, usual: float) -> float:
-    """Return the length-dependent constant of word frequency.
+    """Return the constant that dampens the frequency of words, which depends on text length.
 
     A word that occurs n times has `n / (n + damping)` of its maximum weight.
 
     Args:
         words: Words in the text.
-        usual: The reference length.
+        usual: The usual length, in words.
     """
     return K1 * (1 - _B + _B * words / usual)
 
 
 def odds(count: int, holding: Any) -> Any:
-    """Return the odds against a text having a word that `holding` of `count` texts have.
+    """Return the odds that a text lacks a word, if `holding` of `count` texts have the word.
 
-    The word's rarity is `log(1 + odds)`, which is never below 0, as in Lucene.
+    The word's rarity is `log(1 + odds)`, as in Lucene, which is never below 0.
 
     Args:
         count: Number of texts.

@@ -1,4 +1,4 @@
-"""Dates in a question, and the period that it asks about. Pure."""
+"""Dates in a text, and the period that a question asks about. Pure."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Date(NamedTuple):
     day: int | None
 
     def holds(self, moment: datetime) -> bool:
-        """Return whether a timestamp lies within it."""
+        """Return whether a timestamp matches all parts that the date names."""
         named = (self.year, self.month, self.day)
         there = (moment.year, moment.month, moment.day)
         return all(one in (None, other) for one, other in zip(named, there, strict=True))
@@ -147,12 +147,13 @@ _WORD = re.compile(r"\w+(?:[-']\w+)*")
 def period_of(text: str, today: date) -> Period | None:
     """Return the days that a question asks about: "last weekend", "two weeks ago", "in March 2024".
 
-    Supports English, and the words of other languages in `ENGLISH_OF`. Relative future periods
-    ("next week") return None. A date without a year means the latest one that has begun.
+    It knows English, and the words of other languages in `ENGLISH_OF`. The result is None for
+    relative periods in the future ("next week"). A date without a year means the latest such date
+    that has begun.
 
     Args:
         text: The question.
-        today: The day on which it is asked.
+        today: The day of the question.
     """
     folded = _in_english(text)
     for pattern, found_in in _RELATIVE:
@@ -166,8 +167,8 @@ class Event(NamedTuple):
     """An event that a question uses as a date: "before I moved".
 
     Attributes:
-        before: Whether the question asks about the time before it, rather than since.
-        text: The event.
+        before: Whether the question asks about the time before the event, rather than since.
+        text: The event, in the question's words.
     """
 
     before: bool
@@ -179,7 +180,7 @@ class Event(NamedTuple):
 
 
 def event_of(text: str) -> Event | None:
-    """Return the event that a question uses as a date; None without one."""
+    """Return the event that a question uses as a date; None if it uses no event."""
     found = _EVENT.search(text.strip())
     return Event(found[1].lower() == "before", found[2].rstrip("?.! ")) if found else None
 

@@ -24,9 +24,9 @@ PLACE = np.dtype(
         *(("part", "<u2"), ("words", "<u2"), ("asks", "u1")),
     ]
 )
-"""The place and size of a record: the session's number, the seq (0 for a record without
-neighbours), the day as `date.toordinal`, the passage's number, the number of words of its message,
-and the percentage of words in questions."""
+"""The place and size of a record: `session` is the term number of the session id; `seq` is 0 for a
+record without neighbours; `day` is `date.toordinal`; `part` is the passage's number; `words` counts
+the words of the message; `asks` is the percentage of words in questions."""
 
 SPEAKER = "\0speaker "
 """Prefix of speaker terms. No word of a text contains a zero byte."""
@@ -46,12 +46,12 @@ class Turn:
     Attributes:
         speaker: A name, or a role.
         text: The text.
-        said_at: Its time.
-        is_user: Whether a user said it, rather than an assistant.
+        said_at: The time of the message.
+        is_user: Whether the speaker is a user, rather than an assistant.
         part: The passage of a long message.
         session_id: The session.
         seq: The message's number in the session.
-        words: Words of the whole message; 0 means those of `text`.
+        words: Number of words of the whole message; 0 to count those of `text`.
     """
 
     speaker: str
@@ -64,8 +64,9 @@ class Turn:
     words: int = 0
 
     def __str__(self) -> str:
-        """Return the text to index: prefixed with the speaker's name, but not with a role, which
-        would blur its meaning.
+        """Return the text to index, prefixed with the speaker's name.
+
+        A role is not added, because it would blur the text's meaning.
         """
         return self.text if self.speaker in ROLES else f"{self.speaker}: {self.text}"
 
@@ -77,8 +78,8 @@ class Features:
     Attributes:
         meaning: (n, dimension) float32 rows of unit length; zeros for a record that is not encoded
             yet. (n, 0) without an embedder.
-        tokens: Their word pieces.
-        words: The terms of each.
+        tokens: The word pieces of the records.
+        words: The terms of each record.
         places: (n,) of `PLACE`.
     """
 
@@ -97,7 +98,7 @@ class Features:
 
     @classmethod
     def of_vectors(cls, vectors: np.ndarray) -> Self:
-        """Build from vectors alone: (n, dimension), of unit length."""
+        """Build from vectors alone, (n, dimension) of unit length."""
         matrix = np.array(vectors, np.float32, ndmin=2)
         return cls(matrix, Tokens.none(len(matrix)), [NO_TERMS] * len(matrix), _alone(len(matrix)))
 
@@ -109,7 +110,7 @@ class Features:
 
     @classmethod
     def of_texts(cls, said: Sequence[tuple[str, datetime]]) -> Self:
-        """Build from the words of texts and their days."""
+        """Build from texts with their times: their words, and the words of their days."""
         return cls.of_words([_terms([*_day(at.date()), *written(text)]) for text, at in said])
 
     @classmethod
@@ -146,7 +147,7 @@ class Features:
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Concatenate several."""
+        """Concatenate the features of several groups of records."""
         return cls(
             np.concatenate([part.meaning for part in parts]),
             Tokens.joined([part.tokens for part in parts]),

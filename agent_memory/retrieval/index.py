@@ -28,18 +28,19 @@ from agent_memory.retrieval.segments import MOST_ROWS, Segment, in_segments
 from agent_memory.retrieval.vectors import Tokens
 
 ANY = -1
-"""Dimension of an index without vectors: it fits any question."""
+"""Dimension of an index without vectors, which fits any question."""
 
 DEPTH = 20
-"""Least number of candidates by meaning, and of candidates by words, that are scored closely."""
+"""Minimum number of candidates by meaning, and of candidates by words, that are scored closely."""
 
 _DIGITS = 6
-_MERGED = 8  # a segment this many times larger than the next one is not merged
+_MERGED = 8  # a segment is not merged if it is this many times larger than the next segment
 
 
 class SegmentIndex:
-    """An index over segments. Immutable: `extended` returns another that shares segments, so that
-    a search sees one state.
+    """An index over segments. Immutable: `extended` returns a new index that shares segments.
+
+    A search therefore sees one state.
 
     Args:
         dimension: Numbers in a vector.
@@ -48,7 +49,7 @@ class SegmentIndex:
     Attributes:
         dimension: As given.
         segments: As given.
-        records: A cache of records found before. The caller fills and bounds it.
+        records: A cache of found records. The caller fills it and limits its size.
     """
 
     def __init__(self, dimension: int, segments: Sequence[Segment] = ()) -> None:
@@ -77,9 +78,11 @@ class SegmentIndex:
 
     @made_once
     def _ordered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(n,) the records by conversation, each record's place in that order, and group numbers.
+        """Return three arrays, (n,) each: an order of the records, and places and groups in it.
 
-        Records of a conversation share a number. A record without neighbours has its own.
+        The first lists the records by conversation. The second has each record's place in this
+        order. The third has, in this order, one number for each conversation; a record without
+        neighbours has a number of its own.
         """
         order = in_order(self._places)
         places = self._places[order]
@@ -90,7 +93,7 @@ class SegmentIndex:
         return order, at, np.cumsum(begins)
 
     def with_neighbours(self, chosen: np.ndarray) -> np.ndarray:
-        """Return the chosen records and those within `REACH` of them, ordered by conversation."""
+        """Return the chosen records and their neighbours up to `REACH`, ordered by conversation."""
         order, at, sessions = self._ordered
         rows = at[chosen]
         near = (rows[:, None] + np.arange(-REACH, REACH + 1)).clip(0, max(0, len(order) - 1))
@@ -105,7 +108,7 @@ class SegmentIndex:
         return found
 
     def extended(self, ids: Sequence[str], features: Features, *, compact: bool = False) -> Self:
-        """Return an index with more, new records; for `compact` see `Segment.of`."""
+        """Return an index with additional records; for `compact` see `Segment.of`."""
         segments = [*self.segments]
         for segment in in_segments(ids, features, compact=compact):
             segments.append(segment)
@@ -119,7 +122,7 @@ class SegmentIndex:
         return segment.names[row]
 
     def vector(self, place: int) -> np.ndarray:
-        """Return the (dimension,) vector of a record; zeros where it has none."""
+        """Return the (dimension,) vector of a record; zeros if it has none."""
         segment, row = self._found_in(place)
         return segment.meaning.floats_at(row)
 
@@ -129,7 +132,7 @@ class SegmentIndex:
         return self.segments[at], place - self._firsts[at]
 
     def search(self, query: Query, limit: int) -> Ranked:
-        """Return the best records of this index and the query's pending ones, best first.
+        """Return the best records of this index and of the query's pending index, best first.
 
         Args:
             query: The query.
@@ -156,7 +159,7 @@ class SegmentIndex:
 
         Args:
             query: The query.
-            depth: Number of records by meaning, and number by words. Ties go to the first.
+            depth: Number of records by meaning, and also by words. Ties go to the first record.
         """
         every = self._weights([*query.words, query.speakers])
         meant, weights = every[-1] > 0, every[:-1]
@@ -189,7 +192,7 @@ class SegmentIndex:
         return found
 
     def _weights(self, words: Sequence[Sequence[int]]) -> np.ndarray:
-        """(words, n) the weight of each word in each record: the highest among its numbers."""
+        """(words, n) the weight of each word in each record: the highest weight of its numbers."""
         found = np.zeros((len(words), len(self)), np.float32)
         numbers = np.array([number for word in words for number in word], np.uint32)
         owners = np.repeat(np.arange(len(words)), [len(word) for word in words])
@@ -202,11 +205,11 @@ class SegmentIndex:
         if not len(meaning):
             return found
         vector = np.ascontiguousarray(meaning, np.float32)
-        # all numbers are finite, but BLAS reads past them, which may set floating-point flags
+        # BLAS reads past the array, which may set floating-point flags although it is finite
         with np.errstate(invalid="ignore", over="ignore"):
             for first, segment in zip(self._firsts, self.segments, strict=False):
                 found[first : first + segment.records] = segment.meaning.products(vector)
-        # the last bits of a sum depend on the row's place; rounding makes equal rows equal
+        # the last bits of a sum depend on the row's place; rounding gives equal rows equal cosines
         return np.round(found, _DIGITS, out=found)
 
     def _best_pieces(self, places: np.ndarray, tokens: np.ndarray) -> np.ndarray:
@@ -226,12 +229,12 @@ class SegmentIndex:
 
 
 def _are_merged(one: Segment, other: Segment) -> bool:
-    """Return whether to merge two neighbouring segments, so that records are rarely copied."""
+    """Return whether to merge two neighbouring segments. A much larger one is not copied."""
     return one.records < _MERGED * other.records and one.records + other.records <= MOST_ROWS
 
 
 def _best(scores: np.ndarray, depth: int, above: float) -> np.ndarray:
-    """Return the places of the best scores, unordered. Ties go to the first."""
+    """Return the places of the best scores above a limit, unordered. Ties go to the first."""
     places = np.flatnonzero(scores > above)
     if depth < len(places):
         there = scores[places]

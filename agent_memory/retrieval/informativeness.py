@@ -1,4 +1,4 @@
-"""Informativeness of turns: detect turns that only ask or only say "I don't know". Pure."""
+"""Detection of turns that only ask, or only say "I don't know". Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent_memory.core.text import sentences
 from agent_memory.retrieval.words import words, words_up_to
 
 FULL = 12
-"""Words in a turn that is long enough to be an answer."""
+"""Number of words from which a turn is long enough to be an answer."""
 
 _NOT_KNOWING_TEXT = """
 know known sure sorry unfortunately afraid information info detail details idea clue access
@@ -43,18 +43,18 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 """A tag question: the text before it is a statement."""
-_SAME = 0.6  # minimum share of a question's words in a repetition of it
+_SAME = 0.6  # minimum share of a question's words in a clause that repeats the question
 
 
 @lru_cache(_MOST_KNOWN)
 def only_asks(text: str) -> bool:
-    """Return whether a text is a question that is too short to state anything else."""
+    """Return whether a text is a question, and too short to state anything else."""
     return words_up_to(FULL, text) < FULL and ends_asking(_TAG.sub(".", text))
 
 
 @lru_cache(_MOST_KNOWN)
 def asking(text: str) -> int:
-    """Return the percentage of words in questions, for a text too short to be an answer; else 0."""
+    """Return the percentage of a text's words in questions; 0 unless the text `only_asks`."""
     if not only_asks(text):
         return 0
     said = sentences(_TAG.sub(".", text))
@@ -70,7 +70,7 @@ def tells_nothing(
         asked: The question's words, in its own languages.
         languages: The question's languages.
         text: The turn's text.
-        is_user: Whether a user said it.
+        is_user: Whether the turn is a user's.
     """
     is_question = only_asks(text)
     if is_user and not is_question:  # the most common case
@@ -86,7 +86,9 @@ def tells_nothing(
 
 @lru_cache(_MOST_KNOWN)
 def repeats(asked: frozenset[str], languages: frozenset[str], text: str) -> bool:
-    """Return whether a clause of a text repeats the question, and the others say little about it.
+    """Return whether a clause of a text repeats the question, and other clauses do not answer it.
+
+    Other clauses answer it if they contain half of the question's words.
 
     Args:
         asked: The question's words, in its own languages.

@@ -1,9 +1,9 @@
 """Language detection, as precise as search needs it. Pure.
 
-A non-Latin script stands for one language. Languages in Latin letters are detected by their
-commonest words, which vote. A text may be in every language with the most votes: in several on a
-tie, in all without any vote, as in "Lasagne?". It may be English too unless another language has
-two votes. Search therefore does not depend on a close guess.
+A non-Latin script stands for one language. A language in Latin letters is detected by its commonest
+words, each of which is a vote. The result is every language with the most votes: several on a tie,
+all if no word votes ("Lasagne?"). English is added unless a language has two votes. Search
+therefore does not depend on a close guess.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Persons(NamedTuple):
 
 
 def script_of(word: str) -> str | None:
-    """Return the language that a word's script stands for; None for Latin and unknown scripts."""
+    """Return the language that a word's script stands for; None for Latin or an unknown script."""
     first = word[0]
     return next((name for low, high, name in _SCRIPTS if low <= first <= high), None)
 
@@ -58,7 +58,7 @@ _NAMES = [name.removesuffix(" common") for name in _LISTS if name.endswith(" com
 COMMON_WORDS = {
     name: frozenset(word for kind in LIST_KINDS for word in _LISTS[name + kind]) for name in _NAMES
 }
-"""The commonest words of each language but English, which carry no information."""
+"""For each language except English, its commonest words, which carry no information."""
 
 LATIN = ("english", *(name for name in _NAMES if is_latin(_LISTS[f"{name} common"][0])))
 """The languages in Latin letters."""
@@ -72,7 +72,7 @@ def languages_of(text: str) -> frozenset[str]:
 
 
 def vote_of(written: str) -> int:
-    """Return the languages that a chunk votes for, as packed counts; 0 for none."""
+    """Return a chunk's votes: for each language a count of 8 bits, packed into one integer."""
     return _votes().get(written.casefold(), 0)
 
 
@@ -100,7 +100,7 @@ def _says(text: str, said: set[str], name: str, kind: str) -> bool:
 
 @lru_cache(1)
 def _votes() -> dict[str, int]:
-    """Return each common word's votes. All languages share one integer, so counting is addition."""
+    """Return the votes of each common word. Adding two such integers counts their votes."""
     known = {**COMMON_WORDS, "english": STOP_WORDS | frozenset(_LISTS["english voters"])}
     votes: dict[str, int] = {}
     for place, name in enumerate(LATIN):

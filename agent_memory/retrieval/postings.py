@@ -1,4 +1,4 @@
-"""Words as numbers with weights, and an inverted index over them."""
+"""The words of texts, as numbers with weights, and an inverted index over them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from agent_memory.retrieval.bm25 import K1, damping
 from agent_memory.retrieval.languages import ENGLISH, elected, vote_of
 from agent_memory.retrieval.words import Known, forms_of
 
-_PLAIN = 0.25  # count of a plain form besides the form in the text's own language
+_PLAIN = 0.25  # count of a word's plain form, in addition to the stems in the text's language
 
 
 class Terms(NamedTuple):
-    """A sparse vector.
+    """The words of a text, as a sparse vector.
 
     Attributes:
         ids: Distinct word numbers, uint32.
-        weights: The weight of each in the text, float32 above 0.
+        weights: The weight of each word in the text, float32 above 0.
     """
 
     ids: np.ndarray
@@ -34,9 +34,9 @@ NO_TERMS = Terms(np.empty(0, np.uint32), np.empty(0, np.float32))
 
 
 def term_of(word: str) -> int:
-    """Return the number of a word; the same on every machine.
+    """Return the number of a word, which is the same on every machine.
 
-    About one word in 100,000 shares its number with another, which is harmless.
+    About one word in 100,000 shares its number with another word, which is harmless.
     """
     return zlib.crc32(word.encode("utf-8", "surrogatepass"))
 
@@ -45,11 +45,11 @@ class Written(NamedTuple):
     """The text between two blanks, as word numbers.
 
     Attributes:
-        ids: The numbers of its words, in each language of the text.
-        plain: The numbers of the language-independent forms that differ from `ids`. They match
-            questions in another language.
-        size: Number of words, in however many forms.
-        vote: The languages that it votes for; see `agent_memory.retrieval.languages`.
+        ids: The numbers of the words' stems, in each language of the text.
+        plain: The numbers of the plain forms that are not among the stems. They match questions in
+            another language.
+        size: Number of words. Several forms of a word count once.
+        vote: The languages that the chunk votes for; see `agent_memory.retrieval.languages`.
     """
 
     ids: tuple[int, ...]
@@ -96,7 +96,7 @@ def weighted(pieces: Sequence[Written], usual: float) -> Terms:
 
     Args:
         pieces: The text's words.
-        usual: The reference length.
+        usual: The usual length of a text, in words.
     """
     counts: dict[int, float] = {**Counter(chain.from_iterable(map(_IDS, pieces)))}
     for number in chain.from_iterable(map(_OF_PLAIN, pieces)):
@@ -106,7 +106,7 @@ def weighted(pieces: Sequence[Written], usual: float) -> Terms:
     times = np.fromiter(counts.values(), np.float32, len(counts))
     against = np.float32(damping(sum(map(_SIZE, pieces)), usual))
     weights = (K1 + 1) * times / (times + against)
-    # rounded as in stores
+    # rounded, because stores hold half precision
     return Terms(
         np.fromiter(counts, np.uint32, len(counts)), weights.astype(np.float16).astype(np.float32)
     )
@@ -139,10 +139,10 @@ class Postings(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[Self, int]]) -> Self:
-        """Concatenate several.
+        """Concatenate several postings.
 
         Args:
-            parts: Postings, each with its number of records.
+            parts: The postings, each with the number of its records.
         """
         first, moved = 0, []
         for part, count in parts:
@@ -218,9 +218,9 @@ class Found(NamedTuple):
 
     Attributes:
         postings: The postings.
-        which: (n,) indexes of the words that exist.
-        starts: The first posting of each.
-        sizes: The number of records with each.
+        which: (n,) which of the words occur in a record.
+        starts: (n,) the first posting of each such word.
+        sizes: (n,) the number of records with each such word.
     """
 
     postings: Postings
@@ -229,11 +229,11 @@ class Found(NamedTuple):
     sizes: np.ndarray
 
     def raise_to(self, weights: np.ndarray, rows: np.ndarray) -> None:
-        """Raise entries of `weights` to the weights of the words in each row.
+        """Raise the entries of `weights` to the weight of a row's word in each record.
 
         Args:
             weights: (rows, records) float32, changed in place.
-            rows: The row of each word that was looked up.
+            rows: The row of each word that was looked up. Several words may share a row.
         """
         found = zip(
             rows[self.which].tolist(), self.starts.tolist(), self.sizes.tolist(), strict=True

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from agent_memory.retrieval.index import SegmentIndex
 
 _WRITTEN = re.compile(r"\S+")
-# English only; a lone lower-case "i" is too ambiguous to count
+# English only; a lone lower-case "i" is ambiguous and does not count
 _FIRST_PERSON = re.compile(
     r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself|[Ww]e|us|[Oo]urs?|i'(?:m|ve|d|ll)"
     r"|(?:do|did|am|was|have|had|can|should|would|will) i)\b"
 )
-# phrases in which "I" and "me" say nothing about the user
+# phrases that contain "I" or "me", but are not about the user
 _ANYBODY = re.compile(
     r"\bhow (?:do|can|could|should|would) I\b"
     r"|(?:^|[.!?,] ?)(?:please )?(?:give|tell|show|write|let) me\b",
@@ -40,12 +40,12 @@ _NO_VECTOR = np.empty(0, np.float32)
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Records of messages that a block has not absorbed yet, searched with the stored ones.
+    """Records of messages that a block has not absorbed yet. Searches include them.
 
     Attributes:
-        index: Their features.
-        records: All of them, by id.
-        query: The question with plain word numbers; encrypted stores use other numbers.
+        index: The features of the pending records.
+        records: All pending records, by id.
+        query: The question with plain word numbers. Encrypted stores number words differently.
     """
 
     index: SegmentIndex
@@ -59,14 +59,14 @@ class Query:
 
     Attributes:
         meaning: (dimension,) of unit length; empty to search by words alone.
-        words: The question's distinct words, each a tuple of the numbers that index it.
+        words: The question's distinct words. Each is a tuple of the numbers of its forms.
         tokens: (pieces, TOKEN) int8, the question's word pieces; see `Encoding`.
         owners: (pieces,) for each piece, the index of its word in `words`.
-        speakers: Term numbers of the speakers that the question is about.
-        baseline: See `Embedder.baseline`.
+        speakers: Term numbers of the speakers that the question may be about.
+        baseline: See `CachedEmbedder.baseline`.
         period: The days that the question is about; None for any.
         alone: Whether to compare records without their neighbours.
-        pending: Records to search besides the stored ones.
+        pending: Records to search in addition to the stored records.
     """
 
     meaning: np.ndarray = field(default_factory=lambda: _NO_VECTOR)
@@ -101,7 +101,7 @@ class Query:
         Args:
             question: The question.
             encoding: The question's encoding.
-            baseline: See `Embedder.baseline`.
+            baseline: See `CachedEmbedder.baseline`.
         """
         languages = languages_of(question)
         words: dict[tuple[int, ...], int] = {}
@@ -129,12 +129,12 @@ class Query:
         )
 
     def over_the_same(self, query: Query) -> Query:
-        """Return another query with this one's pending records."""
+        """Return `query` with the pending records of this query."""
         own = self.pending
         return query if own is None else query.with_pending(own.index, own.records)
 
     def with_pending(self, index: SegmentIndex, records: dict[str, Record]) -> Query:
-        """Return the query with pending records to search besides the stored ones."""
+        """Return the query with pending records, which a search then includes."""
         alone = replace(self, pending=None)
         return replace(alone, pending=Pending(index, records, alone))
 
@@ -143,13 +143,13 @@ class Query:
         return self.over_the_same(replace(self, period=period))
 
     def like(self, direction: np.ndarray) -> Query:
-        """Return a query for the records nearest to a direction, over the same records."""
+        """Return a query for the records nearest to a direction, with the same pending records."""
         unit = direction / (float(np.linalg.norm(direction)) or 1.0)
         return self.over_the_same(Query(unit.astype(np.float32), alone=True))
 
     @property
     def is_direction(self) -> bool:
-        """Whether the nearest vectors alone are wanted."""
+        """Whether the query only asks for the vectors nearest to `meaning`."""
         return self.alone and not self.words and not len(self.tokens) and self.period is None
 
     def by_words(self) -> Query:
@@ -157,15 +157,15 @@ class Query:
         return replace(self, meaning=_NO_VECTOR, tokens=NO_TOKENS, owners=NO_STARTS)
 
     def renumbered(self, numbers: Sequence[Sequence[int]], speakers: Sequence[int]) -> Query:
-        """Return the query with the numbers that a store uses for its words and speakers."""
+        """Return the query with a store's own numbers for the words and speakers."""
         return replace(self, words=tuple(map(tuple, numbers)), speakers=tuple(speakers))
 
 
 def _meant(question: str) -> Iterator[int]:
     """Yield the numbers of the speakers that a question may be about.
 
-    These are the speakers it names, and the user if it is asked in the first person and not
-    addressed to the assistant.
+    These are the speakers that it names. The user is one of them if the question is in the first
+    person and does not say "you".
     """
     for word in dict.fromkeys(re.findall(r"\w+", question.casefold())):
         yield term_of(f"{SPEAKER}{word}")

@@ -16,26 +16,26 @@ from agent_memory.retrieval.dates import Period
 from agent_memory.retrieval.query import Query
 
 REACH = 2
-"""Maximum number of neighbours on each side of a record in its window."""
+"""Maximum number of neighbours on each side of a record that count with it."""
 
-_GAP = 4  # largest distance in seqs: tool messages lie between visible ones
+_GAP = 4  # largest distance of neighbours in seqs: there may be tool messages between them
 _WINDOW_WORDS = 130
 _NEIGHBOUR_WORDS = 60
 
 
 def in_order(places: np.ndarray) -> np.ndarray:
-    """(n,) the order of `features.PLACE` rows by conversation."""
+    """(n,) the order that sorts `features.PLACE` rows by session, seq and passage."""
     found: np.ndarray = np.lexsort((places["part"], places["seq"], places["session"]))
     return found
 
 
 class Named(NamedTuple):
-    """Ids and vectors of records, built on demand: most candidates do not rank among the best.
+    """Ids and vectors of records, built only for the records that rank among the best.
 
     Attributes:
         name: Returns a record's id by its number.
-        vector: Returns a record's (dimension,) vector by its number; zeros where it has none.
-        numbers: (n,) the records.
+        vector: Returns a record's (dimension,) vector by its number; zeros if it has none.
+        numbers: (n,) the numbers of the records.
     """
 
     name: Callable[[int], str]
@@ -44,7 +44,7 @@ class Named(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[Named]) -> Named:
-        """Concatenate several."""
+        """Concatenate the records of several indexes."""
         every = [(part, number) for part in parts for number in part.numbers.tolist()]
 
         def name(at: int) -> str:
@@ -58,7 +58,7 @@ class Named(NamedTuple):
         return cls(name, vector, np.arange(len(every)))
 
     def at(self, rows: np.ndarray) -> Named:
-        """Return some of them."""
+        """Return the records in the given rows."""
         return self._replace(numbers=self.numbers[rows])
 
     def all(self) -> list[str]:
@@ -74,15 +74,17 @@ class Candidates(NamedTuple):
     """Records to be scored closely, ordered by conversation.
 
     Attributes:
-        names: Their ids.
+        names: The ids and vectors.
         places: (n,) of `features.PLACE`.
-        cosines: (n,) cosine of each with the question.
+        cosines: (n,) cosine of each record with the question.
         filled: (n,) whether the cosine is known.
-        best: (n, pieces) highest cosine of a record's word pieces with each piece of the question.
+        best: (n, pieces) for each piece of the question, the highest cosine with a word piece of
+            the record.
         weights: (n, words) weight of each word of the question in each record; 0 if absent.
         meant: (n,) whether the question is about the record's speaker.
-        total: Number of records searched, including those that are no candidates.
-        holding: (words,) number of records searched that have each word.
+        total: Number of all searched records, not only candidates.
+        holding: (words,) for each word of the question, the number of searched records that have
+            it.
     """
 
     names: Named
@@ -113,7 +115,7 @@ class Candidates(NamedTuple):
         return every.at(order[~_repeated(places[order], names.at(order))])
 
     def at(self, rows: np.ndarray) -> Self:
-        """Return some of them."""
+        """Return the candidates in the given rows."""
         places, cosines, filled, best, weights, meant = (one[rows] for one in self[1:7])
         return type(self)(
             self.names.at(rows),
@@ -128,9 +130,10 @@ class Candidates(NamedTuple):
         )
 
     def neighbours(self) -> list[np.ndarray]:
-        """(n,) the places of the previous, the next and the second previous record of each.
+        """Return for each record the places of the previous, the next and the second previous.
 
-        -1 where there is none, or where the window has no room: long records need no window.
+        A place is -1 if there is no such neighbour, or if the words of record and neighbours would
+        exceed a limit. Long records need no neighbours.
         """
         before, after, second = (_shifted(self.places, step) for step in (-1, 1, -2))
         words = self.places["words"].astype(np.int64)
@@ -148,7 +151,7 @@ class Candidates(NamedTuple):
 
 
 def _repeated(places: np.ndarray, names: Named) -> np.ndarray:
-    """(n,) whether an earlier record has the same id; only records at the same place can."""
+    """(n,) whether an earlier record has the same id. Both then have the same place."""
     own = places[["session", "seq", "part"]]
     same = own[1:] == own[:-1]
     rows = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
@@ -160,7 +163,7 @@ def _repeated(places: np.ndarray, names: Named) -> np.ndarray:
 
 
 def _shifted(places: np.ndarray, step: int) -> np.ndarray:
-    """(n,) the place of the record `step` further in the same session; -1 where there is none."""
+    """(n,) the place of the record `step` further in the same session; -1 if there is none."""
     count = len(places)
     near = np.arange(count) + step
     there = (near >= 0) & (near < count)
@@ -189,13 +192,14 @@ class Ranked(NamedTuple):
     """Records ranked for a question, best first.
 
     Attributes:
-        names: Their ids.
-        vectors: Functions that return their vectors.
-        scores: (n,) the scores, non-increasing. They leave out "nearest", which affects the order.
-        relevance: (n,) the probability that each is relevant, from 0 to 1.
-        parts: (n, PARTS) the value of each term before its weight.
-        cosines: (n,) as the encoder gives them; 0 for records without a vector.
-        bm25: (n,) the sum of the matched words' weights times their rarity.
+        names: The ids.
+        vectors: Functions that return the vectors.
+        scores: (n,) the scores, non-increasing. The term "nearest" is left out, although it
+            affects the order.
+        relevance: (n,) the probability that each record is relevant, from 0 to 1.
+        parts: (n, PARTS) the value of each term, not multiplied by its weight.
+        cosines: (n,) the cosines with the question; 0 for records without a vector.
+        bm25: (n,) the sum, over the matched words, of weight times rarity.
     """
 
     names: list[str]
@@ -218,8 +222,8 @@ def fitted() -> Mapping[str, Any]:
 def informativeness(count: int, holding: np.ndarray) -> np.ndarray:
     """Return the rarity of words that `holding` of `count` records have; never below 0.
 
-    The counts are smoothed with extra records, so that in a memory of two records a word of one
-    of them is not common. The formula is Lucene's.
+    The formula is Lucene's. Extra records smooth the counts: without them, a word in one of only
+    two records would count as common.
     """
     worth: np.ndarray = np.log1p(odds(count + _MORE, holding + 1))
     return worth.astype(np.float32)
@@ -239,13 +243,13 @@ def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
         parts = _parts(one, query, worth)
     relevance = _relevance(parts, len(worth), one.total)
     if one.filled.any() and parts[:, PARTS.index("words")].max() < fitted()["other_words"]:
-        # no record has half of the question's words, in any form: what they share is chance
+        # no record has half of the question's words in any form, so shared words are chance
         parts[:, [PARTS.index(name) for name in _OF_WORDS]] = 0
     weights = fitted()["rank"]
     scores = np.round(parts @ np.array([weights[name] for name in PARTS], np.float32), _DIGITS)
     best = np.argsort(-scores, kind="stable")
     # "nearest" affects only the order. The reported scores leave it out, so that thresholds
-    # relative to the best score keep their meaning, and are made non-increasing.
+    # relative to the best score keep their meaning. They are then made non-increasing.
     alone = scores[best] - weights["nearest"] * parts[best, PARTS.index("nearest")]
     counted = np.maximum.accumulate(alone[::-1])[::-1]
     best = best[:limit]
@@ -286,10 +290,10 @@ def nearest(found: Sequence[tuple[Named, np.ndarray]], limit: int) -> Ranked:
 
 
 def _relevance(parts: np.ndarray, words: int, total: int) -> np.ndarray:
-    """(n,) a logistic function of some of the terms.
+    """(n,) the probability of relevance, a logistic function of some of the terms.
 
-    Words count only above chance: a longer text has nearer word pieces to any question. Coverage is
-    squared, so that it matters if all words are present. It does not count for a single word. The
+    Words count only above the level of chance, which is higher for long texts. Coverage is squared,
+    so that it counts little unless most words are present. It does not count for a single word. The
     threshold is lower among few records, where chance matches are rarer.
     """
     by = fitted()["relevance"]
@@ -318,7 +322,7 @@ def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
         around = np.maximum(around, numbers["around"][name] * _at(strength, place))
         covered = np.maximum(covered, _at(there, place))
     words_around = around @ share
-    # 0 is the cosine of unrelated texts; the scale stops at -1 for baselines near 1
+    # the cosine of unrelated texts becomes 0; the minimum of -1 matters for baselines near 1
     cosines = np.maximum(-1, (one.cosines - query.baseline) / (1 - query.baseline))
     meaning = np.where(one.filled, cosines, numbers["without_vector"] * (there @ share))
     if not len(worth):  # a question of stop words only is ranked by meaning
@@ -339,7 +343,7 @@ def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
 
 
 def _dated(days: np.ndarray, period: Period | None) -> np.ndarray:
-    """(n,) 1 for records of the days asked about, 0.5 for the two days after.
+    """(n,) 1 for records of the days that the question is about, 0.5 for the two days after.
 
     People often report an event a day or two later.
     """
@@ -351,12 +355,13 @@ def _dated(days: np.ndarray, period: Period | None) -> np.ndarray:
 
 
 def _nearest(meaning: np.ndarray, among: np.ndarray | None = None) -> np.ndarray:
-    """(n,) the probability that each record is the one asked for, judged by meaning alone.
+    """(n,) the probability that each record is the wanted one, judged by meaning alone.
 
-    It lifts a record that stands out by meaning although it shares no word with the question.
+    This term lifts a record that is much nearer than all others, but shares no word with the
+    question.
 
     Args:
-        meaning: (n,) similarity of each.
+        meaning: (n,) similarity of each record to the question.
         among: (n,) which records are eligible; None for all.
     """
     if not len(meaning):
@@ -369,7 +374,7 @@ def _nearest(meaning: np.ndarray, among: np.ndarray | None = None) -> np.ndarray
 
 
 def _by_word(best: np.ndarray, owners: np.ndarray, words: int) -> np.ndarray:
-    """(n, words) the mean over the pieces of each word."""
+    """(n, words) for each word, the mean of `best` over the word's pieces."""
     belongs = np.zeros((len(owners), words), np.float32)
     belongs[np.arange(len(owners)), owners] = 1
     found: np.ndarray = best @ (belongs / np.maximum(1, belongs.sum(axis=0)))
@@ -377,6 +382,6 @@ def _by_word(best: np.ndarray, owners: np.ndarray, words: int) -> np.ndarray:
 
 
 def _at(values: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Return the values at some places; 0 for -1."""
+    """Return the values at some places; 0 for the place -1."""
     mask = (place >= 0).reshape(-1, *[1] * (values.ndim - 1))
     return np.where(mask, values[place], 0)

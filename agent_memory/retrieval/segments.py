@@ -1,4 +1,4 @@
-"""Segments: consecutive records of one owner as one value, with their ids in a compact form."""
+"""Segments, which hold some records of one owner as one value, and compact lists of ids."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _BYTES = 16
 
 
 class Names:
-    """An ordered list of ids. Ids made by this library (32 hexadecimal digits) take 16 bytes each.
+    """An ordered list of ids. An id of this library (32 hexadecimal digits) takes 16 bytes.
 
     Args:
-        packed: (n, 16) uint8, if all ids have that form.
+        packed: (n, 16) uint8, if all ids are of this library.
         texts: The ids otherwise.
     """
 
@@ -42,7 +42,7 @@ class Names:
 
     @classmethod
     def joined(cls, parts: Sequence[Names]) -> Names:
-        """Concatenate several."""
+        """Concatenate several lists."""
         packed = [part.packed for part in parts if part.packed is not None]
         if len(packed) == len(parts):
             return cls(np.concatenate(packed))
@@ -69,7 +69,7 @@ class Names:
             return [place for place, name in enumerate(self.texts) if name in ids]
         ours = [name for name in ids if len(name) == _DIGITS]
         wanted = Names.of(ours)
-        if wanted.packed is None:  # no such ids, or some are not hexadecimal
+        if wanted.packed is None:  # no id has 32 characters, or one of these is not hexadecimal
             return [p for p in range(len(self)) if self[p] in ids] if ours else []
         # filter by the first 16 bits
         known = np.zeros(2**16, np.bool_)
@@ -92,20 +92,20 @@ MOST_ROWS = 2_048
 """Maximum number of records in a segment. A deletion rewrites the rest of the segment."""
 
 MOST_BYTES = 2 * 2**20
-"""Maximum size of a segment, in bytes. It holds fewer than `MOST_ROWS` records of long vectors."""
+"""Maximum size of a segment, in bytes. With long vectors it is reached before `MOST_ROWS`."""
 
 _A_NUMBER = 4
-_A_RECORD = 400  # bytes of words and place
+_A_RECORD = 400  # estimated bytes of a record's words and place
 
 
 class Segment(NamedTuple):
     """Some records of one owner. Immutable.
 
     Attributes:
-        names: Their distinct ids.
+        names: The distinct ids of the records.
         meaning: See `Features.meaning`.
         tokens: See `Features.tokens`.
-        words: Their inverted index.
+        words: The inverted index of the records' words.
         places: See `Features.places`.
     """
 
@@ -121,9 +121,8 @@ class Segment(NamedTuple):
 
         Args:
             ids: Distinct ids.
-            features: Their features.
-            compact: Whether to round the vectors, if all records have words. Vectors without words
-                stay exact.
+            features: The features of the records.
+            compact: Whether to round the vectors. They stay exact if a record has no words.
         """
         words = Postings.of(features.words)
         worded = len(np.unique(words.places)) == len(ids)
@@ -137,7 +136,7 @@ class Segment(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Concatenate several."""
+        """Concatenate several segments."""
         sizes = [len(part.names) for part in parts]
         return cls(
             Names.joined([part.names for part in parts]),
@@ -191,7 +190,7 @@ def in_segments(
     compact: bool = False,
     most_bytes: int | None = None,
 ) -> Iterator[Segment]:
-    """Yield segments of limited size for any number of records."""
+    """Split records into segments of limited size, and yield these."""
     most = min(MOST_BYTES, most_bytes or MOST_BYTES)
     pieces = len(features.tokens.rows) / max(1, len(features))
     size = _A_NUMBER * features.dimension + TOKEN * pieces + _A_RECORD
@@ -201,7 +200,7 @@ def in_segments(
 
 
 def rounded(features: Features) -> Features:
-    """Return features as compact stores return them."""
+    """Return features as a store with compact segments returns them: rounded, terms in order."""
     worded = np.array([bool(len(words.ids)) for words in features.words], np.bool_)
     return Features(
         rounded_rows(features.meaning, worded),

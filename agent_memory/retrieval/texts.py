@@ -13,7 +13,7 @@ from agent_memory.retrieval.index import SegmentIndex
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.vectors import Encoding
 
-_ALONG, _ACROSS = 0.6, 0.8  # 0.36 c + 0.64 is above 0 for every cosine c
+_ALONG, _ACROSS = 0.6, 0.8  # the product 0.36 c + 0.64 is positive for every cosine c
 _MARGIN = 3e-4
 """Upper bound of a cosine's error in single precision."""
 
@@ -25,10 +25,10 @@ def vector_of(value: object, what: str) -> np.ndarray:
 
     Args:
         value: A row of numbers.
-        what: Its name at the beginning of an error's sentence.
+        what: The name of the value, with which the sentence of an error begins.
 
     Raises:
-        InvalidInput: It is not a vector of finite numbers, or is all zeros.
+        InvalidInput: The value is not a vector of finite numbers, or is all zeros.
     """
     try:
         row = np.asarray(value)
@@ -47,21 +47,21 @@ def vector_of(value: object, what: str) -> np.ndarray:
 
 
 def lifted(vector: np.ndarray) -> np.ndarray:
-    """Return a unit vector with one more number.
+    """Return a vector scaled to length 1, with one more number.
 
-    Products of two such vectors rise with the cosine of the originals and are above 0.
+    The product of two such vectors is positive, and rises with the cosine of the original vectors.
     """
     unit = vector / np.linalg.norm(vector)
     return np.append(_ALONG * unit, _ACROSS).astype(np.float32)
 
 
 def most_unseen(score: float) -> float:
-    """Return an upper bound of the cosine of vectors whose `lifted` product is at most a score."""
+    """Return the highest cosine of two vectors whose `lifted` product is at most `score`."""
     return (score - _ACROSS**2) / _ALONG**2 + _MARGIN
 
 
 def cosines(rows: np.ndarray, vector: np.ndarray) -> list[float]:
-    """Return the cosine of each row with a vector; independent of the other rows."""
+    """Return the cosine of each row with a vector. Other rows do not affect its last digits."""
     products = (rows * vector).sum(axis=1)
     # the root of the product is exact for a vector with itself
     lengths = np.sqrt((rows * rows).sum(axis=1) * (vector * vector).sum())
@@ -70,7 +70,7 @@ def cosines(rows: np.ndarray, vector: np.ndarray) -> list[float]:
 
 
 def packed(vector: np.ndarray) -> str:
-    """Encode a vector as text without loss; in single precision where that is exact."""
+    """Encode a vector as text without loss, in single precision if that is exact."""
     small = vector.astype(_SMALL)
     kept = small if (small == vector).all() else vector.astype(_LARGE)
     return b64encode(kept.tobytes()).decode("ascii")
@@ -88,7 +88,7 @@ class TextIndex:
 
     Args:
         texts: The texts.
-        encodings: Their encodings; empty vectors where there is no embedder.
+        encodings: The encodings of the texts; with empty vectors if there is no embedder.
 
     Attributes:
         texts: As given.

@@ -1,4 +1,4 @@
-"""Messages as searchable turns, and hits as recalls. Pure."""
+"""Conversion of messages to searchable turns and records, and of hits to recalls. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from agent_memory.retrieval.features import Turn
 from agent_memory.retrieval.score import PARTS, fitted
 
 _BY_WORDS = tuple("unread" if name == "meaning" else name for name in PARTS)
-"""Names of the terms for a record without a vector: its words stand in for its meaning."""
+"""Names of the terms for a record without a vector, whose words stand in for its meaning."""
 
 DAY = "day"
-"""Metadata key of a record: its local day, if that differs from the day in UTC."""
+"""Metadata key of a record's local day, which is stored only if it differs from the day in UTC."""
 
 
 def spoken(entries: Sequence[Entry], roles: Sequence[str]) -> list[tuple[Entry, Turn]]:
-    """Return the entries of some roles with their turns. A long entry has several turns."""
+    """Return the turns of the entries of some roles, each with its entry. Long entries have several
+    turns.
+    """
     return [
         (entry, turn)
         for entry in entries
@@ -31,7 +33,7 @@ def spoken(entries: Sequence[Entry], roles: Sequence[str]) -> list[tuple[Entry, 
 
 
 def turns_said(entry: Entry) -> list[Turn]:
-    """Split an entry into turns: several if it is long, none if it has no text."""
+    """Return the turns of an entry: several if the entry is long, none if it has no text."""
     message, whole = entry.message, entry.message.text()
     text = whole.strip()
     begin = whole.index(text)
@@ -81,7 +83,7 @@ def sources_of(record: Record) -> tuple[Source, ...]:
 
 
 def recalls(hits: Iterable[Hit], block: str, scope: Scope | None = None) -> Iterator[Recall]:
-    """Yield hits as recalls, in order, filtered by the scope if there is one."""
+    """Yield hits as recalls, in order. If `scope` is given, skip hits that it excludes."""
     weights = [fitted()["rank"][name] for name in PARTS]
     for hit in hits:
         record = hit.record

@@ -1,4 +1,4 @@
-"""Encodings of texts and word pieces, in eight-bit rows. Pure."""
+"""Vectors of texts and of word pieces, stored as rows of eight-bit numbers. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 TOKEN = 64
-"""Numbers in a word piece's vector, eight bits each; see `benchmarks/recall/projection.py`."""
+"""Numbers in a word piece's vector, of eight bits each; see `benchmarks/recall/projection.py`."""
 
 
 class Encoding(NamedTuple):
@@ -17,8 +17,8 @@ class Encoding(NamedTuple):
     Attributes:
         vector: (dimension,) float32 of unit length; zeros for a blank text, (0,) without an
             embedder.
-        tokens: (pieces, TOKEN) int8: unit vectors times 127 of the word pieces except punctuation,
-            in order; no rows if the encoder gives none.
+        tokens: (pieces, TOKEN) int8: the unit vectors, times 127, of the word pieces in order.
+            Punctuation and stop words are left out. No rows if the encoder gives no word pieces.
         starts: (pieces,) int32: the character of the text at which each piece begins.
     """
 
@@ -37,7 +37,7 @@ def encoding_of(vector: np.ndarray) -> Encoding:
 
 
 LEAST_LENGTH = 64
-"""Shorter vectors are not rounded: there is little to save."""
+"""Minimum length of vectors that are rounded. For shorter vectors there is little to save."""
 
 _MOST = 127
 _ROWS = 512  # rows converted at a time, so that they stay in the processor's cache
@@ -78,7 +78,7 @@ class Vectors(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Concatenate several."""
+        """Concatenate several matrices."""
         full = [part for part in parts if part.rows.shape[1]]
         length = max(part.length for part in parts)
         if not full:
@@ -141,7 +141,7 @@ class Vectors(NamedTuple):
 
 
 def rounded_rows(matrix: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """Return a matrix in which the selected rows are rounded, where they can be."""
+    """Return a matrix in which the selected rows are rounded, if they can be."""
     if matrix.shape[1] < LEAST_LENGTH:
         return matrix
     some = which & _scales(matrix)[1]
@@ -153,8 +153,8 @@ def rounded_rows(matrix: np.ndarray, which: np.ndarray) -> np.ndarray:
 def _scales(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the scale of each row, and which rows can be rounded.
 
-    A row cannot be rounded if its largest number is too large or too small for half precision.
-    The scale derives from that number in half precision, so rounding twice changes nothing.
+    The scale derives from the row's largest number in half precision, so rounding twice changes
+    nothing. A row cannot be rounded if that number is too large or too small for half precision.
     """
     largest = np.abs(matrix).max(axis=1, initial=0.0)
     with np.errstate(over="ignore"):
@@ -192,7 +192,7 @@ class Tokens(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Concatenate several."""
+        """Concatenate the word pieces of several groups of records."""
         sizes = np.concatenate([np.diff(part.starts) for part in parts])
         starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32)
         return cls(np.concatenate([part.rows for part in parts]), starts)
@@ -214,13 +214,13 @@ class Tokens(NamedTuple):
         sizes = self.starts[chosen + 1] - first
         starts = np.zeros(len(chosen) + 1, np.uint32)
         np.cumsum(sizes, out=starts[1:])
-        # the offset between each piece's new row and its old one
+        # by record, the offset of a piece's old row from its new row
         moved = first - starts[:-1]
         rows = np.arange(starts[-1]) + np.repeat(moved, sizes)
         return type(self)(self.rows[rows], starts)
 
     def best(self, questions: np.ndarray) -> np.ndarray:
-        """Return the highest cosine of each record's pieces with each piece of the question.
+        """Return for each piece of the question the highest cosine with a piece of each record.
 
         Args:
             questions: (pieces, TOKEN) int8.
@@ -238,9 +238,9 @@ class Tokens(NamedTuple):
 
 
 def _products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return the product, computed in steps.
+    """Return the matrix product, computed in steps.
 
-    OpenBLAS computes larger products on threads that wait for each other. This is a hundred times
+    OpenBLAS computes larger products on threads that wait for each other. That is a hundred times
     slower while other work is running.
     """
     found = np.empty((len(rows), columns.shape[1]), np.float32)

@@ -1,4 +1,4 @@
-"""Text split into index words: folded, stemmed, without stop words."""
+"""Splits text into index words, which are folded, stemmed and no stop words."""
 
 from __future__ import annotations
 
@@ -16,17 +16,12 @@ _AFTER_APOSTROPHE = frozenset(["french", "italian"])  # l'école, dell'anno
 _BEFORE_APOSTROPHE = frozenset(["english", "turkish", "danish", "swedish", "norwegian"])
 _LEAST = 2
 _TURKISH = 5
-"""Leading letters that stand for a Turkish word. This recalls about as much as a real stemmer (Can
-et al., "Information retrieval on Turkish texts", 2008). Snowball's Turkish stemmer skips verbs."""
+"""Leading letters that replace the stem of a Turkish word. This recalls about as much as a stemmer
+(Can et al., "Information retrieval on Turkish texts", 2008). Snowball's skips Turkish verbs."""
 
 
 def stem(word: str, language: str) -> str:
-    """Return the stem of a folded word, by Snowball's stemmers; accents stay.
-
-    Args:
-        word: The word.
-        language: Its language.
-    """
+    """Return the stem of a folded word, mostly from Snowball's stemmers. Accents stay."""
     if "'" in word:
         word = _bare(word, language)
     if language == "turkish":
@@ -38,7 +33,7 @@ def stem(word: str, language: str) -> str:
 
 
 def _bare(word: str, language: str) -> str:
-    """Strip the part that an apostrophe separates."""
+    """Return a word without the part before or after its apostrophe."""
     if language == "english":
         return word.removesuffix("'s")
     if language in _AFTER_APOSTROPHE:
@@ -49,7 +44,7 @@ def _bare(word: str, language: str) -> str:
 
 
 class _Stemmers(threading.local):
-    """Stemmers by thread: a stemmer has state."""
+    """Stemmers by language, separate for each thread because a stemmer has state."""
 
     def __init__(self) -> None:
         self.made: dict[str, Any] = {}
@@ -68,8 +63,8 @@ RUN = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003134f]+"
 )
-"""A run of characters that is indexed by pairs. Its script has no blanks (Thai, Lao, Burmese,
-Khmer, kana, Han) or attaches particles to words (Hangul)."""
+"""A run of characters that is indexed by pairs. Its script puts no blanks between words (Thai, Lao,
+Burmese, Khmer, kana, Han), or attaches particles to words (Hangul)."""
 
 _HANGUL = "\uac00\ud7a3"
 _COMMON_PAIRS = frozenset().union(
@@ -87,10 +82,11 @@ T = TypeVar("T")
 
 
 class _Results(dict[str, T]):
-    """The results of a function by chunk. Missing ones are computed, and stored if short.
+    """The results of a function by chunk. A missing result is computed, and stored if short.
 
-    Chunks of scripts without blanks are whole sentences: they rarely repeat, and storing them would
-    take gigabytes. Somewhat longer ASCII names, such as paths, are stored.
+    In scripts without blanks, a chunk is a whole sentence. Sentences rarely repeat, and storing
+    their results would take gigabytes. Longer ASCII chunks, such as paths, are stored up to 200
+    characters.
     """
 
     def __init__(self, call: Callable[[str], T]) -> None:
@@ -106,11 +102,7 @@ class _Results(dict[str, T]):
 
 
 class Known(Generic[T]):
-    """A function of a chunk of text with cached results.
-
-    Args:
-        call: The function; takes the text between two blanks.
-    """
+    """A function of a chunk, which is the text between two blanks, with cached results."""
 
     def __init__(self, call: Callable[..., T]) -> None:
         self._call = call
@@ -137,8 +129,8 @@ class Forms(NamedTuple):
     """The forms under which one word is indexed.
 
     Attributes:
-        plain: The folded word; in ASCII letters its English stem, whatever its language.
-        stems: Its stems in the languages of its text; `plain` is the English one.
+        plain: The folded word. If it has ASCII letters only, the English stem in any language.
+        stems: The stems in the languages of the word's text; `plain` is the English stem.
     """
 
     plain: str
@@ -153,16 +145,17 @@ def words(text: str, languages: frozenset[str] = ENGLISH) -> list[str]:
 
     Args:
         text: The text.
-        languages: Languages of the words in Latin letters. With several, the shortest stem counts.
+        languages: Languages of the words in Latin letters. If there are several, the shortest stem
+            of a word counts.
     """
     return list(chain.from_iterable(_words_of.each(text.split(), languages)))
 
 
 def roots(text: str, languages: frozenset[str] = ENGLISH) -> dict[str, str]:
-    """Map each index word to its first letters: most texts with the word contain them in some case.
+    """Map each index word to its root: first letters that most texts with the word contain.
 
-    Use it as a quick filter. Texts without the word may contain the prefix. Texts with other
-    accents, or with an irregular form such as "dying" for "die", may lack it.
+    Use a root as a quick filter that ignores case. Texts without the word may contain its root.
+    Texts with other accents, or with an irregular form such as "dying", may lack it.
     """
     found = {word.casefold() for written in text.split() for word in WORD.findall(written)}
     begun: dict[str, str] = {}
@@ -174,9 +167,9 @@ def roots(text: str, languages: frozenset[str] = ENGLISH) -> dict[str, str]:
 
 
 def _root(written: str, word: str) -> str:
-    """Return the common prefix of a written word and its stem.
+    """Return the common prefix of a written word and its stem, without a final i or y.
 
-    A final i or y is dropped, because other forms of the word may change it.
+    Other forms of the word may have another last letter ("happy", "happier").
     """
     same = 0
     while same < min(len(written), len(word)) and unaccented(written[same]) == word[same]:
@@ -211,10 +204,10 @@ def _size(word: str) -> tuple[int, str]:
 
 @Known
 def forms_of(written: str, languages: frozenset[str] = ENGLISH) -> tuple[Forms, ...]:
-    """Return the forms of the words between two blanks.
+    """Return the forms of each word in a chunk, which is the text between two blanks.
 
     Args:
-        written: The text between the blanks.
+        written: The chunk.
         languages: Possible languages of the words in Latin letters.
     """
     if not written.isascii():
@@ -257,7 +250,7 @@ def _of_letters(word: str, languages: frozenset[str]) -> Iterator[Forms]:
 def pairs(run: str) -> Iterator[str]:
     """Yield the words of a `RUN`: each pair of neighbouring characters.
 
-    A single character is a word. A longer run that begins in Hangul is also a word as a whole.
+    A run of one character is a word. A run of over two that begins in Hangul is also one word.
     """
     if len(run) == 1 or (len(run) > 2 and _HANGUL[0] <= run[0] <= _HANGUL[1]):
         yield run
