@@ -1,4 +1,4 @@
-"""Overflow strategies: they select the entries that leave the window, and summarise them.
+"""Overflow strategies, which select the entries that leave the window, and summarise them.
 
 Each strategy is loaded at its first use.
 """

@@ -1,4 +1,4 @@
-"""The base of strategies, which decide how a window is cut and summarised, and `Chain`."""
+"""`Strategy`, the base of the classes that cut and summarise a window, and `Chain`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 Absorb = Literal["overflow", "every_update"] | int
 
 LOW_WATER = 0.7
-"""The share of its limit to which an overflowing window is cut.
+"""The share of the limit to which an overflowing window is cut.
 
-The next messages then have room, and successive contexts share their prefix.
+There is then room for the next messages, and until the next cut, contexts share their prefix.
 """
 
 
@@ -32,12 +32,12 @@ class Window:
     """An overflowing window.
 
     Attributes:
-        entries: The entries, pinned ones first, then the newest of the log. The `tokens` of a long
-            entry are those of its shortened form: at most half of the limit.
-        limit: The most tokens of its turns.
-        max_messages: The most messages that it shows; None for any number.
-        max_turns: The most turns that it shows; None for any number.
-        keep: The share of the limit to which it is cut.
+        entries: The pinned entries, then the newest entries of the log. The `tokens` of a long
+            entry are those of its shortened form, at most half of the limit.
+        limit: Maximum tokens of the window's turns.
+        max_messages: Maximum number of messages in the window; None for any number.
+        max_turns: Maximum number of turns in the window; None for any number.
+        keep: The share of the limit to which the window is cut.
     """
 
     entries: tuple[Entry, ...]
@@ -48,17 +48,17 @@ class Window:
 
     @property
     def low_water(self) -> int:
-        """Return the tokens to cut the window down to."""
+        """The number of tokens to which the window is cut."""
         return int(self.limit * self.keep)
 
     def keep_messages(
         self, wanted: int | None = None, turns: int | None = None, take: int | None = None
     ) -> int | None:
-        """Return the messages to cut the window down to; None for any number.
+        """Return the number of messages to which the window is cut; None for any number.
 
-        `wanted` messages and `turns` are the strategy's own settings. None, or more than the
-        limit, means the low water. `take` is the number of oldest messages that leave, unless the
-        limits require more.
+        `wanted` is the strategy's own limit of messages, `turns` its limit of turns. None, or more
+        than the window's limit, means the low water. `take` is the number of oldest messages that
+        leave; more leave if the limits require it.
         """
         low = LOW_WATER if take is None else 1.0
         turns_kept = _room(turns, self.max_turns, low)
@@ -78,7 +78,7 @@ class Window:
 
 
 def _room(wanted: int | None, most: int | None, low: float) -> int | None:
-    """Return the number to keep, below an optional limit."""
+    """Return `wanted` if it is below the limit `most`, otherwise the share `low` of the limit."""
     if most is None or (wanted is not None and wanted < most):
         return wanted
     return max(1, int(most * low))
@@ -88,9 +88,9 @@ class Limits(NamedTuple):
     """The limits of a window in addition to its share of the budget; None for any number.
 
     Attributes:
-        tokens: Tokens of its turns.
-        messages: Messages that it shows.
-        turns: Turns that it shows.
+        tokens: Maximum tokens of the window's turns.
+        messages: Maximum number of messages in the window.
+        turns: Maximum number of turns in the window.
     """
 
     tokens: int | None = None
@@ -98,7 +98,7 @@ class Limits(NamedTuple):
     turns: int | None = None
 
     def least(self, *others: Limits) -> Limits:
-        """Return the smallest of each limit."""
+        """Return for each kind of limit the smallest one."""
         each = zip(self, *others, strict=True)
         return Limits(*(min((n for n in values if n is not None), default=None) for values in each))
 
@@ -109,12 +109,12 @@ class Departure:
 
     Attributes:
         entries: The entries that leave now, in order.
-        upto: The seq up to which all entries have left after this.
+        upto: The seq of the last entry that leaves. All entries up to it have then left.
         previous: The summary of the entries that left before.
         history: Reads the log: `history(after, upto)`.
-        max_tokens: The most tokens of a summary.
-        failed: Reports the error of a model that returned no summary. Contexts warn of it, and a
-            later call retries.
+        max_tokens: Maximum tokens of a summary.
+        failed: Receives the error of a model that returned no summary. Contexts warn of the error,
+            and a later call retries.
     """
 
     entries: Sequence[Entry]
@@ -128,73 +128,74 @@ class Departure:
 class Strategy(SettingsModel):
     """Base of overflow strategies: a frozen value with a `kind`.
 
-    A custom strategy subclasses this, sets a `kind` and overrides `cut`, `summarize` or both. For
-    any result, the engine keeps tool groups complete, keeps the newest step with its question, and
-    keeps contexts within the budget. A summary that is too long is cut.
+    A custom strategy subclasses this, sets a `kind` and overrides `cut`, `summarize` or both. The
+    engine adjusts any result: tool groups stay complete, the newest step stays with its question,
+    and contexts stay within the budget. A summary that is too long is cut.
     """
 
     kind: Any  # a string; typed so that a subclass may narrow it to its literal
 
     @property
     def share(self) -> float:
-        """Return the share of `max_tokens` that short-term memory may fill."""
+        """The share of `max_tokens` that short-term memory may fill."""
         return 1.0
 
     @property
     def limits(self) -> Limits:
-        """Return further limits of a window before it is cut."""
+        """The limits of a window besides `share`. A window that exceeds one is cut."""
         return Limits()
 
     @property
     def summary_tokens(self) -> int:
-        """Return the tokens to reserve for a summary."""
+        """The number of tokens to reserve for a summary."""
         return 0
 
     @property
     def ltm_blocks(self) -> tuple[Block, ...]:
-        """Return the long-term blocks that absorb the log."""
+        """The long-term blocks that absorb the log."""
         return ()
 
     @property
     def clearing(self) -> Clearing | None:
-        """Return the settings that replace old tool results by stubs; None keeps them whole."""
+        """The settings for replacing old tool results by stubs; None keeps all results whole."""
         return None
 
     @property
     def parts(self) -> tuple[Strategy, ...]:
-        """Return the strategies that it consists of."""
+        """The strategies in a combination; a single strategy contains itself."""
         return (self,)
 
     @property
     def language_models(self) -> tuple[str | None, ...]:
-        """Return the language models that it calls, without those of its blocks; see `Block`."""
+        """The language models that the strategy itself calls; see `Block.language_models`."""
         return ()
 
     @property
     def absorbs(self) -> Absorb:
-        """Return when blocks absorb: on overflow, at each update, or at so many pending tokens."""
+        """When blocks absorb: on overflow, at each update, or at a number of pending tokens."""
         return "overflow"
 
     def cut(self, window: Window) -> Cut | None:
-        """Return the cut of the window; None leaves it unchanged. Pure: no I/O."""
+        """Return the cut of the window; None leaves the window unchanged. Pure: no I/O."""
         from agent_memory.core.window import choose_cut
 
         return choose_cut(window.entries, window.low_water, window.keep_messages())
 
     def summarize(self, departure: Departure, resources: Resources) -> Summary | None:
-        """Return the summary of all entries that left. The default is the previous one."""
+        """Return the summary of all entries that left; by default the previous summary."""
         return departure.previous
 
 
 StrategyField = Annotated[Strategy, ByKind("agent_memory.strategies")]
-"""A strategy, or in configuration files a mapping with its `kind`."""
+"""A strategy, or (in configuration files) a mapping with a strategy's `kind`."""
 
 
 class Chain(Strategy):
-    """Combine strategies: all blocks absorb, and the first member with a new summary writes it.
+    """A combination of strategies.
 
-    The window has the smallest of the members' shares and limits. The cut is that of the member
-    that keeps the least.
+    The blocks of all members absorb the log. The window has the smallest share and the smallest
+    limits of its members. The member that keeps the least decides the cut. The first member that
+    returns a new summary decides the summary.
 
     Attributes:
         members: The strategies; may be passed by position.

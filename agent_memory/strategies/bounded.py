@@ -1,4 +1,4 @@
-"""`Trim` and `FlushToLTM` cut a window by its limits, and `ClearTools` cuts tool results."""
+"""`Trim` and `FlushToLTM` cut a window by its limits. `ClearTools` shortens tool results."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 
 class Bounded(Strategy):
-    """Cut the window when it exceeds any limit. A cut leaves a window within all settings.
+    """Cut the window when it exceeds a limit. The cut window is within all settings.
 
     Whole turns leave. If a single turn is too long, its oldest steps leave.
 
     Attributes:
         max_stm_ratio: Share of `max_tokens` that short-term memory may fill, above 0 and at most
-            1: 0.8 cuts the window before it is full.
-        max_stm_tokens: The most tokens of the window's turns.
-        max_messages: The most messages that it shows.
-        max_turns: The most turns that it shows.
-        keep_tokens: Tokens to cut down to; default 70 % of the window's limit.
-        keep_messages: The most messages to keep.
-        keep_turns: The most turns to keep.
+            1. A window with 0.8 is cut at 80 % of `max_tokens`.
+        max_stm_tokens: Maximum tokens of the window's turns.
+        max_messages: Maximum number of messages in the window.
+        max_turns: Maximum number of turns in the window.
+        keep_tokens: Maximum tokens after a cut; by default 70 % of the window's limit.
+        keep_messages: Maximum number of messages after a cut.
+        keep_turns: Maximum number of turns after a cut.
         take_messages: The number of oldest messages that a cut removes, rounded up to whole turns.
-            By default a cut removes 30 % of the limit. More leave only if another setting requires
-            it.
+            A cut removes more if another setting requires it. By default it removes 30 % of the
+            limit.
         by: "age" keeps the newest turns. "importance" gives half of the room to the newest turns.
             The other half goes to the most important turns of any age (names, numbers,
             identifiers, user questions).
@@ -93,7 +93,7 @@ class Bounded(Strategy):
         from agent_memory.core.summaries import most_important
 
         newest_entries = apply(window.entries, newest)
-        # if no user message opens the newest half, the newest turns get all of the room
+        # unless a user message opens the newest half, the newest turns get all of the room
         if newest_entries and role_of(newest_entries[0].message) != "user":
             return choose_cut(window.entries, keep, messages)
         pins = most_important(
@@ -105,7 +105,7 @@ class Bounded(Strategy):
 
 
 class Trim(Bounded):
-    """Keep the newest whole turns, or the most important ones. The log keeps the rest."""
+    """Keep the newest whole turns, or the most important turns. The log keeps every message."""
 
     kind: Literal["trim"] = "trim"
 
@@ -115,9 +115,9 @@ class FlushToLTM(Bounded):
 
     Attributes:
         blocks: The long-term blocks.
-        max_stm_ratio: As `Bounded.max_stm_ratio`. The rest is for recalls.
-        absorb: "overflow": blocks absorb entries that leave the window. "every_update": each
-            message immediately. A number: whenever that many tokens are pending.
+        max_stm_ratio: See `Bounded.max_stm_ratio`. The rest of the budget is for recalls.
+        absorb: When blocks absorb entries. "overflow": when they leave the window.
+            "every_update": immediately. A number: whenever that many tokens are pending.
     """
 
     kind: Literal["flush_to_ltm"] = "flush_to_ltm"
@@ -144,22 +144,22 @@ class FlushToLTM(Bounded):
 class ClearTools(Strategy):
     """Show stubs in place of old tool results, once the window exceeds its limit.
 
-    The questions, the calls with their arguments and the answers stay. A stub has the tool, its
-    arguments, the size, the first line and the `seq` of the result. With the `seq`, the tool
-    `memory_read_message` returns the result in full. Results that are pinned, that begin like an
-    error, or that the model has not read yet stay whole. The log keeps every result.
+    Questions, answers, and tool calls with their arguments stay. A stub names the tool and its
+    arguments, and the size, the first line and the `seq` of the result. With the `seq`, the tool
+    `memory_read_message` returns the result in full. A result stays whole if it is pinned, begins
+    like an error, or has not been read by the model yet. The log keeps every result.
 
-    If stubs free too little, all old calls are merged into one, whose result lists the `seq` of
-    each result by tool. Questions, answers and text with a call stay.
+    If stubs free too little, all old calls are merged into one call. The result of that call lists
+    by tool the `seq` of each result. Questions, answers and text with a call stay.
 
-    In a `Chain` this comes before the cuts and summaries of the other members. Old results are
+    In a `Chain`, clearing precedes the cuts and summaries of the other members. Old results are
     cleared in batches. Between two batches, contexts share their prefix.
 
     Attributes:
-        keep_tokens: Tokens of the newest results and their calls that stay whole; default a fifth
-            of the window's limit.
-        at_least: The fewest tokens that clearing must free. Results stay whole if it would free
-            fewer. Default a tenth of the window's limit.
+        keep_tokens: Tokens of the newest results and calls that stay whole; by default a fifth of
+            the window's limit.
+        at_least: Minimum number of tokens that a clearing must free; otherwise results stay whole.
+            By default a tenth of the window's limit.
     """
 
     kind: Literal["clear_tools"] = "clear_tools"

@@ -1,4 +1,4 @@
-"""`Summarize`: one rolling summary replaces all entries that left the window."""
+"""`Summarize` replaces all entries that left the window by one rolling summary."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ Answer with the summary alone."""
 _LINE_TOKENS = 20
 """Tokens of a line of twelve words with a date or a name.
 
-Models follow a limit of lines, but not one of words.
+Prompts limit lines, because models do not follow a limit of words.
 """
 
 _RECENT = 400
-"""The number of newest departed messages that are searched for the user's own."""
+"""The number of newest departed messages that are searched for messages of the user."""
 
 _MIN_CHUNK = 200
 _MAX_CHUNK = 12_000
@@ -65,28 +65,31 @@ _MAX_CHUNK = 12_000
 class Summarize(Bounded):
     """Replace entries that leave the window by one summary at its beginning.
 
-    Messages that fit `max_summary_tokens` with the last summary are added to it verbatim, without
-    a model call. Otherwise a model reads all entries that leave, in pieces if they exceed its
-    context. If it refuses a piece, tool results are replaced by stubs, and then the pieces are
-    halved. The summary has the headings "Open", "People" and "Earlier". If it is too long, the
-    oldest events are dropped first, and open points last. Codes (order numbers, telephones, amounts
-    of money, links) that the model's answer lost are added verbatim. Without a model, or during its
-    outage, a local extract replaces the summary. The model summarises later from the log, which
-    still has every message. An answer without a summary ("none", "N/A", an apology, nothing) counts
-    as a failure. The last summary then stays, followed by an extract of the new messages. A warning
-    of the context quotes the answer, and the next call retries.
+    If the last summary and the leaving messages fit into `max_summary_tokens`, the messages follow
+    the summary verbatim, without a model call. Otherwise a model reads all entries that leave, in
+    pieces if they exceed its context window. If it refuses a piece, tool results are replaced by
+    stubs, and then the pieces are halved.
+
+    The summary has the headings "Open", "People" and "Earlier". If it is too long, the oldest
+    events are dropped first, and open points last. Codes that the model's answer lost (order
+    numbers, telephone numbers, amounts of money, links) are added verbatim.
+
+    Without a model, or while it is down, an extract that is made locally follows the last summary.
+    The model summarises later from the log, which still has every message. An answer without a
+    summary ("none", "N/A", an apology, nothing) counts as a failure. Contexts then have a warning
+    that quotes the answer, and the next call retries.
 
     Attributes:
-        max_summary_tokens: The most tokens of the summary, whatever the model returns.
-        prompt: Custom instructions. `{lines}` in them becomes the number of lines of twelve words
-            that fit, `{words}` the number of words. A summary without those headings that is too
-            long keeps its most important sentences.
-        model: Another litellm model than the configured one.
-        keep_user_tokens: Tokens of the user's own messages that follow the summary verbatim.
+        max_summary_tokens: Maximum tokens of the summary. A longer answer is shortened.
+        prompt: Custom instructions. `{lines}` becomes the number of lines of twelve words that
+            fit, `{words}` the number of words. A summary with other headings that is too long is
+            reduced to its most important sentences.
+        model: A litellm model other than the configured one.
+        keep_user_tokens: Maximum tokens of user messages that follow the summary verbatim.
             Standing instructions ("never", "always", "do not") come first, then the newest
-            messages. They are added to `max_summary_tokens`. None takes a third of that instead,
-            and 0 none. They take at most half of the room of a summary. A long message is
-            shortened.
+            messages. A number is added to `max_summary_tokens`. None reserves a third of
+            `max_summary_tokens` instead. These messages take at most half of the room of a
+            summary. A long message is shortened.
     """
 
     kind: Literal["summarize"] = "summarize"
@@ -159,7 +162,7 @@ class Summarize(Bounded):
         return Summary(local, count(local), upto, "local", redo_after, redo_text)
 
     def _verbatim(self, departure: Departure, count: Count, limit: int) -> Summary | None:
-        """Return the last summary followed by the messages verbatim; None if that is too long."""
+        """Return the last summary, followed by the messages verbatim; None if both are too long."""
         before = departure.previous
         if not departure.entries:
             return None
@@ -184,7 +187,7 @@ class Summarize(Bounded):
         limit: int,
     ) -> str:
         sources = [previous, *(full_text(entry.message) for entry in entries)]
-        # Our tokenizer may differ from the model's, so a reserve is needed.
+        # the model's tokenizer may count more tokens than ours, so 40 % stay in reserve
         piece = min(_MAX_CHUNK, int(llm.context_window() * 0.6) - 2 * limit)
         while True:
             try:
@@ -235,10 +238,11 @@ def _users_of(entries: Sequence[Entry]) -> dict[int, str]:
 
 
 def _stand_in(final: str, text: str, entries: Sequence[Entry], count: Count, limit: int) -> str:
-    """Return the last final summary, followed by an extract of the messages since.
+    """Return a model's last summary, followed by an extract of all later messages.
 
     Args:
-        text: The summary so far. It begins with `final` if an extract already follows it.
+        final: The model's last summary.
+        text: The stored summary: `final`, perhaps with an extract after it.
     """
     shortened = shorten(final, count, limit * 3 // 4)
     room = limit - count(shortened) - 1
