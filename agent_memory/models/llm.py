@@ -1,4 +1,4 @@
-"""The language model: text, streamed text, or an answer that fits a pydantic schema."""
+"""The language model, which returns text, streamed text, or an instance of a pydantic model."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LLM(Provider):
         return str(text)
 
     def respond(self, messages: ChatMessages, **options: Any) -> Any:
-        """Return the model's whole response as litellm gives it: a text or tool calls.
+        """Return the model's whole response in litellm's form, with text or tool calls.
 
         Args:
             **options: Further fields for litellm to send, such as `max_tokens` or `tools`.
@@ -64,9 +64,9 @@ class LLM(Provider):
     def chunks(self, messages: ChatMessages, **options: Any) -> Generator[Any, None, Any]:
         """Yield litellm's chunks as they arrive, and return the whole response.
 
-        A chunk without choices reports the usage, even if the caller did not request it. Does not
-        retry after the first chunk. If the stream is not read to its end, its usage is an estimate
-        for the part that was read.
+        A chunk without choices reports the usage, even if the caller did not request the usage.
+        There are no retries after the first chunk. If the stream is not read to its end, the usage
+        is an estimate for the part that was read.
         """
         stream_options = {"include_usage": True, **(options.get("stream_options") or {})}
         fields = {**options, "stream_options": stream_options, "stream": True}
@@ -78,7 +78,7 @@ class LLM(Provider):
 
     @apart
     def _opened(self, messages: ChatMessages, fields: dict[str, Any]) -> Reading:
-        """Open a stream, and close it again if the caller is interrupted meanwhile."""
+        """Open a stream. Close it if the caller was interrupted meanwhile."""
         stream = Reading(self.send("completion", messages=list(messages), **fields))
         if given_up():
             stream.close()
@@ -110,7 +110,7 @@ class LLM(Provider):
             raise
         finally:
             stream.close()
-        # without a report, litellm counts
+        # litellm counts the tokens if no chunk reports the usage
         is_reported = any(getattr(chunk, "usage", None) for chunk in read)
         charges = self.charges
         return response, charges.done(call, response.usage, response, estimated=not is_reported)
@@ -129,12 +129,13 @@ class LLM(Provider):
         return kinds.ModelResponseStream(model=self.model, choices=[choice])
 
     def structured(self, messages: ChatMessages, schema: type[T], **options: Any) -> T:
-        """Return an answer that fits a pydantic model; for options see `respond`.
+        """Return an answer as an instance of a pydantic model; for options see `respond`.
 
-        An answer that does not fit is returned to the model once, with its validation errors.
+        If the first answer is invalid, a second request shows the language model this answer with
+        its validation errors.
 
         Raises:
-            ModelOutputInvalid: The second answer did not fit either, or an answer was empty.
+            ModelOutputInvalid: The second answer was invalid, too, or an answer was empty.
         """
         request: list[dict[str, Any]]
         response_format: Any
@@ -187,8 +188,9 @@ class LLM(Provider):
 class Reading(Iterator[Any]):
     """The chunks of a litellm stream.
 
-    litellm and the HTTP client hold locks. A signal handler that raises in the middle of a step
-    would leave them locked forever. The main thread therefore runs each step on another thread.
+    litellm and the HTTP client hold locks while a chunk is read. A signal handler that raises then
+    would leave the locks held forever. The main thread therefore reads each chunk on another
+    thread.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -208,13 +210,13 @@ class Reading(Iterator[Any]):
         try:
             with self._lock:
                 return _END if self._stopped else next(self.stream, _END)
-        finally:  # outside the lock: a concurrent `close` leaves hanging up to this step
+        finally:  # outside the lock; a concurrent `close` leaves the connection to this step
             if self._stopped:
                 self._hang_up()
 
     @apart
     def close(self) -> None:
-        """Close the connection. A step under way closes it when it ends."""
+        """Close the connection. While a chunk is read, the reader closes it afterwards."""
         self._stopped = True
         self._hang_up()
 
@@ -232,8 +234,8 @@ def _let_go_quietly(stream: Any) -> None:
     """Disable a stream's finalizer.
 
     litellm's `CustomStreamWrapper.__del__` sets context variables. Before Python 3.12 the garbage
-    collector may run while one is being set, and a finalizer that sets another then crashes the
-    process (python/cpython#148891). A synchronous stream has nothing to restore there.
+    collector may run while a context variable is being set. A finalizer that sets another one then
+    crashes the process (python/cpython#148891). A synchronous stream needs no such finalizer.
     """
     logged = getattr(stream, "logging_obj", None)
     if logged is not None:
@@ -252,9 +254,9 @@ def _says_something(message: Any) -> bool:
 
 
 def _with_schema(messages: ChatMessages, schema: type[BaseModel]) -> list[dict[str, Any]]:
-    """Add the schema to the messages as text, for models that accept none in the request.
+    """Add the schema to the messages as text, for models whose requests cannot contain a schema.
 
-    It joins a leading system message of text, since some models accept only one.
+    It is appended to a leading system message, since some models accept only one.
     """
     text = (
         "Answer with one JSON object only, without any other text, that is valid under this JSON "
@@ -267,7 +269,7 @@ def _with_schema(messages: ChatMessages, schema: type[BaseModel]) -> list[dict[s
 
 
 def _parse(text: str, schema: type[T]) -> T:
-    """Parse an answer, which some models put between ``` fences."""
+    """Parse a JSON answer. Some models put it between ``` fences."""
     fenced = _FENCE.search(text)
     if fenced is not None and not text.lstrip().startswith(("{", "[")):
         text = fenced[1]

@@ -1,4 +1,4 @@
-"""Import litellm on a background thread before the first call, because the import takes seconds."""
+"""Import of litellm, which takes seconds, on a background thread before the first model call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def load_litellm() -> Any:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         if threading.current_thread() is not threading.main_thread():
             if _ImportsUntilExit not in sys.meta_path:
-                # never removed: other threads may be iterating over the list
+                # the finder is never removed, as other threads may be iterating over the list
                 sys.meta_path.insert(0, _ImportsUntilExit)
             _importing = threading.get_ident()
         try:
@@ -70,17 +70,17 @@ def break_off_loading() -> None:
 
 
 def _forget_parts() -> None:
-    """Remove the parts of litellm that a failed import left, so that they run again."""
+    """Remove litellm's modules that a failed import left, so that the next import runs them."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "litellm"]:
         del sys.modules[name]
 
 
 class _BrokenOff(BaseException):
-    """Stops an import; no `except Exception` on the way catches it."""
+    """Stops an import. It is no `Exception`, so that imported code does not catch it."""
 
 
 class _ImportsUntilExit:
-    """A finder that finds nothing. At exit it stops the imports of a `load_litellm` thread."""
+    """A module finder that finds nothing. At exit, it stops the import of `load_litellm`."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:

@@ -1,7 +1,7 @@
-"""Requests to a model through litellm: retried, charged, with this library's errors.
+"""Requests to a model through litellm, with retries, charges and this library's errors.
 
-Only this module retries. Retries of litellm and of the provider's SDK are off: nested retries
-multiply the calls and hide the provider's Retry-After.
+Only this module retries. Retries by litellm and by the provider's SDK are off: nested retries
+would multiply the calls, and hide the provider's Retry-After header.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ _SECRETS = re.compile(r"(?i)((?:api[-_]?key|key|token|bearer|authorization)[=: ]
 
 
 class _NoRetries(int):
-    """A truthy zero: litellm's embedding call takes a plain 0 for "not set" and retries."""
+    """A zero that is true: litellm's embedding call takes a plain 0 for "not set", and retries."""
 
     def __bool__(self) -> bool:
         return True
 
 
 def _forget_clients() -> None:
-    """Drop the connections that a forked child inherits: parent and child cannot share them."""
+    """Drop the connections that a forked child inherits, as it cannot share its parent's."""
     litellm: Any = sys.modules.get("litellm")
     if litellm is not None:
-        # a reference, so that they are not closed
+        # keep a reference, because dropping the connections would close them
         _parents.append(litellm.in_memory_llm_clients_cache)
         litellm.in_memory_llm_clients_cache = type(_parents[-1])()
 
@@ -72,13 +72,13 @@ if hasattr(os, "register_at_fork"):
 class Provider:
     """Base of models and embedders: one model with its address and key. Thread-safe.
 
-    Retries with growing waits after rate limits, timeouts, lost connections and server errors.
+    After a rate limit, a timeout, a lost connection or a server error, it waits and retries.
     """
 
     initial_wait = 0.5
-    """Seconds before the second attempt. They double each time, plus jitter."""
+    """Seconds before the second attempt. The wait doubles with each attempt, plus jitter."""
     max_wait = 20.0
-    """The most seconds between two attempts, even if Retry-After is longer."""
+    """Maximum seconds between two attempts, even if Retry-After is longer."""
 
     def __init__(
         self,
@@ -102,13 +102,13 @@ class Provider:
         return f"{type(self).__name__}({self.model!r})"
 
     def charged_to(self, account: Account) -> Self:
-        """Return the same provider with all its calls charged to one account."""
+        """Return a copy whose calls are all charged to one account."""
         other = copy(self)
         other._account = account
         return other
 
     def begin(self, kind: Kind, sent: Sequence[Any], answer: int | None = None) -> Call:
-        """Return a call to hand to `retried`.
+        """Return a new call, to pass to `retried`.
 
         Args:
             sent: OpenAI-style messages, or texts to embed.
@@ -119,14 +119,14 @@ class Provider:
 
     @apart
     def send(self, kind: Kind, *, timeout: float | None = None, **fields: Any) -> Any:
-        """Make one attempt; call it within `retried`.
+        """Make one attempt. Call this within `retried`.
 
-        Parameters that the model does not support are left out. A configured `api_base` gets the
-        trace context, if there is one; a public provider does not.
+        Parameters that the model does not support are left out. The trace context is sent only to
+        a configured `api_base`, never to a public provider.
         """
         litellm = load_litellm()
         if kind == "completion":
-            # otherwise litellm looks for MCP servers, which needs packages of its proxy
+            # without this, litellm looks for MCP servers, which needs packages of its proxy
             call = partial(litellm.completion, _skip_mcp_handler=True)
         else:
             call = litellm.embedding
@@ -168,7 +168,7 @@ class Provider:
         return response
 
     def retried(self, call: Call, work: Callable[[], T]) -> T:
-        """Call `work`, and again while its failures look temporary.
+        """Call `work`. Repeat it after failures that look temporary.
 
         Raises:
             SpendingLimitReached: A spending limit allows no further attempt.
@@ -202,12 +202,13 @@ class Provider:
 
     @contextmanager
     def translated(self, call: Call, *, midway: bool = False) -> Iterator[None]:
-        """Raise provider errors as this library's, unchained: they may quote the key.
+        """Raise the provider's errors as this library's, unchained because they may quote the key.
 
         Args:
-            midway: Whether a part of the answer has arrived, so that there is no retry.
+            midway: Whether a part of the answer has arrived. There is then no retry.
         """
-        load_litellm()  # before openai, so that two threads do not import it at the same time
+        # under a lock, so that two threads do not import openai at the same time
+        load_litellm()
         from openai import OpenAIError  # the base class of litellm's errors
 
         try:
@@ -290,7 +291,7 @@ class Provider:
 
 
 def _readable(value: Any) -> Any:
-    """Replace half surrogate pairs by "?": logs may contain them, requests cannot."""
+    """Replace half surrogate pairs by "?". Logs may contain them, but requests cannot."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, list):
@@ -301,8 +302,8 @@ def _readable(value: Any) -> Any:
 
 
 def _is_passing(error: BaseException) -> bool:
-    """Return whether a retry may succeed: rate limits, timeouts, connections, server errors."""
-    from openai import APIConnectionError, OpenAIError  # a timeout is a connection error too
+    """Return whether an error may pass: rate limits, timeouts, lost connections, server errors."""
+    from openai import APIConnectionError, OpenAIError  # timeouts are connection errors, too
 
     if not isinstance(error, OpenAIError) or _NO_KEY.search(str(error)):
         return False
@@ -313,7 +314,7 @@ def _is_passing(error: BaseException) -> bool:
 
 
 def _may_be_billed(error: BaseException | None, midway: bool = False) -> bool:
-    """Return whether the provider may have answered although no answer arrived."""
+    """Return whether the provider may have answered although the answer did not arrive in full."""
     from openai import APITimeoutError
 
     return midway or isinstance(error, APITimeoutError)

@@ -1,4 +1,4 @@
-"""Spans of model calls, named by the GenAI conventions; see `core.tracing`."""
+"""OpenTelemetry spans of model calls, named by the GenAI conventions; see `core.tracing`."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _PROVIDERS = {
     "watsonx": "ibm.watsonx.ai",
     "xai": "x_ai",
 }
-"""Provider names of the conventions, where litellm uses others."""
+"""The conventions' names of providers, by litellm's name, if the two differ."""
 
 _PORTS = {"http": 80, "https": 443}
 
 
 @contextmanager
 def asking(call: Call, api_base: str | None, options: Mapping[str, Any]) -> Iterator[Span | None]:
-    """Open a span for a model call with all its attempts. It is not the current span yet."""
+    """Open a span for a model call with all its attempts. It does not become the current span."""
     if not tracing.is_on():
         yield None
         return

@@ -1,4 +1,4 @@
-"""Usage of models: prices, spending checks, totals by purpose and by account."""
+"""Usage of models: prices, reservations for spending limits, totals by purpose and account."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Prices:
     """The prices of models.
 
     Args:
-        own: The user's prices by model name; they override litellm's table.
+        own: Your own prices by model name, which override litellm's table.
     """
 
     def __init__(self, own: Mapping[str, Price] = MappingProxyType({})) -> None:
@@ -55,7 +55,7 @@ class Prices:
 
 
 def _cost(model: str, ask: Callable[[], float]) -> float | None:
-    """Return a cost from litellm; None if it has no price."""
+    """Return a cost from litellm; None if litellm has no price of the model."""
     litellm = load_litellm()
     try:
         cost = float(ask())
@@ -97,13 +97,14 @@ class Ledger:
 
 
 class Account:
-    """The model usage of one piece of work: its user, purpose and total.
+    """The model usage of one piece of work, with its user and purpose.
 
-    A model call uses the account of its thread or asyncio task, so that blocks and strategies,
-    including third parties', need not pass it on.
+    A model call is charged to the account of its thread or asyncio task. Blocks and strategies
+    therefore need not pass the account on.
 
     Attributes:
-        user_id: The user, as given or of the enclosing account; None if there is none.
+        user_id: The given user, otherwise that of the enclosing account `within`; None if neither
+            has a user.
     """
 
     def __init__(
@@ -142,7 +143,7 @@ class Account:
             _current.reset(token)
 
     def charging(self, call: Callable[[], T]) -> Callable[[], T]:
-        """Wrap a call so that it is charged to this account on any thread."""
+        """Wrap a function so that its model calls are charged to this account on any thread."""
 
         def charged_call() -> T:
             with self.charged():
@@ -155,26 +156,26 @@ _current: ContextVar[Account | None] = ContextVar("account", default=None)
 
 
 def current_account() -> Account | None:
-    """Return the account that calls are charged to here; None without one."""
+    """Return the account of this thread or asyncio task; None if there is none."""
     return _current.get()
 
 
 Settle = Callable[[int, float | None], None]
-"""Replaces a reservation by the tokens and the cost of a call. Never raises."""
+"""Replaces a call's reservation by the tokens and the cost of the call. Never raises."""
 
 Hold = Callable[[Account, str, int, int], Settle | None]
-"""Reserves what a call of a model may take: its account, the model, tokens of request and answer.
+"""Reserves the maximum usage of a model call.
 
-It returns None if there is nothing to settle. It raises `SpendingLimitReached` if the call would
-pass a limit and must not be made.
+Its arguments are the account, the model, and the tokens of request and answer. It returns None if
+there is nothing to settle. It raises `SpendingLimitReached` if the call would exceed a limit.
 """
 
 
 Kind = Literal["completion", "embedding"]
 
 LONG_ANSWER = 2_000
-"""Tokens reserved for an answer without a length limit. Extracted facts and summaries are shorter.
-Longer answers are charged afterwards."""
+"""Tokens to reserve for an answer without a length limit. Extracted facts and summaries are
+shorter. A longer answer is charged in full afterwards."""
 
 
 @dataclass(slots=True)
@@ -182,9 +183,9 @@ class Call:
     """A request to a model, which may take several attempts.
 
     Attributes:
-        sent: OpenAI-style messages, or texts to embed.
+        sent: The request: OpenAI-style messages, or texts to embed.
         answer: Maximum tokens of the answer; None for no limit.
-        settle: Settles the reservation for the current attempt.
+        settle: Settles the reservation for the current attempt; None if there is none.
     """
 
     kind: Kind
@@ -205,7 +206,7 @@ class Charges:
     """Charges the model calls of a memory.
 
     Args:
-        counter: Counts tokens that no provider has counted; None for an estimate.
+        counter: Counts tokens if the provider reports none. None estimates them.
     """
 
     def __init__(
@@ -224,7 +225,7 @@ class Charges:
         """Reserve tokens for an attempt.
 
         Raises:
-            SpendingLimitReached: The attempt would pass a limit and must not be made.
+            SpendingLimitReached: The attempt would exceed a limit, and must not be made.
         """
         if self._hold is not None:
             answer = LONG_ANSWER if call.answer is None else call.answer
@@ -233,7 +234,7 @@ class Charges:
         self._add(call, one)
 
     def failed(self, call: Call, may_be_billed: bool) -> None:
-        """Record a failed attempt. If it may be billed, its reservation stays."""
+        """Record a failed attempt. Release its reservation unless the provider may bill it."""
         settle, call.settle = call.settle, None
         if settle is not None and not may_be_billed:
             settle(0, 0.0)
@@ -243,7 +244,8 @@ class Charges:
         """Record an answered attempt, and return its usage.
 
         Args:
-            estimated: Whether `usage` is litellm's own count.
+            usage: The response's usage; without tokens, they are counted here.
+            estimated: Whether `usage` is an estimate of litellm, rather than the provider's count.
         """
         prompt = getattr(usage, "prompt_tokens", None) or 0
         answer = getattr(usage, "completion_tokens", None) or 0
@@ -265,9 +267,9 @@ class Charges:
         return total
 
     def left(self, call: Call, text: str) -> None:
-        """Record an abandoned stream: charge the request and the text so far.
+        """Record an abandoned stream: charge the request and the text that arrived.
 
-        The reservation stays, since the provider may bill for more.
+        The reservation stays, because the provider may bill more text than arrived.
         """
         prompt, answer = self._count(call), self._counter.text(text)
         cost = self._prices.of_tokens(call.model, prompt, answer)

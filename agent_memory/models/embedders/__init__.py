@@ -1,4 +1,4 @@
-"""Embedders: local by default, or from any provider, by name."""
+"""Opens an embedder by name: the local embedder, or a model of any provider."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def open_embedder(
     Loads no model and sends no request yet.
 
     Args:
-        value: "local" for the embedder on this machine. None for the same if it is installed,
-            otherwise for `NoEmbedder`. "fastembed/<model>" for an ONNX model. Any other string
-            names a litellm model, such as "openai/text-embedding-3-small". For functions and
-            objects see `embedder_of`.
+        value: "local" is the embedder on this machine. None is the local embedder if it is
+            installed, otherwise `NoEmbedder`. "fastembed/<model>" is an ONNX model. Any other
+            string names a litellm model, such as "openai/text-embedding-3-small". For functions
+            and objects see `embedder_of`.
     """
     from agent_memory.models.embedders.local import MiniLMEmbedder, is_installed
 
@@ -63,7 +63,7 @@ def open_embedder(
     return CachedEmbedder(inner)
 
 
-@cache  # once a process, not once a memory
+@cache  # one warning for each process
 def _warn() -> None:
     logger.warning(
         "No embedder is installed or configured, so recall matches words only. To match meaning, "
@@ -73,5 +73,5 @@ def _warn() -> None:
 
 
 def is_remote(value: object) -> bool:
-    """Return whether this library calls the embedder over the network."""
+    """Return whether a value names an embedder that this library calls over the network."""
     return isinstance(value, str) and value != "local" and not value.startswith("fastembed/")

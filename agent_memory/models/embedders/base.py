@@ -1,4 +1,4 @@
-"""The interface of an embedder, a cache in front of any, and `NoEmbedder`, if there is none."""
+"""The interface of an embedder, a cache for any embedder, and `NoEmbedder` without a model."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _MOST_BASELINE = 0.95
 class Embedder(Protocol):
     """Turns texts into unit vectors. Thread-safe.
 
-    `CachedEmbedder` adds `encode`, `encode_query`, `cached` and `baseline`. An embedder with an
-    `encode` of its own gives word pieces too.
+    `CachedEmbedder` adds `encode`, `encode_query`, `cached` and `baseline`. An embedder may have
+    an `encode` of its own, which also returns word pieces; see `Encoding`.
     """
 
     @property
     def name(self) -> str:
-        """The name of model and dimension. Vectors under different names are not comparable."""
+        """A name for model and dimension. Vectors under different names are not comparable."""
 
     @property
     def dimension(self) -> int:
@@ -55,7 +55,7 @@ class Embedder(Protocol):
         """Load files that are on this machine. Sends no request. Idempotent."""
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Return a (len(texts), dimension) float32 array of unit vectors, zeros for blank texts.
+        """Return a (len(texts), dimension) float32 array of unit vectors. Blank texts get zeros.
 
         Raises:
             ModelError: The model cannot be reached or refuses.
@@ -63,7 +63,7 @@ class Embedder(Protocol):
 
 
 class NoEmbedder:
-    """Returns empty vectors: records are found by their words alone."""
+    """An embedder that returns empty vectors. Searches then compare words alone."""
 
     name = "words-only"
     dimension = 0
@@ -77,7 +77,7 @@ class NoEmbedder:
         """Do nothing."""
 
     def cached(self, texts: Sequence[str]) -> bool:
-        """Return True: there is nothing to encode."""
+        """Return True: no text needs encoding."""
         return True
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
@@ -99,8 +99,8 @@ class CachedEmbedder:
 
     def __init__(self, inner: Embedder, size: int = 10_000) -> None:
         self.inner = inner
-        self.name = inner.name  # the vectors are the same
-        # False for a user's own function, which may cost money
+        self.name = inner.name  # the same name, because the vectors are the same
+        # False for a user's own function, whose calls may cost money
         self.on_this_machine = bool(getattr(inner, "on_this_machine", False))
         self._cache: Cache[bytes, Encoding] = Cache(size)
         self._pending: dict[bytes, Future[dict[bytes, Encoding]]] = {}
@@ -116,9 +116,10 @@ class CachedEmbedder:
 
     @property
     def baseline(self) -> float:
-        """The inner embedder's baseline, or the mean cosine of twelve unrelated sentences.
+        """The inner embedder's baseline, otherwise the mean cosine of twelve unrelated sentences.
 
-        From 0 to 0.95. Measured once, in the call that embeds the first texts; 0 if that fails.
+        It is between 0 and 0.95. The sentences are embedded once, with the first texts. The
+        baseline is 0 if that fails.
         """
         if self._baseline is None:
             try:
@@ -131,7 +132,7 @@ class CachedEmbedder:
         self.inner.load()
 
     def cached(self, texts: Sequence[str]) -> bool:
-        """Return whether all of these texts are encoded already. Sends no request."""
+        """Return whether the encodings of all these texts are cached. Sends no request."""
         with self._cache.lock:
             return all(_key(text) in self._cache for text in texts)
 
@@ -197,7 +198,7 @@ class CachedEmbedder:
         self._baseline = min(_MOST_BASELINE, max(0.0, mean))
 
     def _encoded(self, texts: Sequence[str], embed: Any) -> list[Encoding]:
-        """Call an embedder of whole texts, and validate its vectors."""
+        """Call a function that embeds whole texts, and validate its vectors."""
         import numpy as np
 
         from agent_memory.models.embedders.vectors import answered, unit_rows
@@ -224,13 +225,16 @@ class CachedEmbedder:
             units = unit_rows(rows)
         except ModelOutputInvalid as error:
             raise ModelOutputInvalid(f"The embedder {self.name!r}: {error}") from error
-        # copies: a row is a view, which would keep its whole batch in memory
+        # copied, because a row is a view that would keep its whole batch in memory
         return [encoding_of(row.copy()) for row in units]
 
     def _split(
         self, wanted: Iterable[bytes], done: Future[dict[bytes, Encoding]]
     ) -> tuple[dict[bytes, Encoding], dict[bytes, Future[dict[bytes, Encoding]]], list[bytes]]:
-        """Split texts into cached ones, ones that other threads encode now, and the caller's."""
+        """Split texts into cached texts, texts that other threads encode now, and the rest.
+
+        The rest is registered as pending, for the caller to encode.
+        """
         encodings, others, own = {}, {}, []
         with self._cache.lock:
             for key in wanted:
@@ -250,7 +254,7 @@ class CachedEmbedder:
 
 
 def _key(text: str) -> bytes:
-    """Return a text's digest: cache keys have the same size for long texts."""
+    """Return a text's digest, so that keys of long texts are short."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 

@@ -1,4 +1,4 @@
-"""Best-effort embedding: records without vectors are still compared by words."""
+"""Best-effort embedding: if the embedder is down, texts are compared by words alone."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DOWN = (ModelError, DimensionMismatch)
-"""Failures of an embedder: it is unreachable, or returns vectors of another length."""
+"""Errors of an embedder that is unreachable, or returns vectors of another length."""
 
 _REST_SECONDS, _LONGEST_REST = 1.0, 30.0
 _SOON_SECONDS = 0.5  # time for encoding pending texts while a question waits
-_BATCH = 1_000  # characters that are encoded between two checks of the time limit
+_BATCH = 1_000  # characters that a local embedder encodes between two checks of the time limit
 
 
 class BestEffort:
-    """An embedder that may be down. Texts then have no vectors and are compared by words alone.
+    """An embedder that may be down. Texts then have no vectors, and are compared by words alone.
 
-    After a failure it is not called for a second, so that recall does not wait for the next
-    failure. The pause doubles with each further failure, up to half a minute.
+    The embedder is not called for a second after a failure, so that recalls do not wait for a
+    further failure. The pause doubles with each further failure, up to half a minute.
     """
 
     def __init__(self, embedder: Callable[[], Encoder]) -> None:
@@ -84,7 +84,7 @@ class BestEffort:
         return None if dimension is None else dimension > 0
 
     def _attempt(self, call: Callable[[Encoder], T]) -> T | None:
-        """Return a result of the embedder; None while it is down."""
+        """Return the result of a call of the embedder; None while the embedder is down."""
         if not self.rests:
             try:
                 return call(self._embedder())
@@ -94,11 +94,14 @@ class BestEffort:
 
     @property
     def rests(self) -> bool:
-        """Whether the pause after a failure lasts."""
+        """Whether the pause after a failure is not over yet."""
         return time.monotonic() < self._down_until
 
     def rest(self, error: Exception) -> None:
-        """Begin a pause after a failure; none after a spending limit, which may be one user's."""
+        """Begin a pause after a failure.
+
+        There is no pause after a spending limit, which may concern only one user.
+        """
         self._why = error_text(error)
         if isinstance(error, SpendingLimitReached):
             return
@@ -108,9 +111,10 @@ class BestEffort:
 
 
 class SoonEncoded:
-    """Encodes texts within a time limit, the last ones first. Cached encodings always count.
+    """Encodes texts within a time limit, the last text first. The time limit spans all calls.
 
-    Texts beyond the limit get a vector of zeros. While the embedder is down, all vectors are empty.
+    Texts that are neither cached nor encoded in time get a vector of zeros. While the embedder is
+    down, all vectors are empty.
     """
 
     def __init__(self, embedder: BestEffort) -> None:
@@ -119,11 +123,11 @@ class SoonEncoded:
         self._whole = True
 
     def is_whole(self) -> bool:
-        """Return whether all texts so far were encoded."""
+        """Return whether all calls so far could encode all their texts."""
         return self._whole
 
     def known(self, texts: Sequence[str]) -> list[Encoding]:
-        """Return the cached encodings, and zeros for other texts."""
+        """Return the cached encodings of texts, with zeros for texts that are not cached."""
         return self._encoded(texts, until=0.0)
 
     def __call__(self, texts: Sequence[str]) -> list[Encoding]:

@@ -1,4 +1,4 @@
-"""A user's own function or object as an embedder."""
+"""Use of your own function or object as an embedder."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _QUERIES = ("embed_query", "get_query_embedding")
 
 
 class GivenEmbedder:
-    """An embedder made of a function or of methods. `CachedEmbedder` scales its vectors.
+    """An embedder that calls given functions. `CachedEmbedder` scales its vectors.
 
     Args:
-        query: Returns the vector of a question, if the model encodes questions differently.
+        query: Returns the vector of a question; None if questions are embedded like texts.
     """
 
     def __init__(
@@ -96,10 +96,10 @@ EmbeddingField = Annotated[Any, AfterValidator(check_embedding)]
 
 
 def embedder_of(value: Any) -> Any:
-    """Return the embedder of a function or an object.
+    """Return an embedder that calls a function or the methods of an object.
 
-    An object may be an `Embedder`, have `embed`, or have the methods of LangChain's or LlamaIndex's
-    embeddings. A function takes a list of texts and returns a vector for each.
+    A function takes a list of texts and returns a vector for each. An object may be an `Embedder`,
+    have only `embed`, or have the methods of LangChain's or LlamaIndex's embeddings.
     """
     check_embedding(value)
     if hasattr(value, "embed"):
@@ -118,7 +118,7 @@ def embedder_of(value: Any) -> Any:
 
 
 def _name_of(value: Any) -> str:
-    """Return a name for a function or an object, with its model's name if it has one."""
+    """Return a name for a function or an object, including the name of its model if known."""
     of = value if inspect.isroutine(value) or inspect.isclass(value) else type(value)
     names = (getattr(value, name, None) for name in ("model_name", "model"))
     model = next((one for one in names if isinstance(one, str)), "")

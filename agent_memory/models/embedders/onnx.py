@@ -18,7 +18,7 @@ class FastEmbedEmbedder:
 
     Args:
         model: A fastembed model, such as "BAAI/bge-small-en-v1.5".
-        threads: Cores that it may use; None leaves the choice to fastembed.
+        threads: Number of threads of the model; None leaves the choice to fastembed.
 
     Raises:
         MissingExtra: fastembed is not installed.
@@ -39,7 +39,7 @@ class FastEmbedEmbedder:
 
     @property
     def name(self) -> str:
-        """The model's name; each model has one dimension."""
+        """The model's name. It needs no dimension, because each model has only one."""
         return f"fastembed/{self.model}"
 
     @property
@@ -60,10 +60,10 @@ class FastEmbedEmbedder:
         )
 
     def load(self) -> None:
-        """Do nothing: loading may need a download."""
+        """Do nothing: the model loads with the first text, as it may need a download."""
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Return a unit vector for each text, zeros for a blank one.
+        """Return a unit vector for each text, and zeros for a blank text.
 
         Raises:
             ModelUnavailable: The model's files could not be downloaded or read.

@@ -22,13 +22,13 @@ class LiteLLMEmbedder(Provider):
 
     @property
     def name(self) -> str:
-        """The model's name. Sends no request."""
+        """The model's name."""
         return self.model
 
     @property
     def dimension(self) -> int:
-        """Length of a vector, looked up or measured with one word."""
-        # No lock: concurrent threads get the same result, and none waits for another's timeout.
+        """Length of a vector, from litellm's table or the vector of one word."""
+        # without a lock, no thread waits for the timeout of another; all get the same result
         if self._dimension is None:
             self._dimension = self._known_dimension() or len(self._request(["dimension"])[0])
         return self._dimension
@@ -62,7 +62,7 @@ class LiteLLMEmbedder(Provider):
             raise ModelOutputInvalid(
                 f"{self.model} returned {len(response.data)} vectors for {len(texts)} texts."
             )
-        # Providers that send no index keep the order of the texts.
+        # a provider that sends no index keeps the order of the texts
         rows: list[Any] = sorted(response.data, key=lambda row: row.get("index") or 0)
         vectors = [row.get("embedding") for row in rows]
         if not all(isinstance(vector, list) for vector in vectors):
@@ -70,7 +70,7 @@ class LiteLLMEmbedder(Provider):
         return vectors
 
     def _known_dimension(self) -> int | None:
-        """Return the model's dimension from litellm's table; None if it is not there."""
+        """Return the model's dimension from litellm's table; None if the table lacks it."""
         entry = load_litellm().model_cost
         for name in (self.model, self.model.partition("/")[2]):
             if size := entry.get(name, {}).get("output_vector_size"):

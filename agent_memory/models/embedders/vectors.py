@@ -1,4 +1,4 @@
-"""Helpers for embedders: arrays of unit vectors."""
+"""Helpers for embedders, which build arrays of unit vectors."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def answered(name: str, function: Callable[[Any], Any], asked: Any) -> Any:
     """Call a user's function and return its result.
 
     Raises:
-        ModelUnavailable: The function failed with an error of its own.
-        AgentMemoryError: The function raised it.
+        ModelUnavailable: The function raised any other error than an `AgentMemoryError`.
+        AgentMemoryError: The function raised this error.
     """
     try:
         return function(asked)
@@ -31,7 +31,7 @@ def unit_rows(rows: Any) -> np.ndarray:
     """Return rows as float32, each scaled to length 1; rows of zeros stay zero.
 
     Raises:
-        ModelOutputInvalid: They are not rows of finite numbers.
+        ModelOutputInvalid: The value is not rows of finite numbers.
     """
     try:
         array = np.asarray(rows, dtype=np.float64)  # squares do not overflow in double precision
@@ -47,7 +47,7 @@ def unit_rows(rows: Any) -> np.ndarray:
 
 
 _PART = 1_000
-"""Characters that are embedded at a time; every model accepts that many."""
+"""Maximum number of characters in a part of a text. Every model accepts that many."""
 
 
 def embed_texts(
@@ -55,9 +55,9 @@ def embed_texts(
 ) -> np.ndarray:
     """Return unit vectors for texts. Blank texts, which providers refuse, get zeros.
 
-    Models truncate or refuse long texts. A long text is therefore embedded in parts, and its vector
-    is the mean of their vectors, weighted by length. Models cannot read half surrogate pairs, so
-    these are replaced by question marks.
+    Models truncate or refuse long texts. A long text is therefore embedded in parts. Its vector is
+    the mean of the parts' vectors, weighted by length. Half surrogate pairs, which models cannot
+    read, become question marks.
 
     Raises:
         ModelOutputInvalid: The model returned no valid vectors.
@@ -76,9 +76,9 @@ def embed_texts(
 
 
 def parts_of(text: str) -> list[tuple[str, int]]:
-    """Split a text into short parts, between words if possible. Return each with its position.
+    """Split a text into short parts, between words if possible.
 
-    Half surrogate pairs are replaced by question marks.
+    Return each part with its position. Half surrogate pairs become question marks.
     """
     text = text.encode("utf-8", "replace").decode()
     parts, begin = list[tuple[str, int]](), 0
