@@ -1,1 +1,1 @@
-"""Parts of a memory for separate use: a chat history, vector and word indexes, a null memory."""
+"""Parts for separate use: a chat history, vector and word indexes, and a null memory."""

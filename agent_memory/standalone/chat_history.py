@@ -1,4 +1,4 @@
-"""`ChatHistory`: save and load lists of messages. No budget, no long-term memory."""
+"""`ChatHistory`: saves and loads lists of messages, without a budget and long-term memory."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class ChatHistory:
     context manager, or call `close`. It reads nothing from the environment.
 
     Args:
-        store: As in `AgentMemoryConfig`. An open store is not closed.
+        store: See `AgentMemoryConfig`. `close` leaves a store open that was passed open.
         namespace: The namespace, if `store` is a URL.
-        durability: As in `AgentMemoryConfig`; None for its default.
+        durability: See `AgentMemoryConfig`; None for the default there.
         model: A litellm model name that selects the tokenizer. Use the model of an `AgentMemory`
-            over the same store, so that it need not count again.
+            over the same store, which then need not count the tokens again.
         tokenizer: As in `AgentMemoryConfig`.
 
     Raises:
@@ -74,14 +74,14 @@ class ChatHistory:
     def save(self, session_id: str, messages: Iterable[Any], *, user_id: str | None = None) -> None:
         """Replace all messages of a session atomically.
 
-        Readers see either the old or the new list, also after a crash. If several callers save at
-        once, the last one's list is stored unchanged. Leading messages that are already stored
-        stay, and so do the records derived from them.
+        Readers see either the old or the new list, even after a crash. If several callers save at
+        the same time, the last caller's list is stored unchanged. Leading messages that are the
+        same in both lists stay, with the records derived from them.
 
         Args:
             session_id: The session.
             messages: The messages in order, each as for `AgentMemory.update`. May be empty.
-            user_id: The user it belongs to. A session belongs to the first user named for it.
+            user_id: The session's user. A session belongs to the first user that a call names.
 
         Raises:
             InvalidInput: An id or a message is invalid. Nothing was saved.
@@ -102,7 +102,7 @@ class ChatHistory:
         )
 
     def load(self, session_id: str) -> list[Message]:
-        """Return the messages of a session, oldest first; none if it does not exist.
+        """Return the messages of a session, oldest first; none if the session does not exist.
 
         Raises:
             InvalidId: The id is invalid.
@@ -117,11 +117,12 @@ class ChatHistory:
     def clear(self, session_id: str) -> None:
         """Delete a session. Idempotent.
 
-        Records derived from it are deleted in this store, but not in other stores of blocks.
+        Records derived from the session are deleted in this store, but not in other stores of
+        blocks.
 
         Raises:
             InvalidId: The id is invalid.
-            StoreError: The store failed. Call it again.
+            StoreError: The store failed. Call `clear` again.
         """
         self._check(session_id, None)
         self._components.deletion.session(session_id)

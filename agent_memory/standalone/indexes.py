@@ -1,4 +1,4 @@
-"""`VectorIndex` and `WordIndex`: items by id, found only by cosine similarity, or only by words."""
+"""`VectorIndex` and `WordIndex`: items by id, searched by cosine similarity or by words alone."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ _LEAST_DEPTH = 50
 
 
 class VectorIndex(ItemIndex):
-    """Items by id, found by the cosine similarity of their vectors to a query's.
+    """Items by id, ranked by the cosine similarity of their vectors to the query's vector.
 
-    A user's items are found only by searches for that user. `delete_user` of an `AgentMemory` over
-    the same store and namespace erases them. Thread-safe. Use it as a context manager, or call
-    `close`. It reads only a provider's keys from the environment.
+    Only searches for a user find the user's items. `delete_user` of an `AgentMemory` over the same
+    store and namespace erases them. Thread-safe. Use it as a context manager, or call `close`. It
+    reads only a provider's keys from the environment.
 
     Args:
         store: A URL as in `AgentMemoryConfig`, the URL of a Qdrant server, or Qdrant's ":memory:"
-            (extra `qdrant`). An open store can be passed too; it is not closed.
+            (extra `qdrant`); or an open store, which `close` leaves open.
         name: The index's name in the store: lower-case letters, digits and underscores.
         embedding: An embedding model as in `AgentMemoryConfig`, or your own embedder. None is the
-            local one. None with a `dimension` uses no embedder: every item needs its vector.
-        dimension: The dimension of the vectors; None for the embedder's.
+            local embedder. None with a `dimension` uses no embedder: every item then needs a
+            vector.
+        dimension: The dimension of the vectors; None for the embedder's dimension.
         namespace: The namespace, if `store` is a URL.
 
     Raises:
@@ -46,7 +47,7 @@ class VectorIndex(ItemIndex):
             missing, or the kind of store is unknown.
         DimensionMismatch: The embedder has another dimension, or the index was created with another
             dimension or model.
-        ModelError: The embedder cannot be asked for its dimension.
+        ModelError: The embedder cannot report its dimension.
         StoreError: The store cannot be opened.
     """
 
@@ -78,9 +79,9 @@ class VectorIndex(ItemIndex):
         """Return the items most similar to a query, best first. Ties are ordered by id.
 
         Args:
-            query: A text, which is embedded, or a vector.
+            query: A text to embed, or a vector.
             top_k: The maximum number of results.
-            threshold: Only items with a cosine above it; None for all.
+            threshold: Results have a cosine above this number; None for any cosine.
             user_id: The owner; None for shared items.
 
         Raises:
@@ -152,7 +153,7 @@ class VectorIndex(ItemIndex):
             best = [match_of(record, score) for record, score in found[:top_k] if score > threshold]
             if len(hits) < depth:
                 return best
-            # due to single precision, an item as good as the last one may be missing
+            # single precision may have ranked an item too low that is as good as the last result
             unseen = most_unseen(min(hit.cosine for hit in hits))
             if unseen < max(found[top_k - 1][1], threshold):
                 return best
@@ -197,19 +198,19 @@ def _dimension(embedder: Embedder | None, wanted: int | None) -> int:
 
 
 class WordIndex(ItemIndex):
-    """Texts by id, ranked with Okapi BM25, with stems of some twenty languages and without stop
-    words. Needs no embedder and no model.
+    """Texts by id, ranked with Okapi BM25. Needs no embedder and no model.
 
-    In a text too short to detect its language, a word counts once for each of its possible stems.
+    Words are stemmed in some twenty languages, and stop words are left out. If a text is too short
+    to detect its language, a word counts once for each of its possible stems.
 
-    A user's items are found only by searches for that user, and the frequency of words is counted
-    among them. `delete_user` of an `AgentMemory` over the same store and namespace erases them.
+    Only searches for a user find the user's items, and word frequencies are counted among these
+    items. `delete_user` of an `AgentMemory` over the same store and namespace erases them.
     Thread-safe. Use it as a context manager, or call `close`.
 
     Args:
-        store: As for `VectorIndex`.
-        name: As for `VectorIndex`. A vector index must not have the same name.
-        namespace: As for `VectorIndex`.
+        store: See `VectorIndex`.
+        name: See `VectorIndex`. A vector index must not have the same name.
+        namespace: See `VectorIndex`.
 
     Raises:
         ConfigError: The name is invalid, or the kind of store is unknown.
@@ -242,7 +243,7 @@ class WordIndex(ItemIndex):
         Args:
             query: The query text.
             top_k: The maximum number of results.
-            threshold: Only texts with a score above it; None for all.
+            threshold: Results have a score above this number; None for any score.
             user_id: The owner; None for shared items.
 
         Raises:

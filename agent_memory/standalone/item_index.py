@@ -1,4 +1,4 @@
-"""`ItemIndex`: the base class of `VectorIndex` and `WordIndex`: items by id, and matches."""
+"""`ItemIndex`, the base class of `VectorIndex` and `WordIndex`, and their items and matches."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Item:
     """An item of an index.
 
     Attributes:
-        id: Its id, unique for a user within an index.
-        text: Its text. It is embedded if there is no vector.
-        vector: Its vector, not all 0. Only its direction matters.
+        id: The id, unique for a user within an index.
+        text: The text. It is embedded if there is no vector.
+        vector: The vector. Only its direction matters, so not all numbers may be 0.
         metadata: Data of the caller, as plain JSON.
     """
 
@@ -49,7 +49,7 @@ class Item:
         """Create an item from an item or a mapping of its fields.
 
         Raises:
-            InvalidInput: It is neither, or a field is invalid.
+            InvalidInput: The value is neither an item nor a mapping, or a field is invalid.
         """
         if isinstance(value, Mapping):
             fields = list(value)
@@ -98,9 +98,9 @@ _EVERYBODYS = "everybody"
 
 
 class ItemIndex(ABC):
-    """Items by id, of a user or shared.
+    """Items by id. An item belongs to a user, or is shared.
 
-    `made_with` is the dimension and the model of its vectors, which the store remembers.
+    `made_with` is the dimension and the model of the index's vectors. The store remembers both.
     """
 
     def __init__(
@@ -139,11 +139,11 @@ class ItemIndex(ABC):
     ) -> None:
         """Store items. Each replaces the item with the same id.
 
-        All or none are stored. Qdrant has no transactions and may store a part if it fails.
+        All or none are stored. Qdrant has no transactions: if it fails, a part may be stored.
 
         Args:
-            items: One item or several, as `Item` or as a dict of its fields. For several with the
-                same id the last one is stored. A `WordIndex` takes texts without vectors.
+            items: One item or several, each an `Item` or a dict of its fields. If several have the
+                same id, the last one is stored. A `WordIndex` takes texts without vectors.
             user_id: The owner; None for shared items.
 
         Raises:
@@ -171,21 +171,21 @@ class ItemIndex(ABC):
             user_id: The owner; None for shared items.
 
         Raises:
-            UnsupportedOperation: The store is an encrypted one on a server that searches itself.
+            UnsupportedOperation: The store is encrypted, on a server that runs searches itself.
         """
         owner = self._owner(user_id)
         found = (self._read(owner, session_id=self._key(owner, one)) for one in _ids(ids))
         return [item for items in found for item in items]
 
     def items(self, *, prefix: str = "", user_id: str | None = None) -> Iterator[Item]:
-        """Iterate over all items whose ids have a prefix, in no order. Reads the whole index.
+        """Iterate over all items whose ids have a prefix, in any order. Reads the whole index.
 
         Args:
-            prefix: The prefix of their ids.
+            prefix: The prefix of the ids.
             user_id: The owner; None for shared items.
 
         Raises:
-            UnsupportedOperation: The store is an encrypted one on a server that searches itself.
+            UnsupportedOperation: The store is encrypted, on a server that runs searches itself.
         """
         owner, prefix = self._owner(user_id), text_of("prefix", prefix)
         return (item for item in self._read(owner) if item.id.startswith(prefix))
@@ -259,7 +259,10 @@ class ItemIndex(ABC):
         return Scope(user_id).owner
 
     def _key(self, owner: str, item_id: str) -> str:
-        """Return the id of an item's record. It is also the record's session id, for deletion."""
+        """Return the id of an item's record. It is also the record's session id.
+
+        A deletion by session id therefore deletes a single item.
+        """
         return record_id(self._block, owner, item_id)
 
     def _read(self, owner: str, session_id: str | None = None) -> Iterator[Item]:
@@ -268,12 +271,13 @@ class ItemIndex(ABC):
 
 
 def _text(record: Record) -> str | None:
-    return None if "bare" in record.metadata else record.text  # a record always has a text
+    # a record always has a text; "bare" marks an item without one
+    return None if "bare" in record.metadata else record.text
 
 
 def match_of(record: Record, score: float) -> Match:
     """Return the match of a record."""
-    metadata = record.metadata  # a copy of it, because stores cache records
+    metadata = record.metadata  # copied below, because stores cache records
     return Match(metadata["id"], score, _text(record), deepcopy(metadata["metadata"]))
 
 
@@ -285,7 +289,7 @@ def _ids(given: str | Iterable[str]) -> list[str]:
 
 
 def above(threshold: float | None) -> float:
-    """Return the threshold of a search; the lowest number for none."""
+    """Return the threshold of a search; minus infinity if it is None."""
     score = score_of("threshold", threshold)
     return float("-inf") if score is None else score
 

@@ -27,7 +27,7 @@ _NOTHING: dict[str, Any] = {
 
 
 class _NullComponents(Components):
-    """Each handle has a store of its own."""
+    """Components that give each handle a store of its own."""
 
     def open(self, kind: str, scope: Scope) -> Any:
         if kind == "skills":
@@ -45,12 +45,12 @@ class _NullComponents(Components):
 class NullMemory(AgentMemory):
     """An `AgentMemory` that stores nothing, to disable memory without changing code.
 
-    Messages are validated as by `AgentMemory`, and `completion` calls the model. A handle, such as
-    that of `notes`, has only its own data and shares it with no other handle.
+    Messages are validated like those of an `AgentMemory`, and `completion` calls the model. A
+    handle, such as that of `notes`, stores its data in this process for itself alone.
 
     Args:
-        config: As for `AgentMemory`. Stores and blocks are ignored.
-        **fields: As for `AgentMemory`.
+        config: See `AgentMemory`. Stores and blocks are ignored.
+        **fields: See `AgentMemory`.
     """
 
     _components = _NullComponents
