@@ -20,7 +20,7 @@ class Budget(NamedTuple):
     Attributes:
         overhead: Tokens of a context besides its messages.
         share: Share of `max_tokens` that short-term memory may fill.
-        summary_tokens: Tokens of the strategy's summary; 0 for a strategy without one.
+        summary_tokens: Tokens of the strategy's summary. 0 for a strategy without one.
     """
 
     max_tokens: int

@@ -1,4 +1,4 @@
-"""The bounded cache that every part uses."""
+"""A bounded, thread-safe cache."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ U = TypeVar("U")
 class Cache(OrderedDict[K, V]):
     """A mapping that evicts the least recently used values.
 
-    `find` and `put` count as uses. Reads of a dict (`get`, `[]`) do not. Each call is thread-safe:
-    hold `lock` for several. Change it only with `put`, `drop` and `clear`.
+    `find` and `put` count as uses. Reads of a dict (`get`, `[]`) do not. Each call is thread-safe.
+    Hold `lock` for a sequence of calls. Change a cache only with `put`, `drop` and `clear`.
 
     Args:
-        size: Returns the size of a value; 1 each by default.
+        size: Returns the size of a value. By default, the size of each value is 1.
         least: The number of values that stay, however large.
     """
 
@@ -35,7 +35,7 @@ class Cache(OrderedDict[K, V]):
         self.total = 0
 
     def find(self, key: K) -> V | None:
-        """Return the value of a key; None if there is none."""
+        """Return the value of a key. None if there is none."""
         with self.lock:
             value = self.get(key)
             if value is not None:
@@ -54,7 +54,7 @@ class Cache(OrderedDict[K, V]):
         return value
 
     def drop(self, key: K) -> V | None:
-        """Remove a value, and return it; None if there is none."""
+        """Remove a value, and return it. None if there is none."""
         with self.lock:
             self.total -= self._sizes.pop(key, 0)
             return self.pop(key, None)
@@ -74,7 +74,7 @@ class Cache(OrderedDict[K, V]):
 
 
 def continues(values: Sequence[object], cached: Sequence[object]) -> bool:
-    """Return whether values begin with the same objects as those of a cached value."""
+    """Return whether `values` begins with the same objects as `cached`."""
     return len(cached) <= len(values) and all(map(is_, cached, values))
 
 

@@ -1,9 +1,9 @@
 """Clearing of old tool results: a window shows stubs in their place. Pure.
 
-The log is not changed. The decision depends on the window alone. Its messages are counted in
-order, and each time they pass the limit, all old results become stubs. If that frees too little,
-old steps (a call with its results) are merged into one. Between two clearings the prefix of the
-context is stable.
+The log is not changed. The decision depends on the window alone. The messages of the window are
+counted in order. Each time their tokens exceed the limit, all old results become stubs. If that
+frees too little, old steps (a call with its results) are merged into one. Between two clearings,
+the prefix of the context is stable.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Clearing:
     """Settings of the clearing.
 
     Attributes:
-        keep_tokens: Tokens of the newest results and their calls that stay whole; None for a fifth
+        keep_tokens: Tokens of the newest results and their calls that stay whole. None for a fifth
             of the limit.
         at_least: The fewest tokens that clearing must free. Results stay whole if it would free
             fewer. None for a tenth of the limit.
@@ -56,9 +56,9 @@ class Clearing:
     ) -> Cleared:
         """Return the window as it is shown, with stubs in place of old tool results.
 
-        The newest result stays whole. A result also stays whole until a message of the assistant
-        follows it, and if it begins like an error. A message larger than half of the limit counts
-        as half, because contexts shorten it.
+        The newest result stays whole, and so does a result that begins like an error. Every result
+        stays whole until a message of the assistant follows it. A message larger than half of the
+        limit counts as half, because contexts shorten it.
 
         Args:
             limit: Tokens that the window may take.
@@ -75,7 +75,7 @@ class Clearing:
 
 
 class Cleared:
-    """A window in its original order, and the entries that are shown for it."""
+    """A window, and the entries that are shown in place of the original ones."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Cleared:
         last = before
         if last is not None and not (last._pinned == pinned and continues(window, last._window)):
             last = None
-        # None marks a place that another entry stands for.
+        # None marks an entry that was merged into another entry.
         self._shown: list[Entry | None] = last._shown.copy() if last else []
         self._costs: list[int] = last._costs.copy() if last else []
         self._tokens: int = last._tokens if last else 0
@@ -116,7 +116,7 @@ class Cleared:
         return {step[1]: step[0] for step in self._steps}
 
     def _advance(self, limit: int, keep: int, least: int) -> None:
-        """Add the new messages, and clear whenever they pass the limit."""
+        """Add the new messages, and clear whenever the tokens exceed the limit."""
         for place in range(len(self._shown), len(self._window)):
             self._add(place, limit // 2)
             if self._tokens > limit:
@@ -159,7 +159,7 @@ class Cleared:
         return {place: stub for place in whole if (stub := self._cache[place])}
 
     def _joined(self, old: Sequence[int]) -> dict[int, Entry | None]:
-        """Merge old steps into the shortest one, with a note. Text of the calls' messages stays."""
+        """Merge old steps into a note, in the step with the fewest results. Text of calls stays."""
         there = set(old) - self._notes
         steps = [
             (call, results)

@@ -1,4 +1,4 @@
-"""`MemoryContext`: the messages for a model, within the budget; and its explanation. Pure."""
+"""`MemoryContext`: the messages for a model within the budget. `Explanation`: the reasons. Pure."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class MemoryContext:
         max_tokens: The budget. `tokens` never exceeds it.
         warnings: Parts of the newest turn that were shortened or left out, blocks that failed or
             were too slow, and other problems. None of them is raised.
-        head: The session's head; None for a session that does not exist yet.
+        head: The session's head. None for a session that does not exist yet.
         blocks: The properties of each block, in the configured order.
         memory_role: The place of the recalls.
-        format: The format of `to_messages()`; None for OpenAI's chat.
+        format: The format of `to_messages()`. None for OpenAI's chat.
         asked: The current turn, which `to_messages()` adds at the end. It holds the message passed
             to `get`, unless that is already the newest of `messages`.
         kept_tokens: Tokens of the leading messages that equal those of the session's previous
@@ -75,12 +75,12 @@ class MemoryContext:
 
     @property
     def cost(self) -> float | None:
-        """Return the cost in US dollars; None if the price of a model is not known."""
+        """Return the cost in US dollars. None if the price of a model is not known."""
         return self.usage.cost
 
     @property
     def question(self) -> Message | None:
-        """Return the user's message that `to_messages()` adds; None if the window ends with it."""
+        """Return the user's message that `to_messages()` adds. None if the window ends with it."""
         return newest_user(reversed(self.asked))
 
     @property
@@ -151,7 +151,7 @@ def leading_count(messages: Sequence[Message], head: Head | None) -> int:
 
 
 def summary_message(summary: Summary, role: MemoryRole) -> Message:
-    """Return the message that holds the summary, marked as one."""
+    """Return the message that holds the summary. Its metadata has the kind "summary"."""
     return Message(
         role="user" if role == "user" else "system",
         content=f"<summary>\n{escape(summary.text)}\n</summary>",
@@ -174,7 +174,7 @@ def render_line(recall: Recall) -> str:
 
 
 def render_memory(recalls: Sequence[Recall], order: Sequence[str]) -> str:
-    """Render the `<memory>` element with a child per block; empty if there are no recalls."""
+    """Render the `<memory>` element with a child per block. Empty if there are no recalls."""
     parts: list[str] = []
     for block in order:
         lines = [render_line(recall) for recall in recalls if recall.block == block]
@@ -290,9 +290,9 @@ class Explanation:
     Attributes:
         question: The question.
         context: The context that `get` returns for the question.
-        left_out: Records near to the question that are not in the context, each with a reason. It
-            is below a threshold, no longer valid, without room, a near-duplicate, or shown by the
-            window.
+        left_out: Records near to the question that are not in the context, each with a reason. The
+            reasons are: below a threshold, no longer valid, no room, a near-duplicate, or shown by
+            the window.
         dropped: Messages of the session that the context does not show whole, by number. They left
             the window, or the window shortens, clears or omits them. Messages that the summary or
             a recall covers are named.

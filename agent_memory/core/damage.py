@@ -21,9 +21,9 @@ class Damage:
 
     Attributes:
         seq: The seq of the message. For a record, the seq of its first source message.
-        owner: The owner of a damaged vector catalog. Messages do not show it.
+        owner: The owner of a damaged vector catalog. Error texts do not show it.
         broken: The unreadable fields of a head.
-        head: The readable fields of a head. The others have the values of a new session.
+        head: A head with the readable fields. Its other fields have the values of a new session.
         owners: The owners of the data in the file, if readable, as `Scope.owner` names them.
     """
 

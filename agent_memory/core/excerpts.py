@@ -36,7 +36,7 @@ _LEAST_SHARE = 0.5  # of the best passage's score
 
 
 def excerpt(text: str, question: str, count: Count, limit: int, mark: Mark) -> str:
-    """Return the parts of a text that fit into `limit` tokens; all of it, if it fits."""
+    """Return the parts of a text that fit into `limit` tokens, or the whole text if it fits."""
     key = (hash(text), len(text), count, limit, mark(0, 0))  # a text is hashed once
     frame = TEXTS.computed(key, lambda: _framed(text, count, limit, mark))
     if not question or not frame.passages:
@@ -192,7 +192,8 @@ def _fitting(part: Callable[[int], str], length: int, count: Count, limit: int) 
 def _passages(text: str, question: str, count: Count, frame: _Frame) -> list[Span]:
     """Return the sentences that share the most words with a question, as many as fit.
 
-    They lie between the beginning and the end. A word counts more the rarer it is in the text.
+    The sentences lie between the first and the last part. A word that is rare in the text counts
+    more.
     """
     limit, within = frame.passages, (frame.begin, frame.last)
     wanted = set(terms(question[:_ASKED])) | set(terms(question[-_ASKED:]))

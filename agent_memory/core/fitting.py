@@ -61,7 +61,7 @@ class Fitting:
     max_messages: int | None = None
 
     def fit(self, entries: Sequence[Entry]) -> Fitted | None:
-        """Return the entries that fit; None if the newest step does not fit even when shortened.
+        """Return the entries that fit. None if the newest step does not fit even when shortened.
 
         If the newest step alone has more than `max_messages`, it stays, with the user message of
         its turn.
@@ -143,7 +143,7 @@ class Fitting:
         return None if last is None else sorted([*shown, *last], key=_seq)
 
     def _question_room(self, tokens: int, others: int, room: int) -> int:
-        """Return the tokens for the question: half of the room, or more in steps if it is free."""
+        """Return the tokens for the question: half of the room, or more (in steps) if available."""
         if tokens <= room - others:
             return tokens
         step = max(1, room // _STEPS)
@@ -228,7 +228,7 @@ _USUAL_TOKENS = 150
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Recalls at their place in a chat.
+    """Chooses recalls that fit, and prices them at their place in a chat.
 
     Attributes:
         leading: The number of messages before the turns.
@@ -244,8 +244,9 @@ class Placed:
     ) -> tuple[list[Recall], int]:
         """Return the recalls that are worth most for their tokens, and their cost.
 
-        A recall is cut to its most relevant part if it takes more than 1/12 of the room, or 150
-        tokens if that is more, but at most 1/4. Neighbouring messages become one passage.
+        A recall may take 1/12 of the room or 150 tokens, whichever is more, but at most 1/4 of the
+        room. A longer recall is cut to its most relevant part. Neighbouring messages become one
+        passage.
         """
         most = min(room // _LEAST_RECALLS, max(room // _USUAL_RECALLS, _USUAL_TOKENS))
         priced = [self._cut(self._priced(recall), question, most) for recall in recalls]

@@ -1,4 +1,4 @@
-"""Merging of the blocks' recalls: near-duplicates, ranks, and what fits a token budget. Pure."""
+"""Merging of the blocks' recalls: near-duplicates, ranks, and selection within a budget. Pure."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _MOST_KNOWN = 2_000
 
 
 class _Words(NamedTuple):
-    """The pairs of neighbouring words of a text, as hashes, and some of them in a fixed order.
+    """The hashes of all pairs of neighbouring words in a text. `first` has the smallest hashes.
 
-    Two texts that share four of five pairs have a pair of these `first` ones in common. Xiao et
-    al., "Efficient Similarity Joins for Near Duplicate Detection", WWW 2008.
+    Two texts that share four of five pairs have a hash in `first` in common. Xiao et al.,
+    "Efficient Similarity Joins for Near Duplicate Detection", WWW 2008.
     """
 
     pairs: frozenset[int]
@@ -50,7 +50,7 @@ def doubles(texts: Sequence[str]) -> dict[int, int]:
 
 @lru_cache(_MOST_KNOWN)  # used for each block, then for the merge
 def _words(text: str) -> _Words:
-    """Return the pairs of a text; a placeholder for a text without words.
+    """Return the pairs of a text, or a placeholder for a text without words.
 
     Pairs preserve the order of words, which says who did what to whom.
     """
@@ -73,7 +73,7 @@ def _named(texts: Sequence[str], place: int) -> frozenset[str]:
 
 _AGREED = 0.25
 """The share of another block's score for the same message that is added to a recall's score."""
-_SPARE = 4  # near-duplicates that may be found beyond the wanted recalls
+_SPARE = 4  # recalls that `folded` reads beyond its limit, because some are near-duplicates
 _STANDING = 300
 """Tokens added to the cost of each recall when their worth is compared."""
 
@@ -86,15 +86,15 @@ def merge(
 ) -> list[Recall]:
     """Merge all blocks' recalls into one list, best first.
 
-    Pinned recalls come first. Other recalls rank by their score over the best score of their
-    block. The rank is multiplied by the block's best relevance, if it reports one. It grows if
-    another block recalls the same message, such as a fact and the words it was found in. Ties go
-    to the block named first. A recall is left out if the window shows all its sources. Among
-    near-duplicates, which share four of five pairs of words and all names and numbers, the best
+    Pinned recalls come first. Other recalls rank by their score, divided by the best score of their
+    block. The rank grows if another block recalls the same message, such as a fact and the message
+    that states it. The rank is multiplied by the block's best relevance, if the block reports one.
+    Ties go to the block named first. A recall is left out if the window shows all its sources.
+    Near-duplicates share four of five pairs of words, and all names and numbers. The best of them
     stays.
 
     Args:
-        among: The blocks whose sources are in the window's own store; None for all of them. In
+        among: The blocks whose sources are in the window's own store. None for all of them. In
             another store, the same session id names another session.
         floors: For each block, the share of its best score below which its recalls are left out.
     """
@@ -124,10 +124,10 @@ def merge(
 def marked(
     name: str, recalls: Sequence[Recall], outdated: Mapping[str, Mapping[Source, datetime]]
 ) -> list[Recall]:
-    """Mark the recalls that another block reports as outdated with the date. Pure.
+    """Mark the recalls that another block reports as outdated, and name the date. Pure.
 
     Args:
-        outdated: For each reporting block, the messages without any valid content.
+        outdated: For each reporting block, the messages without valid content, and since when.
     """
     since = {
         source: at
@@ -153,10 +153,10 @@ def select(
 ) -> list[Recall]:
     """Return the recalls that fit into `room` tokens, best first.
 
-    Each block gets an equal share for its best recalls. The rest of the room goes to the best of
-    all. Recalls are ordered by their rank over the square root of their cost, to which a constant
-    is added. Long recalls therefore have to be more relevant, but very short ones gain little.
-    Pinned recalls always come first.
+    Each block gets an equal share for its best recalls. The rest of the room goes to the best
+    recalls of all blocks. The worth of a recall is its rank, divided by the square root of its cost
+    plus a constant. Long recalls therefore have to be more relevant, but very short ones gain
+    little. Pinned recalls always come first.
     """
     limits = limits or {}
     blocks = {recall.block for recall in recalls}
@@ -177,7 +177,7 @@ def select(
 
 
 def _by_worth(recalls: Sequence[Recall]) -> list[int]:
-    """Return the places of the recalls, those first that are worth most for their tokens."""
+    """Return the places of the recalls, in descending order of worth."""
     weights = _weights(recalls, recalls)
     worth = [
         weight / math.sqrt(_STANDING + recall.tokens)
@@ -190,7 +190,7 @@ def _weights(recalls: Sequence[Recall], every: Iterable[Recall]) -> list[float]:
     """Return each recall's share of its block's best score, plus the support of other blocks."""
     best: dict[str, float] = {}
     for recall in every:
-        if recall.pinned:  # its score may be beyond all others
+        if recall.pinned:  # a pinned recall may have any score
             continue
         best[recall.block] = max(best.get(recall.block, 0.0), _finite(recall.score))
     shares = [

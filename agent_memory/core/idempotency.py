@@ -83,8 +83,8 @@ class Once:
     """The idempotency keys and conditions of an append.
 
     Attributes:
-        ids: The key of each draft, None for a draft without one; empty if no draft has one.
-        since: Keys that were stored before this time are ignored; None for no limit.
+        ids: The key of each draft, or None for a draft without a key. Empty if no draft has a key.
+        since: Keys that were stored before this time are ignored. None for no limit.
     """
 
     key: WriteKey | None = None
@@ -156,7 +156,7 @@ class Append(NamedTuple):
     Attributes:
         own: Whether to refuse an existing session without an owner, instead of assigning it to the
             user.
-        within: The seconds until the session is due, at the latest.
+        within: The maximum number of seconds until the session is due.
     """
 
     session_id: str
@@ -216,7 +216,7 @@ def key_of_import(source_id: str, message: Message) -> WriteKey:
 
 
 def _key(kind: str, value: str, messages: Sequence[Message], told: str) -> WriteKey:
-    """Return a key; its kind separates keys of appends from ids of messages."""
+    """Return a key. The kind keeps keys of appends apart from ids of messages."""
     name = sha256(_canonical([kind, value]).encode()).hexdigest()[:_NAME_DIGITS]
     return WriteKey(name, digest_of(messages), told)
 
@@ -248,7 +248,7 @@ def in_order(keys: Iterable[KeptKey]) -> list[KeptKey]:
 
 
 def as_it_was(head: Head, key: KeptKey) -> Head:
-    """Return a head with the end and total stored with a key, and nothing beyond them."""
+    """Return a head as it was at the end of the log that is stored with a key."""
     end, total = key.end, key.total
     if head.end <= end:
         return replace(head, end=end, total=total)

@@ -34,7 +34,7 @@ class made_once(Generic[T]):  # noqa: N801 - a decorator
 
     It uses no lock. Before Python 3.12, `functools.cached_property` holds one lock for all objects
     of the class during the computation. A process that forks then leaves the child with a lock
-    that is never released. Two threads may both compute the value; both get the first result.
+    that is never released. Two threads may both compute the value, but both get the same result.
     """
 
     def __init__(self, make: Callable[[Any], T]) -> None:

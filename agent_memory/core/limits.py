@@ -1,4 +1,4 @@
-"""Validation of numbers and texts, and values as messages show them. Pure, and loads nothing."""
+"""Validation of numbers and texts, and the form of values in error messages. Pure."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def how_many(name: str, value: object, least: int = 0) -> int:
 
 
 def at_most(name: str, value: object) -> int | None:
-    """Validate a count like `how_many`; None for no limit."""
+    """Validate a count like `how_many`. None for no limit."""
     return None if value is None else how_many(name, value)
 
 
 def score_of(name: str, value: object) -> float | None:
-    """Validate a score; None for no score."""
+    """Validate a score. None for no score."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not -MOST < value < MOST:
@@ -83,7 +83,7 @@ def check_callable(name: str, value: object) -> None:
 
 
 def _whole(value: object) -> int | None:
-    """Return a whole number of any type, such as numpy's; None for other values."""
+    """Return a whole number of any type, such as numpy's. None for other values."""
     if isinstance(value, bool):
         return None
     try:

@@ -25,7 +25,7 @@ SHAPE = "_shape"
 """The attribute of a message that caches its shape; see `agent_memory.core.shapes`."""
 
 STANDING = "_standing"
-"""The attribute of a message that caches what is shown instead; see `core.provider_formats`."""
+"""The attribute of a message that caches the entry to show for it; see `core.provider_formats`."""
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -142,9 +142,9 @@ class Message(BaseModel):
         """Convert a value in any form that `AgentMemory.update` accepts to a message.
 
         Args:
-            value: A `Message`; text of a user; a dict in the shape of OpenAI's Chat or Responses
-                API, Anthropic's, Gemini's or Bedrock's API, or LangChain; or an object of their
-                SDKs with `model_dump()`, such as a message or a whole completion.
+            value: A `Message`, or text of a user. A dict in the shape of OpenAI's Chat or Responses
+                API, Anthropic's, Gemini's or Bedrock's API, or LangChain. An object of their SDKs
+                with `model_dump()`, such as a message or a whole completion.
 
         Raises:
             InvalidMessage: The value is none of these, or not a valid message.
@@ -195,7 +195,7 @@ class Message(BaseModel):
 
     @property
     def plain(self) -> str | None:
-        """Return the text of a message that consists of a role and a storable text; None for
+        """Return the text of a message that consists of a role and a storable text. None for
         others.
         """
         text = self.__dict__["content"]
@@ -224,7 +224,7 @@ class Message(BaseModel):
         return fields
 
     def to_openai(self) -> dict[str, Any] | None:
-        """Return the message as an OpenAI chat dict; None for a raw item without a chat form.
+        """Return the message as an OpenAI chat dict. None for a raw item without a chat form.
 
         For a raw item that shows as several messages, return the first.
         """
@@ -306,9 +306,9 @@ class Message(BaseModel):
 
 
 def _simple_message(value: object) -> Message | None:
-    """Build a message of a plain role and text without validation; None if there is more to check.
+    """Build a message from a dict of a role and an ASCII text. None for any other value.
 
-    The result is what validation would return, in a fifth of the time.
+    The result equals that of the validation, in a fifth of the time.
     """
     if type(value) is not dict or len(value) != 2:
         return None

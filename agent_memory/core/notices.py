@@ -18,7 +18,7 @@ _collector: ContextVar[list[str] | None] = ContextVar("agent_memory_notices", de
 
 
 def notice(text: str) -> None:
-    """Report a notice to the caller that collects notices. Log it if there is none."""
+    """Report a notice to the caller that collects notices. Without such a caller, log it."""
     notices = _collector.get()
     if notices is None:
         logger.warning("%s", text)
@@ -77,7 +77,7 @@ def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
 def _sentence(
     method: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
 ) -> str | None:
-    """Return what is wrong with arguments and what to pass; None if the method takes them."""
+    """Return what is wrong with arguments and what to pass. None if the method takes them."""
     signature = inspect.signature(method)
     try:
         signature.bind(*args, **named)

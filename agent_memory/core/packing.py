@@ -1,7 +1,7 @@
 """`Packer`: packs contexts, for `get` and for turns under way. Pure.
 
-If the window and the current turn fit, all of both is shown. If they do not, `core/fitting.py`
-selects and shortens messages.
+A context shows the whole window and the whole current turn if they fit the budget. Otherwise,
+`core/fitting.py` selects and shortens messages.
 """
 
 from __future__ import annotations
@@ -50,9 +50,11 @@ class Shown:
         leading: The system message and the summary, if there are any.
         drafts: The current turn, at the end.
         cut: Seqs of the shortened entries.
-        unpaired: Warnings of calls without results, and results without calls. None is shown.
+        unpaired: Warnings about calls without results, and results without calls. A context shows
+            neither of them.
         unpaired_seqs: The seqs of the messages with these calls.
-        held: Sources that count as shown: the session's window, if another one is shown instead.
+        held: Further sources that count as shown: the session's window, if a context shows the
+            messages of a caller in its place.
     """
 
     leading: list[Message]
@@ -94,9 +96,9 @@ class Packer:
     """Packs contexts. Pure, except for the token counter's tables.
 
     Attributes:
-        max_messages: The most messages of turns in a context; None for any number.
+        max_messages: The most messages of turns in a context. None for any number.
         share: Share of the budget that short-term memory may fill.
-        summary_tokens: Tokens of the strategy's summary; 0 for a strategy without one.
+        summary_tokens: Tokens of the strategy's summary. 0 for a strategy without one.
         cuts: Whether to leave out recalls that score much less than the best of their block.
         reads_turn: Whether a tool can read the current turn, although it is not stored yet.
         reserve: Tokens that a provider's format adds to the messages.
@@ -132,7 +134,7 @@ class Packer:
         return {name: least for name, info in self.blocks.items() if info.selective}
 
     def lowered(self, max_tokens: int | None) -> Packer:
-        """Return the packer with a smaller budget; itself if the budget is not smaller."""
+        """Return the packer with a smaller budget, or itself if the budget is not smaller."""
         if max_tokens is None or max_tokens >= self.max_tokens:
             return self
         return replace(self, max_tokens=max_tokens)
@@ -255,7 +257,7 @@ class Packer:
     def _choices(
         self, head: Head | None, system: Message | None, shortener: Shortener
     ) -> Iterator[_Leading]:
-        """Yield the messages that may stand before turns that have to be cut, fewer each time."""
+        """Yield the possible leading messages before turns that have to be cut, largest first."""
         budget = self._budget
         tokens = self.counter.message(system) if system is not None else 0
         most = budget.system(tokens)
@@ -324,7 +326,7 @@ class Packer:
     ) -> Shown:
         """Return the newest message as text, with the question.
 
-        It is used if the budget is too small for the ids of the message's calls.
+        This is the last resort, if the budget is too small for the ids of the message's calls.
         """
         room = self._budget.messages
         remaining: list[Entry] = []

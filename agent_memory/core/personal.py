@@ -18,7 +18,7 @@ _ESCAPED = r"\\[nrt]"
 
 
 def _begins(word: str) -> str:
-    """Return a pattern that matches the start of a run of such characters."""
+    """Return a pattern that matches the start of a run of characters of the class `word`."""
     return rf"(?:(?<={_ESCAPED})|(?<![{word}])(?!(?<=\\)[nrt]))"
 
 
@@ -173,7 +173,7 @@ def _without(text: str, region: str | None) -> str:
 def _phone(match: re.Match[str]) -> str:
     """Return the replacement for a number that `phonenumbers` misses.
 
-    It begins with "00", is followed by other numbers, or belongs to no range in use.
+    Such a number begins with "00", is followed by other numbers, or belongs to no range in use.
     """
     from phonenumbers import NumberParseException, is_possible_number, is_valid_number, parse
 

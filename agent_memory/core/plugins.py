@@ -1,4 +1,4 @@
-"""Strategies and blocks by their `kind`, and duck-typed protocols."""
+"""Finds strategies and blocks by their `kind`, and validates duck-typed values."""
 
 from __future__ import annotations
 

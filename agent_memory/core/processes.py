@@ -1,7 +1,7 @@
 """Locks and hooks for a process that forks or ends while its threads work.
 
-A forked child has no thread of its parent, but all locks that they held. Daemon threads stop with
-the interpreter, wherever they are.
+A forked child has no thread of its parent, but all locks that the parent's threads held. Daemon
+threads stop with the interpreter, wherever they are.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ def _existing(locks: _Locks) -> list[threading.RLock]:
 def fork_safe_lock(*, own: bool = False) -> threading.RLock:
     """Return a lock that is free in every forked child, with its guarded data complete.
 
-    A fork waits for the holder of the lock. Use it for short work, or for work that a child cannot
-    continue. A thread that holds one takes no other and does not fork. It is used only by `with`,
-    which an exception of a signal handler cannot interrupt. A signal handler can take it again.
+    A fork waits for the holder of the lock. Use the lock for short work, or for work that a child
+    cannot continue. A thread that holds such a lock takes no other one and does not fork. Take the
+    lock only by `with`, which an exception of a signal handler cannot interrupt. A signal handler
+    can take a lock that its thread holds.
 
     Args:
-        own: Whether the lock is used by the caller alone: for work that takes long, or takes
-            another lock. By default, locks are shared in rotation, because each fork takes all of
-            them, and a call in a signal handler checks all of them.
+        own: Whether only the caller uses the lock. Set it for work that takes long, or that takes
+            another lock. By default, callers share a few locks in rotation: each fork takes all
+            locks, and a call in a signal handler checks all of them.
     """
     if not own:
         return _SHARED[next(_turns) % len(_SHARED)]
@@ -77,15 +78,15 @@ def is_own(lock: threading.RLock) -> bool:
 
 
 def holds_a_lock() -> bool:
-    """Return whether this thread holds a lock. It looks at all locks of the process."""
+    """Return whether this thread holds a lock. This checks all locks of `known_lock`."""
     return any(is_own(lock) for lock in _existing(_known))
 
 
 def interrupts_a_holder() -> bool:
     """Return whether a signal handler makes this call, and interrupted the holder of a lock.
 
-    Handlers run on the main thread, and only code of this package holds the locks. If none of it is
-    on the stack below other code, no lock is held, and no lock is checked.
+    Handlers run on the main thread, and only code of this package holds the locks. If no frame of
+    this package is on the stack below other code, no lock is held. The locks are then not checked.
     """
     if threading.get_ident() != threading.main_thread().ident:
         return False

@@ -18,9 +18,9 @@ from agent_memory.core.records import Entry, Head, LeftOut, Recall, Summary
 from agent_memory.core.window import is_user
 
 Piece: TypeAlias = tuple[int, int]
-"""A message of a prompt, or its memory element: a key for comparison, and its tokens.
+"""A message of a prompt, or the memory element of the prompt: a key to compare, and the tokens.
 
-A context has one piece for each message. Pieces are therefore bare tuples.
+A context has one piece for each message. Pieces are bare tuples because there are many.
 """
 
 _PIECES: Cache[tuple[object, ...], tuple[Sequence[Entry], Sequence[Piece]]] = Cache(64)
@@ -38,7 +38,8 @@ def pieces(
     """Return a context as the pieces of its prompt.
 
     Args:
-        leads: Whether recalls stand at the end of the first message instead.
+        leads: Whether recalls stand at the end of the first message. By default, they stand before
+            the newest user message.
     """
     above: list[Piece] = [
         (hash((one.role, one.content if type(one.content) is str else None)), tokens)
@@ -101,14 +102,14 @@ class SentContext:
     Attributes:
         session_id: The session.
         turn: Seq of the message with which the turn begins.
-        question: The query text of the recalls; empty for none.
+        question: The query text of the recalls. Empty for none.
         at: The time of the context (UTC).
         context: The context, without texts and messages that were deleted since.
-        window: Seqs of the messages that it shows, in order.
-        shortened: Seqs of the messages that it shortens.
+        window: Seqs of the messages that the context shows, in order.
+        shortened: Seqs of the messages that the context shortens.
         left_out: Found records that are not in the context, each with the reason and the start of
             its source messages.
-        cost: The cost in US dollars; None if the price of a model is not known.
+        cost: The cost in US dollars. None if the price of a model is not known.
         exact: Whether `messages` equals the sent messages byte by byte. False once a part was
             changed or deleted.
         missing: The number of messages and recalls that no longer exist.
@@ -137,8 +138,8 @@ class StoredContext:
     """The stored form of a context.
 
     Attributes:
-        step: The number of messages that the turn had. A model is called once for each round of
-            tools.
+        step: The number of messages of the turn at this call. A turn has one call of a model for
+            each round of tools.
         upto: The last seq of the log that the context depends on.
         texts: Texts that are not in the log, by their names in `fields`. Texts of records that can
             be deleted separately are not included.
@@ -157,7 +158,7 @@ class Text:
     """A text of a context, and the message that it depends on.
 
     Attributes:
-        session_id: The session that the text depends on; empty for the context's own.
+        session_id: The session that the text depends on. Empty for the context's own.
         upto: The last message of that session that the text derives from.
     """
 
@@ -173,7 +174,7 @@ def encode_context(
     question: str,
     left_out: Sequence[LeftOut],
 ) -> StoredContext:
-    """Return the stored form of a context; `logged` is the window as it is in the log."""
+    """Return the stored form of a context. `logged` is the window as it is in the log."""
     messages = {one.seq: one.message for one in logged if one.session_id}
     newest = next((one.seq for one in reversed(shown.turns) if is_user(one)), 0)
     turn = shown.drafts[0].seq if shown.drafts else newest
@@ -216,7 +217,7 @@ def decode_context(
     """Restore a context from its stored form.
 
     Args:
-        text_of: Returns the text that is stored under a name of `name_of`; None if there is none.
+        text_of: Returns the text that is stored under a name of `name_of`. None if there is none.
         source_text: Returns the text of the source messages of a recall, if they still exist.
     """
     missing = 0

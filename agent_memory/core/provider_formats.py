@@ -1,4 +1,4 @@
-"""Contexts in a provider's format: its own items unchanged, all others converted. Pure."""
+"""Contexts in a provider's format. The provider's own items are not converted. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Native(NamedTuple):
         head: The head for these entries.
         entries: The entries from the newest compaction on, if there is one. The provider's items
             without a chat form are included.
-        compaction: Seq of that compaction.
+        compaction: Seq of the newest compaction. None if there is none, or `cut` is False.
     """
 
     head: Head | None
@@ -74,7 +74,10 @@ def native(
 def _settled(
     entries: Sequence[Entry], upto: int, form: Format, counter: TokenCounter, cut: bool
 ) -> _Settled:
-    """Return at most the first `upto` entries, to which no later entry belongs, as cached."""
+    """Return the shown form of the first `upto` entries, from the cache if possible.
+
+    Fewer entries are covered if an entry after `upto` may belong to one of the last ones.
+    """
     if not upto:
         return _Settled([], [], None)
     key = form.name, counter.encoding, cut, id(entries[0])
@@ -153,7 +156,7 @@ def _shown_entries(
 
 
 def _led(pending: Sequence[Entry], form: Format) -> int:
-    """Count the pending items before the last ones that lead to a missing item."""
+    """Count the pending items without the last ones, if these lead to an item that is missing."""
     upto = len(pending)
     while upto and form.leads(pending[upto - 1].message.raw or {}):
         upto -= 1
@@ -161,7 +164,7 @@ def _led(pending: Sequence[Entry], form: Format) -> int:
 
 
 def _pairs(special: Sequence[Entry], form: Format) -> tuple[dict[int, tuple[str, bool]], bool]:
-    """Map hidden calls and outputs to (key, is output); return also whether all are paired."""
+    """Return (key, is output) of hidden calls and outputs by seq, and whether all are paired."""
     seqs_by_pair: dict[str, list[int]] = {}
     for entry in special:
         if not shape_of(entry.message).views:
@@ -187,7 +190,7 @@ def _standing(
     *,
     is_hidden: bool = True,
 ) -> Entry:
-    """Return a shown entry for one without a chat form, or for one that other items belong to.
+    """Return the entry to show for one without a chat form, or with other items before it.
 
     An unchanged result is cached.
     """

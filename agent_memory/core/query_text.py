@@ -81,7 +81,7 @@ def asks(text: str) -> bool:
 
 
 def words_asking(sentence: str) -> int:
-    """Count the words of a sentence from the start of its question, as after "I moved, ..."."""
+    """Count the words of the question in a sentence, such as the words after "I moved, "."""
     opened = _OPENS_ASKING.search(sentence)
     if opened is None:
         return len(sentence.split()) if _ASKS.search(sentence) else 0
@@ -111,9 +111,9 @@ def asked_for(message: Message) -> Message:
     Thanks and greetings are left out, as in "Thank you! Which size was it?". A long message is
     reduced to its question, at its beginning or end.
 
-    A question beside a document usually has its own paragraph. If neither end has one, the
-    question is searched in the sentences at both ends. More of the document would distort the
-    search.
+    A question beside a document usually has its own paragraph, at the beginning or the end. If
+    neither end has a paragraph, the sentences at both ends are checked. More of the document would
+    distort the search.
     """
     text = message.text().strip()
     asked = asked_in(text)

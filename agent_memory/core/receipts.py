@@ -25,7 +25,7 @@ class Part:
 
     Attributes:
         place: The place: the log, a block by its name, a cache, the files, or data out of reach.
-        state: "done"; "not supported", if the place cannot be cleared or checked; or "failed".
+        state: "done", "failed", or "not supported" if the place cannot be cleared or checked.
         why: The explanation, if there is one.
     """
 
@@ -39,7 +39,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The result of `delete`, `delete_user` and `checkpoint`. It holds no text of any message.
+    """The result of `delete`, `delete_user` and `checkpoint`. It contains no text of messages.
 
     Store it as `to_json()`. `operations.verify` later compares it with the store.
 
@@ -50,8 +50,8 @@ class Receipt:
         at: The time of the receipt.
         parts: The result for each place.
         end: For a checkpoint, the seq of the last durable message.
-        digest: For a checkpoint, that message's SHA-256.
-        signature: The signature with the deployment's encryption key; None without a key.
+        digest: For a checkpoint, the SHA-256 of the last durable message.
+        signature: The signature with the deployment's encryption key. None without a key.
     """
 
     kind: Literal["session", "user", "checkpoint"]
@@ -95,13 +95,13 @@ class Receipt:
 
     @property
     def seal(self) -> str:
-        """Return the SHA-256 of all fields except the signature. It is signed."""
+        """Return the SHA-256 of all fields except the signature. The signature covers it."""
         unsigned = {**asdict(self), "at": self.at.isoformat(), "signature": None}
         return sha256(compact_json(unsigned).encode()).hexdigest()
 
 
 def merged(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """Merge the parts of each place into the worst of them, in order of first appearance."""
+    """Return the worst part of each place, in the order in which the places first appear."""
     by_place: dict[str, Part] = {}
     for part in parts:
         known = by_place.setdefault(part.place, part)
@@ -111,6 +111,6 @@ def merged(parts: Iterable[Part]) -> tuple[Part, ...]:
 
 
 def digest_of(entry: Entry) -> str:
-    """Return the SHA-256 of a message with its place."""
+    """Return the SHA-256 of a message with its session and seq."""
     content = compact_json([entry.session_id, entry.seq, entry.message.to_dict()])
     return sha256(content.encode()).hexdigest()

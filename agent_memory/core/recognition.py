@@ -1,7 +1,7 @@
 """Recognition of callers' messages by their fields, in any provider's shape. Pure.
 
-A message of OpenAI's chat is stored by its fields. Any other is stored whole, as the raw item of
-its format.
+A message of OpenAI's chat is stored by its fields. Any other message is stored whole, as the raw
+item of its format.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ _SHAPED = frozenset({"parts", "type", "blocks", "contents", "kind"})
 """Fields that no chat message has."""
 _OWN = ("created_at", "metadata")
 _MESSAGE = frozenset({"role", "raw", "type", "parts", "kind"})
-"""Fields of a message or an item that a reply around one does not have."""
+"""Fields of a message or an item. A reply that contains a message has none of them."""
 _HOLDERS = ("choices", "candidates", "output", "message", "content")
-"""Fields of replies that hold the message, or another such reply."""
+"""Fields of replies that hold the message, or a nested reply."""
 _WITH_IDS = ("google.contents", "anthropic.messages", "bedrock.converse", "ai_sdk")
-"""Formats in which an `id` is the caller's, for idempotency, except in a response."""
+"""Formats in which the caller, and not the provider, sets a message's `id`, except in a response.
+The `id` is for idempotency."""
 _GOOGLE = "google.genai"
 _BY_JSON = ("openai", "anthropic")
 
@@ -41,7 +42,7 @@ _WANTED = (
 
 
 def fields_in(value: object) -> list[Fields]:
-    """Return the fields of the messages in a value; several for a whole response."""
+    """Return the fields of each message in a value. A whole response may have several messages."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
     fields = _mapping(value)
@@ -66,7 +67,7 @@ def is_response(value: Fields) -> bool:
 
 
 def _unwrapped(value: Fields) -> Fields:
-    """Return the message that a reply, or a choice of one, holds."""
+    """Return the message inside a reply, or inside a choice of a reply."""
     while not _MESSAGE & value.keys():
         values = (value.get(key) for key in _HOLDERS)
         firsts = (item[0] if isinstance(item, list) and item else item for item in values)
@@ -165,7 +166,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def dated(fields: Fields, zone: tzinfo) -> Fields:
-    """Return the fields of a message with a time in a zone, unless they have one with an offset."""
+    """Return the fields of a message with a time in `zone`. A time with an offset stays."""
     at = fields.get("created_at")
     if at is None:
         has_time = any(moment_said(fields.get(key)) for key in TIMES)

@@ -44,7 +44,7 @@ class Entry:
         tokens: Tokens of the message in a context, counted once at the append.
         total: Tokens of all entries up to and including this one, without system messages. The
             size of any range of the log is thus a subtraction.
-        encoding: Name of the token encoding that counted it.
+        encoding: Name of the token encoding that counted the message.
         created_at: The message's own time (UTC).
     """
 
@@ -64,7 +64,7 @@ class Entry:
 
     @property
     def counted(self) -> int:
-        """Return the tokens that the entry adds to the running total; 0 for a system message."""
+        """Return the tokens that the entry adds to the running total. 0 for a system message."""
         return 0 if self.message.is_system else self.tokens
 
     @property
@@ -80,9 +80,9 @@ class Draft:
     Attributes:
         message: The message. A system message becomes the head's `system` in this form.
         tokens: Tokens of the message in a context.
-        encoding: Name of the token encoding that counted it.
-        placed: Returns the message to write at a seq. Encryption uses it to bind the message to
-            its place. It may be called again if the seq is taken.
+        encoding: Name of the token encoding that counted the message.
+        placed: Returns the message to write at a seq. Encryption uses this function to bind the
+            message to its place. The function is called again if the seq is taken.
     """
 
     message: Message
@@ -100,7 +100,7 @@ class Summary:
         tokens: Tokens of the summary in a context.
         upto: The last seq that the summary covers.
         by: The model that wrote it, or "local" for an extractive fallback.
-        redo_after: For a fallback, the seq after which a model still has to summarise; None if the
+        redo_after: For a fallback, the seq after which a model still has to summarise. None if the
             summary is final.
         redo_text: For a fallback, the last final summary, from which the model starts.
     """
@@ -119,11 +119,11 @@ class Head:
 
     Attributes:
         session_id: The session.
-        user_id: The owner; None until a user was named.
-        end: Seq of the newest entry; 0 for none.
+        user_id: The owner. None until a user was named.
+        end: Seq of the newest entry. 0 for none.
         total: Running token total at the end.
         expired: The log holds the entries after this seq. Earlier entries were deleted after the
-            time of `retention`. 0 for a complete log; always below `end`.
+            time of `retention`. 0 for a complete log. In a log with entries, it is below `end`.
         start: The window holds the entries after this seq, and the pinned ones.
         start_total: Running token total at the start.
         pinned: Seqs at or before the start that stay in the window.
@@ -211,10 +211,10 @@ class Scope:
 
     Attributes:
         user_id: The user, or None if the session is its own scope.
-        session_id: The current session; None for all sessions of the user.
+        session_id: The current session. None for all sessions of the user.
         after: For a deletion, the seq after which derived records are deleted.
         lease: The lease that a block passes with each write to the session store. A stalled worker
-            can no longer write once another has taken the session.
+            can no longer write once another worker has taken the session.
         shown: For a query, the messages that the window shows whole. They need not be recalled.
         only_session: For a query, whether to return only records of the session, and records of no
             session.
@@ -243,7 +243,7 @@ class Scope:
     def wants(self, sources: Sequence[Source]) -> bool:
         """Return whether a record with these sources may be recalled.
 
-        A block may check it, so that unwanted records take no room. The engine checks it as well.
+        A block may call this, so that unwanted records take no room. The engine calls it as well.
         """
         if not sources:
             return True
@@ -253,7 +253,7 @@ class Scope:
 
     @property
     def is_somebodys(self) -> bool:
-        """Return whether a user or session is named; without either, it holds only shared data."""
+        """Return whether a user or session is named. Any other scope holds only shared data."""
         return self.user_id is not None or self.session_id is not None
 
     @property
@@ -273,8 +273,8 @@ class Record:
             record.
         owner: The `Scope.owner` of the owner.
         session_id: The session that the record derives from.
-        first: First seq of its source entries.
-        last: Last seq of its source entries.
+        first: First seq of the record's source entries.
+        last: Last seq of the record's source entries.
         text: The text for a model.
         sources: Seqs within the session that hold the evidence.
         metadata: Any other data, as JSON.
@@ -301,9 +301,9 @@ class Hit:
         score: The score by which hits are ordered; see `retrieval.score`.
         relevance: The probability, from 0 to 1, that the record is relevant to the query.
         parts: The terms of the score, in the order of `retrieval.score.PARTS`.
-        cosine: The cosine similarity with the query; 0 without a vector.
+        cosine: The cosine similarity with the query. 0 without a vector.
         words: The BM25 score for the words of the query.
-        vector: Returns the vector (an array of numpy); None if it is not available.
+        vector: Returns the vector (an array of numpy). None if it is not available.
     """
 
     record: Record
@@ -323,18 +323,19 @@ class Recall:
         block: Name of the block.
         id: The record's id.
         text: The text for a model.
-        score: The score by which the block orders recalls; higher is better.
+        score: The score by which the block orders recalls. A higher score is better.
         relevance: Probability that the record is relevant to the query, if the block reports it.
         views: The terms of the score by name, if the block reports them.
         tokens: Tokens of the text, set by the engine.
         created_at: The time that the text refers to (UTC), if known.
-        time: The written form of that time, such as "2023-05" or "planned for 2023-07-03". If
-            empty, the day is shown.
+        time: The written form of the time, such as "2023-05" or "planned for 2023-07-03". If
+            empty, the day of `created_at` is shown.
         sources: `(session_id, seq)` of the source messages.
         metadata: Any other data.
         entries: The source messages, if the search requested them.
         pinned: Whether the record is marked as important. It comes first.
-        turns: For a passage of messages, the places in the text at which further ones begin.
+        turns: For a passage of several messages, the places in the text at which the second and
+            later messages begin.
     """
 
     block: str
@@ -354,7 +355,7 @@ class Recall:
 
     @property
     def told_time(self) -> str:
-        """Return the time as it is shown; empty if it is not known."""
+        """Return the time as it is shown. Empty if it is not known."""
         return self.time or (self.created_at.date().isoformat() if self.created_at else "")
 
     def __str__(self) -> str:
@@ -399,7 +400,7 @@ class Absorbed:
         session_id: The session.
         block: Name of the block.
         first: First seq that this call absorbed.
-        last: Last seq that this call absorbed; `first - 1` if there is none.
+        last: Last seq that this call absorbed, or `first - 1` if there is none.
         error: The reason why the block stopped, or None.
         usage: Model calls of this call.
     """
@@ -413,7 +414,7 @@ class Absorbed:
 
     @property
     def cost(self) -> float | None:
-        """Return the cost in US dollars; None if the price of a model is not known."""
+        """Return the cost in US dollars. None if the price of a model is not known."""
         return self.usage.cost
 
 

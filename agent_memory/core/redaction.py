@@ -135,7 +135,7 @@ _KEPT = frozenset(
         *("tool_use_id", "toolUseId", "mimeType", "fileUri", "file_uri"),
     }
 )
-"""Fields that hold no user text, or whose bytes others verify."""
+"""Fields that hold no user text, or whose bytes a provider verifies."""
 
 
 def redacted(message: Message, redact: Callable[[str], str]) -> Message:

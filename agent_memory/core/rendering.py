@@ -124,7 +124,8 @@ def _nothing(form: Format) -> _Settled:
 def _settled(messages: Sequence[Message], upto: int, form: Format) -> _Settled:
     """Return at most the first `upto` messages as cached turns.
 
-    None are returned if later results answer their calls, or a format is not registered yet.
+    No turns are returned if one of these messages answers a call of a cached turn, or if a format
+    is not registered yet.
     """
     if not upto:
         return _nothing(form)
@@ -253,7 +254,7 @@ def _is_whole(run: Sequence[Shown], place: int, count: int) -> bool:
 
 
 def _renamed(raw: Mapping[str, Any], run: Sequence[Shown], shape: Shape) -> Any:
-    """Return an item with other call ids; None if it differs in more than these ids."""
+    """Return an item with other call ids. None if it differs in more than these ids."""
     new: dict[str, str] = {}
     for shown_view, was in zip(run, shape.views, strict=True):
         pairs = list(zip(calls_of(was), calls_of(shown_view.view), strict=False))

@@ -64,7 +64,8 @@ class SettingsModel(BaseModel):
                 return
             except ValidationError as error:
                 sentence = sentence_of(error, type(self), fields)
-            raise InvalidSetting(sentence)  # outside `except`: its context holds the values
+            # not raised within `except`: the context of the error would hold the values
+            raise InvalidSetting(sentence)
 
         as_base_init(__init__)
 
@@ -102,12 +103,12 @@ def _unknown(path: list[str], model: type[BaseModel], fields: Mapping[str, Any])
 
 
 def _names_at(path: list[str], fields: Mapping[str, Any]) -> list[str]:
-    """Return the settings that a nested mapping may have: by its `kind`, or of all without one."""
+    """Return the settings for a nested mapping: of its `kind`, or of all models without a kind."""
     value: Any = fields
     for part in path:
         value = value[part] if isinstance(value, Mapping) else value[int(part)]
     models: list[type[SettingsModel]] = SettingsModel.__subclasses__()
-    for model in models:  # it grows meanwhile
+    for model in models:  # the list grows in this loop
         models += model.__subclasses__()
     return [
         name
@@ -212,7 +213,7 @@ Seconds = Annotated[float, _InSeconds, Range(0, YEAR_SECONDS, above=True)]
 """A time limit of up to a year, in seconds or as a timedelta."""
 
 Pause = Annotated[float, _InSeconds, Range(0, YEAR_SECONDS)]
-"""A pause of up to a year, in seconds or as a timedelta; 0 for none."""
+"""A pause of up to a year, in seconds or as a timedelta. 0 for none."""
 
 Weight = Annotated[float, Range(0, 1_000_000)]
 """A relative weight."""

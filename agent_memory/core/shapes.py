@@ -1,4 +1,4 @@
-"""Shapes of messages for a model, pairs of calls and results, and the order that is shown. Pure."""
+"""Shapes of messages for a model, pairs of calls and results, and the order of a context. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Call(NamedTuple):
 
     Attributes:
         view: The number of the view in the message.
-        number: Its place among the calls of that view.
+        number: The place of the call among the calls of that view.
     """
 
     id: str | None
@@ -38,11 +38,12 @@ class Shape(NamedTuple):
 
     Attributes:
         views: The message as OpenAI chat dicts. They are shared: do not change them.
-        role: The role of the first view with such content, or of the first view.
+        role: The role of the first view with content (see `says`), or else of the first view.
         says: For each view, whether it has content besides calls and results.
         speaks: Whether any view has such content.
-        is_plain: Whether it is one view with content and without calls and results.
-        compacts: Whether it replaces all messages before it, for the provider of its format.
+        is_plain: Whether the message is one view with content and without calls and results.
+        compacts: Whether the message replaces all messages before it, for the provider of its
+            format.
     """
 
     views: tuple[View, ...]
@@ -153,7 +154,7 @@ class Shown(NamedTuple):
     """A chat message as it is shown.
 
     Attributes:
-        place: The place of the original message; -1 for none.
+        place: The place of the original message, or -1 if there is none.
         number: The number of the view in that message.
     """
 
@@ -167,8 +168,9 @@ def pairs(shapes: Sequence[Shape]) -> dict[Place, Place]:
     """Map each result to the call that it answers.
 
     They are paired by id, or by the name of the tool if the result or the call has no id. If an id
-    is reused, the newest pending message with it is answered, in the order of its calls. A result
-    that came before its call or with it, in the same turn, is paired last.
+    is reused, a result answers the newest message with a pending call of that id, in the order of
+    the message's calls. A result that came before its call or with it, in the same turn, is paired
+    last.
     """
     paired: dict[Place, Place] = {}
     pending: dict[str | None, list[Place]] = {}
@@ -266,7 +268,7 @@ class Arranging:
         return copy
 
     def shown(self, shapes: Sequence[Shape], since: int = 0) -> list[Shown] | None:
-        """Return the next messages, in order; None if they hold results of earlier calls.
+        """Return the next messages, in order. None if they hold results of earlier calls.
 
         `since` is the number of earlier messages.
         """
@@ -354,7 +356,7 @@ class Arranging:
         new = call_id
         while new == call_id or new in self._used:
             self._count += 1
-            new = f"call_{self._count}"  # `TokenCounter` counts no fewer for any id
+            new = f"call_{self._count}"  # `TokenCounter` counts at least as many tokens for any id
         self._used.add(str(new))
         function = call.get("function")
         if isinstance(function, Mapping) and "arguments" not in function:

@@ -59,7 +59,7 @@ class Shortener:
     readable: int = 0
 
     def message(self, message: Message, room: int, seq: int | None = None) -> Message | None:
-        """Return a message within `room` tokens; None if not even its frame fits."""
+        """Return a message within `room` tokens. None if not even its frame fits."""
         view = message.to_openai()
         if view is None:
             return None
@@ -80,7 +80,7 @@ class Shortener:
         return count({**view, "content": ""}) + long
 
     def entry(self, entry: Entry, room: int) -> Entry | None:
-        """Return an entry whose message takes at most `room` tokens; itself if it fits."""
+        """Return the entry with a message of at most `room` tokens, or itself if it fits."""
         if entry.tokens <= room:
             return entry
         seq = entry.seq if entry.seq <= self.readable else None
@@ -94,11 +94,12 @@ class Shortener:
         return sum(self.counter.chat(_least_view(view)) for view in message.views())
 
     def unit(self, entries: Sequence[Entry], room: int) -> list[Entry] | None:
-        """Return a message, or a call with its results, within `room` tokens; None if that is
+        """Return a message, or a call with its results, within `room` tokens. None if that is
         impossible.
 
-        Short messages stay whole, and the others share the rest. If even the frames of all calls
-        do not fit, the newest results stay. A note on the call gives the number of the others.
+        Short messages stay whole, and longer messages share the rest of the room. If even the
+        frames of all calls do not fit, the newest results stay. A note on the call gives the number
+        of the omitted calls.
         """
         if sum(entry.tokens for entry in entries) <= room:
             return list(entries)
@@ -279,11 +280,11 @@ class Shortener:
 
 
 def shares(costs: Sequence[int], room: int, least: Sequence[int] | None = None) -> list[int]:
-    """Divide a room: each item gets its cost, or as much as any other.
+    """Divide a room: each item gets its cost, or an equal share if the room is too small.
 
     Args:
         costs: The full cost of each item.
-        room: The tokens to divide; at least the sum of `least`.
+        room: The tokens to divide. They must be at least the sum of `least`.
         least: The least tokens of each item.
     """
     floor = list(least or [0] * len(costs))
@@ -314,14 +315,14 @@ class _Piece(NamedTuple):
 
     Attributes:
         value: The text, or the list of parts.
-        path: The keys and indexes that lead to it in the message; several for arguments.
+        path: The keys and indexes that lead to the piece in the message: several for arguments.
     """
 
     value: Any
     path: tuple[Any, ...]
 
     def put(self, view: View, value: Any) -> View:
-        """Return a view with another value in its place."""
+        """Return a view with another value in place of the piece."""
         changed: View = view.copy()
         holder: Any = changed
         for key in self.path[:-1]:
@@ -334,7 +335,7 @@ class _Piece(NamedTuple):
 def _frame_of(view: View, keys: Collection[str]) -> View:
     """Return a view without the parts that may be shortened, but with other fields of its calls.
 
-    Fields in `keys` are copied too, if they are not texts. The name is, although it is a text.
+    Fields in `keys` that are not texts are copied too, and so is the name.
     """
     frame = _least_view(view)
     for key in filter(keys.__contains__, view):
@@ -347,7 +348,7 @@ def _frame_of(view: View, keys: Collection[str]) -> View:
 
 
 def _least_view(view: View) -> View:
-    """Return the smallest view: who speaks, what is called, and what is answered."""
+    """Return the smallest view: the role, the ids and the names of calls, and the answered call."""
     least: View = {"role": view.get("role")}
     if "tool_call_id" in view:
         least["tool_call_id"] = view["tool_call_id"]

@@ -135,7 +135,7 @@ def _bare(text: str) -> bool:
 
 
 def _sections(summary: str) -> dict[str, list[str]]:
-    """Return a summary's lines by heading; lines before the first have an empty heading."""
+    """Return a summary's lines by heading. Lines before the first heading have an empty one."""
     sections: dict[str, list[str]] = {"": []}
     current = ""
     for text in summary.splitlines():
@@ -236,7 +236,8 @@ def split_words(text: str) -> tuple[str, dict[int, str]]:
     lines = text.split("\n")
     if WORDS_HEADING not in lines:
         return text, {}
-    place = len(lines) - 1 - lines[::-1].index(WORDS_HEADING)  # no line of an item begins with it
+    # the last occurrence is the heading, because the lines of messages are indented
+    place = len(lines) - 1 - lines[::-1].index(WORDS_HEADING)
     words: dict[int, str] = {}
     seq = 0
     for line in lines[place + 1 :]:

@@ -11,7 +11,7 @@ class Reserved(NamedTuple):
     Records that belong neither to a session nor to a user belong to the deployment.
 
     Attributes:
-        name: The name; for an open number of collections, the prefix of their names.
+        name: The name, or the common prefix of the names if the number of collections is open.
         goes_with_session: Whether each record names its session, and is erased with it.
         goes_with_user: Whether a user's records are erased with the user, independently of
             sessions.
@@ -100,7 +100,7 @@ RESERVED = (
 
 
 def reserved(name: str) -> Reserved | None:
-    """Return the system collection of this name; None if there is none."""
+    """Return the system collection of this name. None if there is none."""
     for collection in RESERVED:
         if name == collection.name or (collection is INDEXES and name.startswith(collection.name)):
             return collection

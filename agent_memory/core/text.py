@@ -156,7 +156,7 @@ def names(text: str) -> list[str]:
 
 
 def overlap_scores(query: str, texts: Sequence[str]) -> list[float]:
-    """Return for each text the share of the query's term weight that it holds, from 0 to 1.
+    """Return for each text the share of the query's term weight in the text, from 0 to 1.
 
     The weight of a term is its inverse document frequency in `texts`. Common words therefore count
     little.

@@ -52,7 +52,7 @@ class Handover(Generic[T]):
 
     Args:
         name: The name of the thread until the call ends.
-        call: The call. If a signal handler interrupted the holder of a lock, it is made
+        call: The call. If a signal handler interrupted the holder of a lock, the call is made
             immediately, on the handler's thread.
         abandoned: Called after an abandoned call on its thread, whether it succeeded or failed.
         then: Called with the outcome of a call that was not abandoned, on its thread.
@@ -97,7 +97,7 @@ class Handover(Generic[T]):
         """Wait for the call to end, and return its result or raise its error.
 
         Raises:
-            TimeoutError: It takes longer.
+            TimeoutError: The call takes longer.
             OSError: No thread could be started.
         """
         if not self.ended(seconds) or self._outcome is None:
@@ -158,7 +158,7 @@ def given_up() -> bool:
 
 
 def unwanted() -> Callable[[], bool]:
-    """Return the check of `given_up` for this thread's call, for its parts on other threads."""
+    """Return a function that checks, on any thread, whether this thread's call is given up."""
     return _unwanted.get(lambda: False)
 
 
@@ -166,10 +166,10 @@ def apart(call: Callable[P, T]) -> Callable[P, T]:
     """Make the main thread run a call on another thread, and wait for it.
 
     Signal exceptions (Ctrl-C, a time limit) reach the main thread between any two steps. They
-    interrupt only its wait, and not the call: a lease that was taken is released. A signal handler
-    that waits for a resource of the interrupted call gets it, because the call continues. A
-    handler's own call is made on its thread if it interrupted the holder of a lock. Otherwise the
-    other thread might wait for the lock, and the handler for the thread.
+    interrupt only the main thread's wait, and not the call: a lease that was taken is released. A
+    signal handler that waits for a resource of the call gets it, because the call continues. If a
+    handler interrupted the holder of a lock, the handler's own call is made on its own thread. On
+    another thread, the call might wait for the lock, and the handler for the call.
     """
 
     @wraps(call)
@@ -191,8 +191,8 @@ def repeated(name: str, seconds: float, call: Callable[[], bool]) -> Iterator[No
     """Make a call every `seconds` while the body runs, until the call returns False.
 
     Each call has its own thread, so that a call that hangs delays no other. A body shorter than
-    `seconds` makes no call. It starts no thread if one already watches other repeated calls. The
-    end of the body waits for a call under way.
+    `seconds` makes no call. One thread watches all repeated calls of the process. The end of the
+    body waits for a call under way.
 
     Nothing is repeated in a signal handler that interrupted the holder of a lock. The call might
     wait for the lock, and the handler for the call.
@@ -276,7 +276,7 @@ class _Repeater:
         begin_anew_in_child(self, _Repeater._begin)
 
     def _begin(self) -> None:
-        for repeated in self._all:  # the body continues in a forked child, its calls do not
+        for repeated in self._all:  # in a forked child, the body continues, but not its calls
             repeated.running = False
         self._all = set()
         self._changed = threading.Condition(fork_safe_lock())
@@ -292,7 +292,7 @@ class _Repeater:
                     self._changed.notify_all()
             if not looks:
                 Handover("memory-repeater", self._look, then=self._looked)
-        except BaseException:  # Ctrl-C, perhaps before a thread looks; two may look
+        except BaseException:  # an interrupt, perhaps before a thread looks: another may start
             self._nobody_looks()
             raise
 

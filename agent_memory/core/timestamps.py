@@ -13,7 +13,7 @@ from agent_memory.core.limits import quoted
 from agent_memory.errors import InvalidInput
 
 TIMES = ("create_time", "timestamp")
-"""Fields that date a message without `created_at`; never sent to a model."""
+"""Fields that date a message without `created_at`. They are never sent to a model."""
 
 Timezone = str | Mapping[str, str] | Callable[[str | None], str | None] | None
 
@@ -23,7 +23,7 @@ BEGINNING = datetime.min.replace(tzinfo=UTC)
 """The earliest time."""
 
 _FIRST = datetime(1973, 3, 3, tzinfo=UTC)
-"""Smaller numbers are not timestamps, but places in a recording."""
+"""Numbers before this time are not timestamps, but positions in a recording."""
 
 
 def now_utc() -> datetime:
@@ -71,9 +71,9 @@ class Zones:
     """The time zone of each user, from the setting `timezone`.
 
     Args:
-        setting: The name of a zone for all users, names by user id with "*" for all others, or a
-            function from a user id to a name. The id is None for a session without a user. None
-            means UTC.
+        setting: The name of a zone for all users, or a mapping of user ids to names, with "*" for
+            all other users. Or a function that returns the name for a user id, which is None for a
+            session without a user. None means UTC.
     """
 
     def __init__(self, setting: Timezone = None) -> None:
@@ -81,7 +81,7 @@ class Zones:
         self._setting = setting
 
     def of(self, user_id: str | None) -> ZoneInfo | None:
-        """Return the zone of a user; None for UTC."""
+        """Return the zone of a user. None for UTC."""
         setting = self._setting
         if setting is None or isinstance(setting, str):
             return zone_of(setting)
@@ -94,7 +94,7 @@ IN_UTC = Zones()
 
 
 def zone_of(name: str | None) -> ZoneInfo | None:
-    """Return the time zone of an IANA name; None if there is none."""
+    """Return the time zone of an IANA name. None if there is none."""
     try:
         return None if name is None else ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

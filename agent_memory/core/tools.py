@@ -59,7 +59,7 @@ class Tool:
     """One tool that a model may call.
 
     Attributes:
-        name: The name for the model; at most 64 of a-z, 0-9 and _.
+        name: The name for the model, with at most 64 characters of a-z, 0-9 and _.
         description: The purpose of the tool and when to use it, for the model.
         arguments: The arguments. Field descriptions are for the model too.
         run: Runs the tool for the bound scope and the validated arguments, and returns the text
@@ -106,11 +106,11 @@ class Tool:
 
         Args:
             scope: The owner of the memory.
-            arguments: A mapping, or its JSON, as models send it; None and "" for none.
+            arguments: A mapping, or its JSON, as models send it. None and "" for none.
 
         Raises:
             ToolRefused: The arguments are invalid.
-            InvalidInput: The call cannot be carried out; the sentence is for the model.
+            InvalidInput: The call cannot be carried out. The error text is for the model.
         """
         return self.run(scope, self._checked(arguments))
 

@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry, named by the GenAI conventions; nearly free without a provider."""
+"""Spans for OpenTelemetry, by the GenAI conventions. Without a provider, they cost little."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WITH_CONTENT = ("true", "1", "span_only", "span_and_event")
 
 
 def told(span: Span | None, attributes: Attributes) -> None:
-    """Add attributes to a span, if there is one. Those that are None are left out."""
+    """Add attributes to a span, if there is one. Attributes that are None are left out."""
     if span is not None:
         span.set_attributes(_known(attributes))
 
@@ -56,10 +56,10 @@ def records_content() -> bool:
 def under_way(
     name: str, attributes: Attributes, kind: Kind = "internal", within: Context | None = None
 ) -> Iterator[Span | None]:
-    """Start a span for the duration of the block; None without a provider.
+    """Start a span for the duration of the block. None without a provider.
 
-    Spans that begin in the block are not its children; see `current`. A generator may
-    therefore hold it.
+    Spans that begin in the block are not children of this span; see `current`. A generator may
+    therefore yield within the block.
     """
     provider = _provider()
     if provider is None:
@@ -104,7 +104,7 @@ def current(span: Span | None) -> AbstractContextManager[object]:
 
 
 def here() -> Context | None:
-    """Return the current parent of spans, for another thread; None if there is none."""
+    """Return the current parent of spans, for another thread. None if there is none."""
     if _provider() is None:
         return None
     from opentelemetry.context import get_current
@@ -114,7 +114,7 @@ def here() -> Context | None:
 
 @contextmanager
 def within(context: Context | None) -> Iterator[None]:
-    """Make spans in this block children of a result of `here`."""
+    """Make spans in this block children of the span in a result of `here`."""
     if context is None:
         yield
         return
@@ -128,7 +128,7 @@ def within(context: Context | None) -> Iterator[None]:
 
 
 def ids() -> tuple[str, str] | None:
-    """Return the ids of the current trace and span, as logs show them; None without a span."""
+    """Return the ids of the current trace and span, as logs show them. None without a span."""
     if _provider() is None:
         return None
     context = _api().get_current_span().get_span_context()
@@ -146,7 +146,7 @@ def leaving() -> dict[str, str]:
 
 
 def arriving(headers: Iterable[tuple[bytes, bytes]]) -> Context | None:
-    """Return the parent span of a request, from its headers; None without a provider."""
+    """Return the parent span of a request, from its headers. None without a provider."""
     if _provider() is None:
         return None
     from opentelemetry.propagate import extract
@@ -155,7 +155,7 @@ def arriving(headers: Iterable[tuple[bytes, bytes]]) -> Context | None:
 
 
 def as_json(value: object) -> str:
-    """Return a value with several parts as an attribute."""
+    """Return a structured value as JSON text, for an attribute."""
     return json.dumps(value, default=str)
 
 

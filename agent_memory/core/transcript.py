@@ -42,7 +42,7 @@ def full_text(message: Message) -> str:
 
 
 def _unshown(raw: dict[str, Any], name: str | None) -> str:
-    """Return the readable part of an item without a chat form; nothing for a compaction."""
+    """Return the readable part of an item without a chat form. Nothing for a compaction."""
     readable = {key: value for key, value in raw.items() if value and key not in _UNREADABLE}
     if readable.keys() <= {"type"} or form_of(name).compacts(raw):
         return ""
@@ -101,7 +101,7 @@ def chunks(entries: Sequence[Entry], count: Count, limit: int) -> Iterator[str]:
 def split(text: str, count: Count, limit: int) -> list[str]:
     """Split a text into parts of at most `limit` tokens by halving it.
 
-    It is split after a sentence that ends near the middle, or between words.
+    Each split is after a sentence that ends near the middle, or between words.
     """
     if count(text) < limit or len(text) < 2:
         return [text]
@@ -114,8 +114,8 @@ def split(text: str, count: Count, limit: int) -> list[str]:
 def clip(text: str, count: Count, limit: int) -> str:
     """Return the beginning of a text within `limit` tokens.
 
-    It ends with a sentence if at least half of the room is used. If not, it ends with a word, so
-    that no number is cut. It ends inside a word only if there is no other way.
+    The result ends with a sentence if it then uses at least half of the room. Otherwise it ends
+    with a word, so that no number is cut. It ends inside a word only if there is no other way.
     """
     if count(text) <= limit:
         return text
@@ -130,22 +130,22 @@ def clip(text: str, count: Count, limit: int) -> str:
 
 
 LONG = 4_000
-"""Bytes above which a text is stored in passages; about a thousand tokens.
+"""Bytes above which a text is stored in passages: about a thousand tokens.
 
 For shorter texts, such as long answers of assistants, search over passages finds less than search
 over whole texts.
 """
 
 PASSAGE = 1_000
-"""The approximate bytes of a passage; about 250 tokens."""
+"""The approximate bytes of a passage: about 250 tokens."""
 
 MOST_PASSAGES = 2_000
 """The most passages of one text. Passages of a very long text are longer."""
 
-_OVERLAP = 200  # bytes of the sentence that two passages share
+_OVERLAP = 200  # maximum bytes of the sentence that two passages share
 
 PART = "part"
-"""The metadata key of a record that holds its passage; only for long messages."""
+"""The metadata key under which a record of a long message stores its `Part`."""
 
 GAP = "\u2026"
 """Marks where a text was cut."""
@@ -177,10 +177,10 @@ WHOLE = Part(0, 1, 0)
 
 
 def passages(text: str) -> list[Place]:
-    """Return the start and end of each passage of a text; one passage for a short text.
+    """Return the start and end of each passage of a text. One passage for a short text.
 
-    Passages are cut between sentences or lines and have similar lengths. Each begins with the last
-    sentence of the one before, unless that sentence is long.
+    Passages are cut between sentences or lines and have similar lengths. Each passage begins with
+    the last sentence of the previous passage, unless that sentence is long.
     """
     size = len(text.encode("utf-8", "surrogatepass"))
     if size <= LONG:
@@ -244,7 +244,7 @@ def _last_space(text: str, start: int, end: int) -> int:
 def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -> str:
     """Return the part of a text that is most relevant to a question, at most `limit` tokens.
 
-    It starts with the sentence that shares the most words with the question, and grows by the
+    The part starts as the sentence that shares the most words with the question, and grows by the
     better neighbour. A single sentence that is too long is cut. An ellipsis marks omitted text.
     """
     if count(text) <= limit:
@@ -269,7 +269,7 @@ def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -
 def joined(recalls: Sequence[Recall], blocks: Collection[str]) -> list[Recall]:
     """Join neighbouring messages of the blocks, and passages of one message, into one recall each.
 
-    The joined recall has the place, id and score of its best part, and the time of its first.
+    The joined recall has the place, id and score of its best part, and the time of its first part.
     """
     best: dict[int, Recall] = {}
     runs: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""Turns: a question with all messages that follow from it, and whether it is complete.
+"""Turns: a question with all messages that follow from it, and the checks of a whole turn.
 
 Pure. A turn begins with the user's message and ends with the assistant's answer. The tool calls
 between them, and their results, belong to it.
@@ -33,7 +33,7 @@ class Turn:
         messages: The messages to send to a model: OpenAI chat dicts, the context with the turn at
             its end. They fit the context's `max_tokens`.
         regenerates: For `regenerate`, the range from the question to the newest message of the
-            log; None for a new turn.
+            log. None for a new turn.
     """
 
     session_id: str
@@ -45,7 +45,7 @@ class Turn:
 
     @property
     def cost(self) -> float | None:
-        """Return the cost of its context in US dollars; None if a model's price is not known."""
+        """Return the cost of the context in US dollars. None if a model's price is not known."""
         return self.context.cost
 
 
@@ -69,7 +69,8 @@ def check_turn(value: object) -> None:
 def messages_of(value: object, role: str) -> list[Message]:
     """Convert a caller's value to messages: a text, a message in any form, or a list of messages.
 
-    A response that was returned so that the caller runs tools includes the messages before it.
+    `completion` returns a response if the caller must run tools. Such a response carries the
+    earlier messages of its turn, which are put before its own message.
     """
     if isinstance(value, str):
         return [Message(role=role, content=value)]

@@ -1,4 +1,4 @@
-"""The cost of model calls, and the limits of a day on them."""
+"""The cost of model calls, and daily limits on them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Usage:
 
     Attributes:
         calls: Requests to a language model, retries included.
-        failures: Requests, of either kind, that failed.
+        failures: Failed requests to language models and embedding models.
         prompt_tokens: Tokens sent to a language model, as the provider counts them.
-        completion_tokens: Tokens of its answers.
-        cost: US dollars, by the setting `prices` or litellm's table; None where the price of a
-            call is not known.
+        completion_tokens: Tokens in the answers of a language model.
+        cost: US dollars, by the setting `prices` or litellm's table. None if the price of a call
+            is not known.
         embedding_calls: Requests to an embedding model, retries included.
         embedding_tokens: Tokens sent to an embedding model.
         estimated: Requests whose tokens are estimated, because the provider did not report them.
@@ -105,7 +105,7 @@ class Spent:
 
 
 def passed(limit: SpendingLimit, spent: Spent, more: Spent) -> str | None:
-    """Describe the limit that a call would exceed; None if it may be made."""
+    """Describe the limit that a call would exceed. None if it may be made."""
     after = spent + more
     if limit.calls is not None and after.calls > limit.calls:
         return f"{spent.calls:,} of {limit.calls:,} calls"

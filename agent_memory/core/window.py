@@ -38,7 +38,7 @@ class _Layout:
     orphans: int = 0
 
     def with_more(self, more: _Layout) -> _Layout:
-        """Append a layout. All calls of this one must have results."""
+        """Return this layout, extended by another one. All calls in this one must have results."""
         count = len(self.shown)
         return _Layout(
             self.shown + more.shown,
@@ -110,12 +110,12 @@ def choose_cut(
 ) -> Cut | None:
     """Return the cut that keeps the newest whole turns within bounds.
 
-    It prefers the boundary between two turns. If that uses less than half of the bounds, because
-    the next older turn is too long, the cut falls inside that turn, between tool groups. The turn's
+    A cut between two turns is preferred. If the next older turn is so long that such a cut uses
+    less than half of the bounds, the cut falls inside that turn, between tool groups. The turn's
     user message then stays pinned. A pending call in the newest turn is never cut away.
 
     Returns:
-        The cut; None if no legal cut removes anything. If even the newest group exceeds the
+        The cut. None if no legal cut removes anything. If even the newest group exceeds the
         bounds, it stays, with the user message of its turn.
     """
     least: _Candidate | None = None
@@ -180,7 +180,7 @@ def apply(entries: Sequence[Entry], cut: Cut) -> list[Entry]:
 
 
 def snap(entries: Sequence[Entry], start: int) -> int:
-    """Return the last legal cut at or before seq `start`; 0 if there is none."""
+    """Return the last legal cut at or before seq `start`. 0 if there is none."""
     layout = _layout(entries)
     legal = (e.seq for e, ok in zip(entries, layout.cuttable(), strict=True) if ok)
     return max((seq for seq in legal if seq <= start), default=0)
@@ -232,7 +232,7 @@ class _Candidate(NamedTuple):  # a tuple, because there is one for nearly every 
     at_turn: bool
 
     def use(self, keep_tokens: int, keep_messages: int | None) -> float:
-        """Return the used share of the bounds; a cut above 1 does not fit."""
+        """Return the used share of the bounds. A cut with a share above 1 does not fit."""
         use = self.tokens / keep_tokens if keep_tokens > 0 else 2.0
         return max(use, self.messages / keep_messages) if keep_messages else use
 
@@ -297,7 +297,7 @@ def _layout(entries: Sequence[Entry]) -> _Layout:
         and cached.entries is entries
         and len(cached.layout.shown) == len(entries)
     ):
-        return cached.layout  # it is used several times for one context
+        return cached.layout  # one context needs a layout several times
     before, settled = _Layout([], [], None), entries[:0]
     if cached is not None and continues(entries, cached.settled):
         before, settled = cached.before, cached.settled

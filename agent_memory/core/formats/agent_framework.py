@@ -1,4 +1,4 @@
-"""Messages of Microsoft's Agent Framework, as its own `Message.to_dict` writes them. Pure."""
+"""Messages of Microsoft's Agent Framework, as the framework's `to_dict` writes them. Pure."""
 
 from __future__ import annotations
 

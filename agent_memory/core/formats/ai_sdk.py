@@ -18,7 +18,7 @@ _UNSAID = ("reasoning", "step-start", "source-url", "source-document", *_OWN[2:]
 
 
 def recognises(value: Mapping[str, Any]) -> bool:
-    """Return whether a value is a message with a role, and parts that have types."""
+    """Return whether a value is a message of the SDK, with a role and typed parts."""
     if not isinstance(value.get("role"), str):
         return False
     parts = value.get("parts")
@@ -28,7 +28,7 @@ def recognises(value: Mapping[str, Any]) -> bool:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the chat messages of a message: for each step its text and calls, then the results."""
+    """Return the chat messages of a message: per step, its text and calls, then its results."""
     role = role_in(str(raw.get("role")))
     views: list[Json] = []
     texts: list[Json] = []
@@ -73,7 +73,7 @@ def items(raw: Mapping[str, Any]) -> list[Any]:
 
 
 def _part(part: Any, role: object) -> Json:
-    """Return a text, or a picture or a file of a user; a mark for any other part."""
+    """Return a user's picture or file with its data, and any other part as text."""
     link = neutral.link_of(part) if isinstance(part, dict) and role == "user" else ""
     is_picture = bool(link) and part.get("type") == "image_url"
     data = neutral.data_in(link) or (("image/*", link) if is_picture else None)
@@ -91,9 +91,9 @@ def _is_own(part: Json) -> bool:
 
 
 def _tool(part: Json) -> Json | None:
-    """Return a call, a result, or both, with the tool's name; None for another part."""
+    """Return a call, a result, or both, with the tool's name. None for another part."""
     kind = str(part.get("type"))
-    if kind == "tool-invocation":  # of version 4
+    if kind == "tool-invocation":  # version 4 of the SDK
         part = dict(mapping(part.get("toolInvocation")))
     elif kind.startswith("tool-") and "state" in part:
         part = {"toolName": kind.removeprefix("tool-"), **part}
@@ -103,7 +103,7 @@ def _tool(part: Json) -> Json | None:
 
 
 def _output(tool: Json) -> Any:
-    """Return the result of a call as text, or as parts if it has pictures; None while it runs."""
+    """Return the result of a call as text, or as parts if it has pictures. None while it runs."""
     if tool.get("state") in ("output-error", "output-denied"):
         return str(tool.get("errorText") or "[denied]")
     output = tool.get("output", tool.get("result"))

@@ -15,7 +15,7 @@ _MOST_NAME = 64
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the message itself; nothing if it is empty."""
+    """Return a list of the message itself. The list is empty if the message is empty."""
     return [dict(raw)] if says_something(raw) else []
 
 
@@ -62,8 +62,8 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
 def converted(view: Mapping[str, Any]) -> Json:
     """Convert a view of another format's message to what the API accepts.
 
-    Parts that it does not accept, or accepts only from a user, become text. Tool names are made
-    valid.
+    Parts that the API does not accept, or accepts only from a user, become text. Tool names are
+    made valid.
     """
     converted_view, content = dict(view), view.get("content")
     if isinstance(content, list) and not all(map(is_text, content)):

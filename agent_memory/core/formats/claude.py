@@ -1,7 +1,7 @@
 """Messages of Anthropic's Messages API, whose content is a list of blocks. Pure.
 
-A compaction block stands for all messages before it. Claude's is readable, and its text is a
-summary for any other model too.
+A compaction block stands for all messages before it. Claude's compaction is readable text, so it
+serves other models as a summary.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def items(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def _clean(block: Any) -> Any:
-    """Return a block without blank texts; None for a blank block. An empty error gets a text."""
+    """Return a block without blank texts. None for a blank block. An empty error gets a text."""
     if not isinstance(block, dict) or neutral.is_blank(block):
         return None if isinstance(block, dict) else block
     inner = cleaned_content = block.get("content")
@@ -151,7 +151,7 @@ def merged(messages: list[Json]) -> list[Json]:
 
 
 def is_counted(value: Any) -> bool:
-    """Return whether a message or a system text has cache marks, or ends with white space."""
+    """Return whether `limited` may change a message or a system text, by marks or end blanks."""
     return _marked(value, 0)[0] is not value or _trimmed(value) is not value
 
 

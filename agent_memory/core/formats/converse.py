@@ -48,8 +48,8 @@ def recognises(value: Mapping[str, Any]) -> bool:
 def unseen(raw: Mapping[str, Any]) -> list[Json] | None:
     """Return the blocks of a record of Strands that chat messages do not show in full.
 
-    These are reasoning, for example, and cited text, whose citations no chat message shows. None
-    for a message of the API, which is sent whole.
+    Examples are reasoning and cited text, whose citations no chat message shows. Return None for a
+    message of the API itself, which is sent whole.
     """
     if not isinstance(raw.get("message"), Mapping):
         return None
@@ -167,7 +167,7 @@ def _message(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _clean(block: Any) -> Any:
-    """Return a block without blank texts; None for a blank block. An empty result gets a text."""
+    """Return a block without blank texts. None for a blank block. An empty result gets a text."""
     if _is_blank(block):
         return None
     result = mapping(mapping(block).get("toolResult"))
@@ -222,7 +222,7 @@ def _result(content: object) -> Any:
 
 
 def _block(part: Any, role: str) -> Json:
-    """Return a part as a block. Only users and tools have pictures and files; others get a text."""
+    """Return a part as a block. Pictures and files become text, except those of users and tools."""
     data = (
         neutral.data_in(neutral.link_of(part))
         if isinstance(part, dict) and role in ("user", "tool")

@@ -1,7 +1,7 @@
 """Exact encoding of values that JSON does not round-trip. Pure.
 
 These values are bytes, non-finite numbers, tuples, and keys that are not texts. They become lists
-that begin with a mark. A list that already begins with the mark gets another one.
+that begin with a mark. A list that already begins with the mark gets another mark.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def is_written(value: Any) -> bool:
 
 
 def base64_of(value: Any) -> str:
-    """Return bytes in base64, whether encoded or not. A text is base64 already."""
+    """Return bytes in base64, also bytes that `written` encoded. A text must be base64 already."""
     if is_written(value):
         return str(value[2])
     return b64encode(value).decode() if isinstance(value, bytes | bytearray) else str(value or "")
@@ -94,7 +94,7 @@ def as_json(value: Any) -> Any:
 
 
 def require_json(value: object, where: str, depth: int = 0) -> None:
-    """Refuse a value that JSON cannot represent; `where` names it in the error."""
+    """Refuse a value that JSON cannot represent. `where` names the value in the error."""
     if value is None or (isinstance(value, int) and value.bit_length() <= _MAX_BITS):
         return
     if isinstance(value, str):

@@ -20,8 +20,8 @@ _UNSIGNED = {"thoughtSignature": "skip_thought_signature_validator"}
 """The signature for a call that Gemini did not make.
 
 Gemini 3 refuses the first call of a step of the current turn without a signature
-(https://ai.google.dev/gemini-api/docs/thought-signatures#faqs). Earlier turns get it too, so that
-successive contexts share their prefix.
+(https://ai.google.dev/gemini-api/docs/thought-signatures#faqs). Calls of earlier turns get this
+signature too, so that successive contexts share their prefix.
 """
 
 

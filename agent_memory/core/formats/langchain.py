@@ -46,7 +46,7 @@ def to_message(value: Mapping[str, Any]) -> Json:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the chat message of a message; none for one that no chat shows, such as a removal."""
+    """Return the chat message of a message. Some messages have none, such as a removal."""
     kind = raw.get("type")
     role = raw.get("role") if kind == "chat" else _ROLES.get(str(kind))
     if not isinstance(role, str):

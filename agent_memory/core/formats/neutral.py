@@ -31,7 +31,7 @@ def mapping(value: object) -> Mapping[str, Any]:
 
 
 def dicts(value: object) -> list[Json]:
-    """Return the dicts of a list; an empty list for any other value."""
+    """Return the dicts of a list. An empty list for any other value."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
@@ -58,7 +58,7 @@ def data_url(kind: object, data: object) -> str:
 
 
 def data_in(url: object) -> tuple[str, str] | None:
-    """Return the media type and the base64 data of a data URL; None for any other URL."""
+    """Return the media type and the base64 data of a data URL. None for any other URL."""
     head, comma, data = str(url or "").partition(";base64,")
     return (head.removeprefix("data:"), data) if comma and head.startswith("data:") else None
 
@@ -146,7 +146,7 @@ def mark_of(part: object) -> str:
 
 
 def link_of(part: Mapping[str, Any]) -> str:
-    """Return the URL of a picture or a file; an empty text if it has none."""
+    """Return the URL of a picture or a file. An empty text if it has none."""
     image, file = part.get("image_url"), mapping(part.get("file"))
     url = image if isinstance(image, str) else mapping(image).get("url") or file.get("file_data")
     return url if isinstance(url, str) else ""
@@ -170,7 +170,7 @@ def openai_takes(part: Mapping[str, Any], *, links: bool = False) -> bool:
 
 
 def tool_name(name: object, other: re.Pattern[str] = _NO_NAME) -> str:
-    """Return a tool name that every provider accepts; `other` matches invalid characters."""
+    """Return a tool name that every provider accepts. `other` matches invalid characters."""
     return other.sub("_", name)[:_MOST_NAME] if isinstance(name, str) and name else "tool"
 
 
@@ -182,7 +182,7 @@ def call_of(call_id: object, name: object, arguments: object) -> Json:
 
 
 def calls_in(items: Iterable[Mapping[str, Any]], *keys: str) -> list[Json]:
-    """Return the tool calls of items, whose id, name and arguments stand under `keys`."""
+    """Return the tool calls in items. `keys` are the keys of the id, the name and the arguments."""
     return [call_of(*map(item.get, keys)) for item in items]
 
 
@@ -199,7 +199,7 @@ def asked_in(
 ) -> list[tuple[Any, str, Json]]:
     """Return the id, the tool name and the arguments of each call; see `tool_name`.
 
-    Arguments that are not a JSON object become the field `arguments` of one.
+    Arguments that are not a JSON object become the field `arguments` of a new object.
     """
     return [_asked(call, other) for call in calls_of(view)]
 
@@ -225,7 +225,7 @@ def answer_of(call_id: object, content: Any, name: object = None) -> Json:
 
 
 def said_by(role: str, parts: Sequence[Json], calls: Sequence[Json] = ()) -> list[Json]:
-    """Return a list with a chat message of parts and calls; it is empty if there are none."""
+    """Return a list of one chat message with parts and calls. Without both, the list is empty."""
     if not (parts or calls):
         return []
     view: Json = {"role": role, "content": joined(parts) or None}

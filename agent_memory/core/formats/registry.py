@@ -1,4 +1,4 @@
-"""Formats of messages by name: built-in formats, and those that adapters register."""
+"""Formats of messages by name: built-in formats, and formats that adapters register."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Ids:
     """The call ids that a provider accepts.
 
     Attributes:
-        pattern: The pattern of an id; None if calls need no ids.
+        pattern: The pattern of an id. None if calls need no ids.
         unique: Whether an id must be unique in a context. By default, it must be unique in a
             message.
         functions: Whether the only call of a message may have a name in place of an id.
@@ -72,13 +72,13 @@ class Format:
         recognises: Returns whether a value passed to `update` is an item.
         to_message: Returns the item to store for such a value.
         compacts: Returns whether an item replaces all items before it, for this provider.
-        items: Returns an item as it is sent back; nothing if the provider would refuse it.
+        items: Returns an item as it is sent back. Nothing if the provider would refuse it.
         leads: Returns whether an item without a chat form must be sent with the item after it.
         pair: Returns the common key of a call and its answer, if no chat shows them.
         merged: Merges neighbouring messages that the provider requires as one.
         is_counted: Returns whether `limited` may have to change a message or a system text.
-        limited: Makes a context valid as a whole, without excess marks and duplicate names. The
-            system texts come first.
+        limited: Makes a context valid as a whole, for example by removing excess cache marks. The
+            context begins with the system texts.
         ids: The call ids that the provider accepts.
         arguments: The SDK arguments for a context.
         in_runs: Whether results may stand after several calls in a row.
@@ -107,7 +107,7 @@ class Format:
 
 
 def _made(name: str, file: str, **more: Any) -> Format:
-    """Return the format of a module here, whose functions have the names of the fields."""
+    """Return the format of a module here, whose functions are named like the fields of `Format`."""
     module = import_module(f"agent_memory.core.formats.{file}")
     own = {field.name for field in fields(Format)} & vars(module).keys()
     return Format(name, **{field: getattr(module, field) for field in own}, **more)
@@ -189,7 +189,7 @@ def format_of(name: str) -> Format:
 
 
 def recognised(value: Raw) -> Format | None:
-    """Return the format whose shape a value has; None for a chat message or an unknown shape."""
+    """Return the format whose shape a value has. None for a chat message or an unknown shape."""
     if not all(isinstance(value.get(key), str | None) for key in ("type", "role", "kind")):
         return None
     return next((form for form in _formats().values() if form.recognises(value)), None)
@@ -200,13 +200,13 @@ def is_known(name: str | None) -> bool:
 
 
 def form_of(name: str | None) -> Format:
-    """Return the format with this name, or the one of unknown items."""
+    """Return the format with this name, or the format of unknown items."""
     return _formats().get(name or "") or _unknown()
 
 
 @cache
 def _unknown() -> Format:
-    """Return the format of unknown items: they are shown if they have a chat role and content."""
+    """Return the format of unknown items. An item is shown if it has a chat role and content."""
     from agent_memory.core.formats.responses import messages_of
 
     return Format("", messages_of)

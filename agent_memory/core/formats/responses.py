@@ -1,8 +1,8 @@
 """Items of OpenAI's Responses API, which other providers use too. Pure.
 
-A compaction item replaces all items before it, only for the provider that made it. Those of OpenAI
-and xAI are encrypted. The response of `responses.compact` is stored as one item, which stands for
-its output.
+A compaction item replaces all items before it, but only for the provider that made it. OpenAI and
+xAI encrypt their compaction items. The response of `responses.compact` is stored as one item, which
+stands for the items in its `output`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def recognises(value: Mapping[str, Any]) -> bool:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the chat messages of an item; none for reasoning and others without a chat form."""
+    """Return the chat messages of an item. Some items have none, such as reasoning."""
     kind = str(raw.get("type"))
     if kind in _CALLS:
         call = neutral.call_of(raw.get("call_id"), raw.get("name"), raw.get(_CALLS[kind]) or "")
@@ -66,7 +66,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def messages_of(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the chat message of any item that has a chat role and content; none for others."""
+    """Return the chat message of an item with a chat role and content. Other items have none."""
     role, content = raw.get("role"), raw.get("content")
     if not isinstance(role, str) or role not in _CHAT_ROLES or not isinstance(content, str | list):
         return []
@@ -103,7 +103,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
 
 
 def items(raw: Mapping[str, Any]) -> list[Any]:
-    """Return an item as it is sent back; nothing for an empty message."""
+    """Return an item as it is sent back. Nothing for an empty message."""
     output, content = raw.get("output"), raw.get("content")
     if raw.get("object") == COMPACTED and isinstance(output, list):
         return output
@@ -118,8 +118,8 @@ def items(raw: Mapping[str, Any]) -> list[Any]:
 def is_counted(item: Any) -> bool:
     """Return whether `limited` may have to change an item.
 
-    It has an id, which must be unique, or it belongs to a custom tool. The output of a custom tool
-    must have the kind of its call.
+    Such an item has an id, which must be unique, or it belongs to a custom tool. The output of a
+    custom tool must have the kind of its call.
     """
     return isinstance(item, Mapping) and ("id" in item or item.get("type") in _CUSTOM)
 
@@ -171,7 +171,7 @@ def compacts(raw: Mapping[str, Any]) -> bool:
 
 
 def pair(raw: Mapping[str, Any]) -> str | None:
-    """Return the key that a call and its output share, also of an approval request."""
+    """Return the key that a call and its output share, or an approval request and its response."""
     kind, call_id = str(raw.get("type")), raw.get("call_id")
     if kind in _APPROVALS:
         kind, call_id = "approval", raw.get(_APPROVALS[kind])

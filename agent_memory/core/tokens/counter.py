@@ -61,7 +61,7 @@ _HEADER_BYTES = 64 * 1024
 
 
 def media_tokens(part: Mapping[str, Any]) -> int | None:
-    """Return the tokens of a content part that is not text; None for an unknown kind."""
+    """Return the tokens of a content part that is not text. None for an unknown kind."""
     match part.get("type"):
         case "image_url":
             image = part.get("image_url")
@@ -143,17 +143,17 @@ Tokenizer = Literal["exact", "approximate"]
 class TokenCounter:
     """Counts the tokens of texts and messages for one model.
 
-    "exact" uses the model's own encoding if it is known. Claude uses the last one that Anthropic
-    published, and every other model uses litellm's fallback (cl100k_base). For both, `exact` is
-    False. "approximate" estimates without loading anything, for any model; docs/tokens.md gives
-    its error.
+    "exact" uses the model's own encoding if it is known. Claude models use the last encoding that
+    Anthropic published, and all other models use litellm's fallback (cl100k_base). In both cases,
+    `exact` is False. "approximate" estimates the tokens for any model and loads nothing.
+    docs/tokens.md gives the error of the estimate.
 
     Args:
-        model: A litellm model name; None counts with o200k_base.
+        model: A litellm model name. None counts with o200k_base.
         tokenizer: "exact" or "approximate".
 
     Attributes:
-        encoding: Name of the encoding; stored with every count.
+        encoding: Name of the encoding, which is stored with every count.
         exact: Whether texts are counted with the model's own encoding.
     """
 
@@ -187,10 +187,10 @@ class TokenCounter:
     def message(self, message: Message) -> int:
         """Return the tokens of a message in a context, with its role, name, calls and pictures.
 
-        A framework's item costs its chat views and what reaches the model besides them, not the
-        records that it also holds. Any other raw item costs the larger of its JSON and its chat
-        views. If a view has a list of parts, the content costs as much as these parts, because a
-        picture is not counted as text. An item that its format never shows costs nothing.
+        A framework's item costs its chat views, plus its other content that reaches the model. Any
+        other raw item costs the larger of its JSON and its chat views. If a view has a list of
+        parts, the content costs as much as these parts, because a picture is not counted as text.
+        An item that its format never shows costs nothing.
         """
         role, content = message.role, message.content
         is_simple = role not in (None, "tool") and isinstance(content, str)

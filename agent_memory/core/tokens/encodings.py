@@ -1,14 +1,14 @@
 """Byte-pair encodings: a slow exact counter first, tiktoken's tokenizer later.
 
-A pattern splits the text into pieces. Within a piece, the neighbours that form the token of the
-lowest rank are merged, the first such pair first, until no pair forms a token. The vocabularies are
-files that litellm ships.
+A pattern splits the text into pieces. Within a piece, the two neighbours that form the token of the
+lowest rank are merged. If several pairs form this token, the first pair is merged. The merges end
+when no pair forms a token. The vocabularies are files that litellm ships.
 
-Building tiktoken's tokenizer takes a few hundred milliseconds, most of which block all threads. A
-process's first texts are therefore counted by a `MergeCounter`, with the same result. It builds no
-index: a token's rank is its place in the vocabulary's file, and only tokens of the counted text are
-searched there. After many searches, the file is read into a table. After many texts, the tokenizer
-is built in a thread and replaces the counter.
+Building tiktoken's tokenizer takes a few hundred milliseconds, and blocks all threads most of that
+time. A process's first texts are therefore counted by a `MergeCounter`, with the same result. The
+`MergeCounter` builds no index: a token's rank is its place in the vocabulary's file, and only
+tokens of the counted text are searched there. After many searches, the file is read into a table.
+After many texts, the tokenizer is built in a thread and replaces the `MergeCounter`.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ CLAUDE = "claude"
 
 _CLAUDE_FILE = "anthropic_tokenizer.json"
 
-# Upper is for letters that may begin a capitalised word, lower for those that may end it. Letters
-# without case, and marks, are in both. Outside o200k, a mark is not a letter.
+# Upper is for letters that may begin a capitalised word, lower for letters that may end one. Marks,
+# and letters without case, are in both. Outside o200k, a mark is not a letter.
 _O200K = (
     r"[^\r\n{letter}{digit}]?[{upper}]*[{lower}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
     r"|[^\r\n{letter}{digit}]?[{upper}]+[{lower}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -103,9 +103,9 @@ class OpenAI:
 class Claude:
     """The vocabulary that Anthropic published, in the JSON of `tokenizers`.
 
-    It counts as `tokenizers` does, except that names of special tokens are ordinary text. In that
-    file, merges have ranks, and tokens do not. The result is the same, because each token is made
-    by exactly one merge of earlier tokens.
+    The counts equal those of `tokenizers`, except that names of special tokens are ordinary text.
+    In Anthropic's file, merges have ranks, and tokens do not. The ranks of tokens give the same
+    result, because exactly one merge of earlier tokens makes each token.
     """
 
     pattern = _GPT2
@@ -129,7 +129,7 @@ class Claude:
         }
 
     def normal(self, text: str) -> str:
-        """Return the text in Unicode's form KC."""
+        """Return the text in Unicode's normalization form KC."""
         return text if text.isascii() else unicodedata.normalize("NFKC", joined(text))
 
 
@@ -248,8 +248,8 @@ class MergeCounter:
         if searching and (len(token) > _LONGEST_SEARCHED or self.work > _TABLE_WORK):
             self._table = self._read_table()
             rank = self._look_up
-        # A piece needs one function throughout: the two agree in the order of ranks, but not in
-        # values.
+        # One function ranks all tokens of a piece: both functions give the same order, but
+        # different values.
         return self._merge(token, rank)
 
     def _merge(self, token: bytes, rank: Callable[[bytes], int]) -> int:
@@ -285,7 +285,7 @@ class MergeCounter:
 
 
 class _Shapes(dict[int, str]):
-    """The cached class character of each character."""
+    """Maps the code of each character to the character of its class. A cache of `_shape`."""
 
     def __missing__(self, code: int) -> str:
         shape = self[code] = _shape(chr(code))
@@ -293,7 +293,7 @@ class _Shapes(dict[int, str]):
 
 
 def _shape(character: str) -> str:
-    """Return a character of the same class.
+    """Return the character that stands for the class of a character.
 
     Raises:
         NotForMerging: The class may differ in another release of Unicode.
@@ -358,7 +358,7 @@ class Encoding:
                     mergeable_ranks=owned,
                     special_tokens={},
                 )
-                owned.clear()  # tiktoken holds a reference to it, besides its own copy
+                owned.clear()  # tiktoken keeps a reference to this dict, besides its own copy
                 self._built = self.count = _counter(encoding, self._vocabulary)
                 self._merges = self._ranks = None
             return self._built
