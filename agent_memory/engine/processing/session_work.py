@@ -63,7 +63,7 @@ def longest_wait(
 
 
 def idle_wait(newest: datetime, now: datetime, minutes: float) -> float:
-    """Return the seconds until a session has been silent for `minutes`; 0 if it has. Pure.
+    """Return the seconds until a session has been silent for `minutes`. 0 if it has. Pure.
 
     If the newest message has a time in the future, it counts as sent now.
     """
@@ -74,7 +74,7 @@ def idle_wait(newest: datetime, now: datetime, minutes: float) -> float:
 def quiet_seq(
     timestamps: Sequence[tuple[int, datetime]], now: datetime | None, seconds: float
 ) -> int:
-    """Return the last seq that was followed by a pause of `seconds`; 0 if there is none. Pure.
+    """Return the last seq that was followed by a pause of `seconds`. 0 if there is none. Pure.
 
     The time up to `now` counts as a pause. If `now` is None, the last message counts as new,
     regardless of its own time.

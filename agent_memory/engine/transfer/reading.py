@@ -80,7 +80,7 @@ class Reading:
         self._log = _Log(self.head)
 
     def items(self) -> Iterator[tuple[int, Item]]:
-        """Yield the items after the head, each with the number of its line; the log comes first.
+        """Yield the items after the head, each with its line number. The log's entries come first.
 
         An incomplete snapshot raises an error before the end.
         """
