@@ -58,8 +58,8 @@ def prefix_of(namespace: str) -> str:
 class RedisKernel(Kernel):
     """The kernel on Redis; see `Kernel`.
 
-    A commit whose answer was lost is sent again if that is safe: an append finds its token in the
-    line that it wrote, and other batches must have the same effect twice.
+    A commit is sent again if its answer was lost and a second run is safe. A second append finds
+    its token in the line that the first run wrote. Any other batch must have the same effect twice.
     """
 
     remote = True
@@ -288,14 +288,14 @@ class _Packing:
 
 
 def _can_repeat(batch: Batch) -> bool:
-    """Return whether a batch may be sent twice: it finds its token, or has the same effect."""
+    """Return whether a batch may be sent twice: it finds its token, or repeats its effect."""
     if any(isinstance(write, Truncate) for write in batch.writes):
         return False
     if any(isinstance(write, Append) for write in batch.writes):
         return True
     held = {one.id for one in batch.conditions if isinstance(one, HeldBy)}
     gone = {at for write in batch.writes if isinstance(write, Delete) for at in write.ids}
-    # a lock that was released is refused the second time, which has no consequence
+    # the second release of a lock is refused, which has no consequence
     return gone <= held and all(isinstance(one, _AGAIN) for one in batch.conditions)
 
 
@@ -334,7 +334,7 @@ def _meta(one: Document) -> str:
 
 
 def _body(one: Document) -> bytes:
-    """Join body and bytes by a byte that no text contains."""
+    """Join `body` and `data` with a byte that no UTF-8 text contains."""
     return one.body.encode() + (b"\xff" + one.data if one.data else b"")
 
 
@@ -371,7 +371,7 @@ def _document(
 
 
 def _int(text: str, less: int = 0) -> int:
-    """Return a number, or the text of a damaged one, which fails when the document is decoded."""
+    """Return a number, or a damaged number as text: the decoding of the document then fails."""
     try:
         return int(text) - less
     except ValueError:
@@ -386,7 +386,7 @@ def _tail(end: bytes | None) -> Tail:
 
 
 def _line_value(line: Line, token: str) -> str:
-    """Encode a line: numbers, lengths of texts, the texts. Scripts read the first four parts."""
+    """Encode a line: numbers, the lengths of texts, the texts. Scripts read token and total."""
     _, _, role, text, created_at, tokens, total, encoding, body = line
     numbers = f"{token} {created_at} {tokens} {total}"
     lengths = f"{len(role)} {len(encoding)} {len(text)}"

@@ -36,7 +36,7 @@ _WITHIN = re.compile(r": -([A-Z]+) ")
 """An error within a script, as servers before version 7 report it."""
 _DRIVER = (exceptions.RedisError, OSError)
 _QUICKER = "already in progress"
-"""In the error if another rewrite has begun since. It began after the deletion, so it suffices."""
+"""Part of the error if another client just began a rewrite. That rewrite suffices."""
 
 logger = logging.getLogger(__name__)
 
@@ -50,13 +50,13 @@ class Lost(Exception):
 
 
 class RedisServer:
-    """A server; with an address ("host:port"), another node than the one in the URL.
+    """One server. With `address` ("host:port"), it is another node of the URL's cluster.
 
-    Threads share its connections, and a forked child opens its own. A connection that the server
-    has closed, as by a restart, is replaced before a command is sent.
+    Threads share the connections, and a forked child opens new ones. A connection that the server
+    has closed, such as by a restart, is replaced before a command is sent.
 
     A node of a cluster redirects commands to the node that has the keys. All keys of a namespace
-    are on one node, so that only the first command is redirected, and those after a move of keys.
+    are on one node. A redirected command leads all later ones to this node, until the keys move.
     """
 
     def __init__(self, url: str, address: str | None = None) -> None:
@@ -80,7 +80,7 @@ class RedisServer:
         self._closed = False
         self._url = url
         self._nodes: dict[str, RedisServer] = {}
-        self._address: str | None = None  # of the node that has the keys, if it is another one
+        self._address: str | None = None  # of the node that has the keys; None: this one
         self._begin_anew()
         begin_anew_in_child(self, RedisServer._begin_anew)
 
@@ -112,13 +112,13 @@ class RedisServer:
         return str(self._options.get("host", ""))
 
     def ask(self, *command: Argument) -> Any:
-        """Return the answer to a command. It is sent again if the connection breaks."""
+        """Send a command, again if the connection breaks, and return the answer."""
         return self._again(lambda: self.answer(command))
 
     def run(
         self, script: Script, keys: Sequence[str], *values: Argument, repeat: bool = False
     ) -> Any:
-        """Return the result of a script. With `repeat` it is sent again if the connection breaks.
+        """Return the result of a script. With `repeat`, send it again if the connection breaks.
 
         Raises:
             StoreUnavailable: The server cannot be used now. The script may have run nevertheless.
@@ -140,7 +140,7 @@ class RedisServer:
             raise failure(error, self.place) from error
 
     def close(self) -> None:
-        """Close the connections, those in use after their calls. Idempotent."""
+        """Close the connections. A connection in use is closed after its call. Idempotent."""
         self._closed = True
         while self._idle:
             self._idle.pop().disconnect()
@@ -164,7 +164,7 @@ class RedisServer:
             raise failure(error, self.place) from error
 
     def answer(self, command: Sequence[Argument]) -> Any:
-        """Return the answer to a command, of the node that has the keys.
+        """Send a command to the node that has the keys, and return the answer.
 
         Raises:
             Lost: The connection broke; the command may have run or not.
@@ -175,7 +175,7 @@ class RedisServer:
             try:
                 node = self if address is None else self._node(address)
                 return node._answer(command, asking=hops > 0)
-            except exceptions.AskError as to:  # also if the slot has moved
+            except exceptions.AskError as to:  # or MovedError, its subclass
                 hops += 1
                 if hops > _HOPS:
                     raise
@@ -189,7 +189,7 @@ class RedisServer:
                 raise
 
     def _answer(self, command: Sequence[Argument], *, asking: bool) -> Any:
-        """Return the answer of this node. With `asking`, it answers for a slot that it imports."""
+        """Return this node's answer. With `asking`, it also answers for a slot that it imports."""
         if self._closed:
             raise StoreUnavailable("The store was closed. Open it again.")
         if not self._free.acquire(timeout=CALL_SECONDS):
@@ -232,7 +232,7 @@ class RedisServer:
 
 
 def _answer(connection: Any, command: Sequence[Argument]) -> Any:
-    """Return the answer to a command, or the error in its place."""
+    """Return the answer to a command, or the error that the server answers."""
     try:
         connection.send_packed_command([_packed(command)])
         return connection.read_response()
@@ -254,7 +254,7 @@ def _packed(command: Sequence[Argument]) -> bytes:
 
 
 def failure(error: Exception, place: str) -> StoreError:
-    """Translate an error of the driver or the system. These contain no password."""
+    """Translate an error of the driver or the system. No text of such an error has a password."""
     server, text = f"The Redis server at {place}", str(error)
     within = _WITHIN.search(text)
     code = within[1] if within else ""
@@ -354,7 +354,7 @@ def rewrite_files(server: RedisServer) -> None:
 
 
 def _when_idle(server: RedisServer, command: str) -> None:
-    """Begin a rewrite after the end of a running one, which may have begun before the deletion."""
+    """Begin a rewrite after a running one, which may have begun before the deletion, has ended."""
     deadline = time.monotonic() + _REWRITE_SECONDS
     while True:
         state = _persistence(server)
@@ -381,7 +381,7 @@ def _settings(server: RedisServer, *names: str) -> dict[str, str]:
     for name in names:
         try:
             answer = server.ask("CONFIG", "GET", name)
-        except StoreError:  # managed servers have no CONFIG, and others forbid it
+        except StoreError:  # managed servers have no CONFIG, and some servers forbid it
             return found
         if answer:
             found[name] = answer[1].decode()

@@ -1,4 +1,4 @@
-"""`RedisStore`: everything on a Redis or Valkey server."""
+"""`RedisStore`: all data on a Redis or Valkey server."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from agent_memory.stores.redis.server import RedisServer, durability_note, requi
 
 
 class RedisStore(KernelStore):
-    """A store on a Redis server, version 6.2 or later, or a compatible one.
+    """A store on a Redis server of version 6.2 or later, or on a compatible server.
 
-    Each change is one atomic Lua script. Leases and due times use the server's clock. A cluster is
-    detected, and has all data of a namespace in one hash slot.
+    Each change is one atomic Lua script. Leases and due times use the server's clock. Clusters
+    are supported. All data of a namespace is in one hash slot.
 
     Args:
         url: `redis://host:6379/0`, `rediss://` for TLS, `unix:///path/to/redis.sock?db=0`.
@@ -24,7 +24,7 @@ class RedisStore(KernelStore):
 
     Raises:
         MissingExtra: The driver is not installed.
-        StoreUnavailable: The server cannot be reached, or refuses.
+        StoreUnavailable: The server cannot be reached, or refuses the user.
         ConfigError: The server is less durable than `durability` requires.
         SchemaTooNew: A newer release wrote the database.
     """

@@ -1,4 +1,4 @@
-"""The parts of a Redis URL, read without a driver."""
+"""Parses a Redis URL without a driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def redis_place(url: str) -> str:
 
 
 def redis_options(url: str) -> dict[str, Any]:
-    """Return the options of a connection: host and port or path, db, and the URL's others."""
+    """Return the options of a connection: host and port, or path; db; and all others of the URL."""
     try:
         parts = urlsplit(url)
         options = _options(parts, dict(parse_qsl(parts.query, strict_parsing=bool(parts.query))))

@@ -1,6 +1,7 @@
 """The Lua scripts that write, and the one that finds due documents.
 
-A server that is out of memory refuses a script only at its first write, if that may need memory.
+A server without free memory refuses a script only at its first write, and only if this write may
+need memory. A script that deletes before it writes therefore begins with the write `R`.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ local function wake(c, id, by)
 end
 """
 
-# Ids of due documents, in fair turns. It reads as many owners as the limit plus the number of held
-# documents, so that enough of them have a free document. KEYS: the collection's, up to holders.
-# ARGV: the limit.
+# Returns ids of due documents, in turns of owners. The script reads as many owners as the limit
+# plus the number of held documents, so that enough owners have a free document. KEYS: the keys of
+# the collection, up to the holders. ARGV: the limit.
 DUE = Script(
     COMMON,
     _LEASES,
@@ -88,9 +89,9 @@ return ids
 """,
 )
 
-# KEYS: ends, the log, then those of the head's collection. ARGV: the head's id, its version,
-# session, seq and line, the log's end after it, the microseconds until it is due, and the line's
-# token if this may be a repetition.
+# KEYS: ends, the log, and the keys of the head's collection. ARGV: the head's id and version; the
+# line's session, seq and value; the log's end after the append; the microseconds in which the head
+# is due; and the line's token if the script may have run already, or else an empty text.
 EXTEND = Script(
     COMMON,
     _WRITING,
@@ -111,8 +112,8 @@ return 1
 """,
 )
 
-# KEYS: ends, names, layout, and those of collections and logs. ARGV: whether this may be a
-# repetition, place and name of each collection, and batches: see `_Packing`.
+# KEYS: ends, names, layout, and the keys of collections and logs. ARGV: whether the script may have
+# run already, the place and name of each collection, and the batches: see `_Packing`.
 COMMIT = Script(
     COMMON,
     _LEASES,
