@@ -1,7 +1,8 @@
 """A block's collections on a Qdrant server, their names, and the aliases for search and writes.
 
-A block has a collection for each embedding. Its name contains the dimension and a short form of
-the model. Two aliases name the collections for search and for writes.
+A block has a collection for each embedding. The collection's name contains the dimension and a
+short form of the model. A block has two aliases: one leads to the collection that is searched, the
+other to the collection that is written to.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _MODEL = "model"
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The collection that is searched by default, and the one that is written to.
+    """The collection of a block that is searched by default, and the one that is written to.
 
-    Both are None for a new block. They differ only while the block is rebuilt.
+    Both are None for a new block. The two collections differ only while the block is rebuilt.
     """
 
     recalled: str | None
@@ -64,7 +65,7 @@ class Collections:
     def embedding(self, name: str) -> tuple[int, str]:
         """Return dimension and model of a collection's vectors.
 
-        A server before 1.16 does not store the model. The short form in the name is used there.
+        A server before 1.16 does not store the model. The short form is then returned.
         """
         dimension, slug = embedding(name)
         with self._connection.reached() as client:
@@ -146,7 +147,7 @@ class Collections:
         words = {
             vector: models.SparseVectorParams(modifier=models.Modifier.IDF) for vector in sparse
         }
-        # Every search names an owner, so only large owners get a graph, each its own.
+        # Every search names an owner. A large owner has a graph of its own, a small one has none.
         graphs = models.HnswConfigDiff(m=0, payload_m=_LINKS)
         with self._connection.reached() as client:
             client.create_collection(
@@ -173,7 +174,7 @@ class Collections:
 
 
 class Names:
-    """The names of one namespace, unique for each namespace and block."""
+    """The names of a namespace's collections and aliases, unique for each block."""
 
     def __init__(self, namespace: str) -> None:
         # an underscore ends the namespace's part, which therefore contains none
@@ -185,7 +186,7 @@ class Names:
         return self._prefix + block
 
     def written(self, block: str) -> str:
-        """Return the alias of the collection for writes, which differs during a rebuild."""
+        """Return the alias of the collection for writes, another one during a rebuild."""
         return f"{self._prefix}{block}.written"
 
     def claim(self, block: str) -> str:

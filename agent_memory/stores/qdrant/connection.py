@@ -73,9 +73,9 @@ class Connection:
         self._client = QdrantClient(
             url=url,
             timeout=_CALL_SECONDS,
-            # as a header: with `api_key`, each start warns, even about a local server
+            # the key as a header: with `api_key`, the client warns even about a local server
             metadata={"api-key": self._key} if self._key else {},
-            check_compatibility=False,  # it asks the server at each start, and warns if it is down
+            check_compatibility=False,  # the check calls the server, and warns if it is down
         )
         self._client.http.client.add_middleware(_bounded)
 
@@ -133,7 +133,7 @@ class Connection:
 
 
 def _bounded(request: Request, send: Callable[[Request], Response]) -> Response:
-    """Give up a connection attempt sooner than a slow call."""
+    """Limit a connection attempt to less time than a call."""
     timeout = request.extensions.get("timeout", {})
     request.extensions["timeout"] = {**timeout, "connect": _CONNECT_SECONDS}
     return send(request)
@@ -145,7 +145,7 @@ def is_qdrant(url: str) -> bool:
 
 
 def check_qdrant_url(url: str) -> None:
-    """Refuse an address that is not one of a Qdrant server.
+    """Refuse an address that cannot be that of a Qdrant server.
 
     No message repeats the address, because it may hold a key.
     """

@@ -30,7 +30,7 @@ _MOST_BYTES = 8 * 2**20  # a server's default limit is 32 MB; a proxy's is often
 _FLOAT_BYTES = 22
 _TERM_BYTES = 36
 _REST_BYTES = 500
-_REACH = 8  # the seqs on each side of a candidate that are searched for neighbours
+_REACH = 8  # seqs on each side of a candidate in which neighbours are searched
 _LEAST_COUNT = 0.5
 
 
@@ -161,13 +161,13 @@ def _payload(record: Record, features: Features, place: int) -> dict[str, Any]:
 def queries(owner: str, query: Query, depth: int) -> list[models.QueryRequest]:
     """Return the requests of a query.
 
-    They find the nearest records by meaning, those with most of its words, and for each word the
-    record with its highest weight. The last kind reveals the rarity of a word.
+    The requests find the records nearest in meaning, the records with most of the query's words,
+    and for each word the record with the word's highest weight. The last shows the word's rarity.
     """
     from qdrant_client import models
 
     owned = where(owner=owner)
-    # Servers before 1.19 ignore it, and compute the rarity of words over the collection.
+    # Servers before 1.19 ignore this, and compute the rarity of words over the collection.
     rarity = models.SearchParams(idf=models.IdfCorpusParams(corpus=owned))
 
     def request(nearest: Any, using: str, limit: int) -> models.QueryRequest:
@@ -220,8 +220,9 @@ def holding(
 ) -> list[float]:
     """Return for each of the query's words how many of `count` records contain it.
 
-    The numbers follow from the scores of each word's best record: its weight is known, and the
-    rest is its rarity. If a word has several numbers, the most common counts.
+    The score of a word's best record is the word's weight in the record, which is known, times the
+    word's rarity. The count follows from the rarity. If a word has several numbers, the highest
+    count is returned.
     """
     counts: dict[int, float] = {}
     for number, best in zip(numbers_of(query), answers, strict=False):

@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from agent_memory.retrieval.query import Query
 
 _PAGE = 200
-_NEAR = 20  # the most records per candidate
+_NEAR = 20  # the most neighbours to read for each candidate
 _MORE = 1.25  # the factor of extra candidates, because words with the same number add up
 _TRIES = 5
 """The most attempts to open a block that other processes create or delete meanwhile."""
 
 
 class QdrantStore:
-    """One point per record, searched among those of its owner.
+    """Stores each record as a point. A search covers the points of one owner.
 
-    A block that is rebuilt for another embedding has two collections. Processes with the former
-    settings still search the active one, while the other is filled. Each process writes only to
-    the collection of its own embedding, so that embeddings never mix.
+    A block that is rebuilt for another embedding has two collections. While the new one is filled,
+    processes with the old settings still search the active one. Each process writes only to the
+    collection of its own embedding, so that embeddings never mix.
 
     Args:
         url: "http://host:6333" (its key, if any, comes from QDRANT_API_KEY), or ":memory:".
@@ -61,8 +61,8 @@ class QdrantStore:
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
         """Open a block, like `VectorStore.open_vectors`.
 
-        While another embedding is being filled, processes with the active one can open it for
-        search.
+        During a rebuild for another embedding, processes with the active embedding can still open
+        the block and search it.
         """
         name = self._names.vectors(block, dimension, model)
         for _ in range(_TRIES):
@@ -98,9 +98,9 @@ class QdrantStore:
         if not records:
             return
         name = self._own(block, features.dimension)
-        # A rebuild that begins between this check and the write loses nothing. The session was in
-        # the log before, so that the rebuild waits for its lease, which this writer holds, and
-        # resets its cursor. If the lease has expired, this writer's move of the cursor is refused.
+        # A rebuild that begins between this check and the write loses nothing. It waits for the
+        # session's lease, which this writer holds, then resets the session's cursor. If the lease
+        # has expired, this writer's move of the cursor is refused.
         if not self._collections.is_written(block, name):
             self._check_written(block, name)
         try:
@@ -112,8 +112,7 @@ class QdrantStore:
             raise
 
     def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
-        """Search like `VectorStore.search_vectors`, in two requests: the candidates, then their
-        neighbours.
+        """Search like `VectorStore.search_vectors`: find candidates, then read their neighbours.
 
         Raises:
             DimensionMismatch: The block was rebuilt for another embedding.
@@ -165,8 +164,7 @@ class QdrantStore:
     ) -> None:
         """Delete vectors from all of the block's collections, like `VectorStore.delete_vectors`.
 
-        A handle that rebuilds the block deletes only what it rewrites, and leaves the active
-        collection unchanged.
+        A store object that rebuilds the block (`fill_vectors`) spares the active collection.
         """
         matched = where(owner=owner, session_id=session_id, after=after)
         own = self._opened.get(block) if block in self._filled else None
@@ -215,10 +213,10 @@ class QdrantStore:
                 return
 
     def begin_vectors(self, block: str, dimension: int, model: str) -> None:
-        """Begin new vectors of the block, of this embedding, for all further writes. Idempotent.
+        """Begin a rebuild of the block's vectors for this embedding. Idempotent.
 
-        Handles that opened the active embedding can still search it; their writes raise
-        DimensionMismatch.
+        All further writes must be of this embedding. A store object that opened the block with the
+        active embedding can still search it. Its writes raise DimensionMismatch.
         """
         name = self._names.vectors(block, dimension, model)
         roles = self._collections.roles(block)
@@ -233,10 +231,10 @@ class QdrantStore:
             self._collections.drop(roles.written)  # its rebuild is replaced by this one
 
     def fill_vectors(self, block: str) -> bool:
-        """Return whether this handle fills vectors for a later swap.
+        """Return whether this store object fills vectors for a later swap.
 
-        If it does, its `delete_vectors` spares the active ones: the rebuild deletes a
-        session only to write it again. All other handles delete from both.
+        If it does, its `delete_vectors` spares the active vectors: a rebuild deletes a session's
+        vectors only to write them again. Any other store object deletes from both collections.
 
         Raises:
             DimensionMismatch: Vectors of another embedding are being filled.
@@ -257,7 +255,7 @@ class QdrantStore:
             DimensionMismatch: Vectors of another embedding are being filled; nothing changed.
         """
         name = self._own(block)
-        others = self._collections.of(block)  # listed first: a later one is in use
+        others = self._collections.of(block)  # listed first: a later collection is in use
         roles = self._collections.roles(block)
         if roles.written != name:
             raise self._replaced(block, roles.written)
