@@ -1,1 +1,1 @@
-"""A wrapper of any store that encrypts content before it is stored."""
+"""A store that encrypts content, and stores it in any other store."""

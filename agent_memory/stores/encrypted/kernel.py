@@ -25,7 +25,7 @@ _BYTES_MARK = MARK.encode()
 
 
 _Failure = tuple[Undecryptable, str, Damage]
-"""An error, the ciphertext that was not decrypted, and its place."""
+"""An error, the ciphertext that was not decrypted, and the record in which it is."""
 
 
 class Cipher:
@@ -113,7 +113,7 @@ class Cipher:
         except Undecryptable as error:
             return one._replace(body=Unreadable.of(error), data=b"")
         except UNREADABLE:
-            pass  # decoding the body fails with the same error, which names the record
+            pass  # decoding the body fails too, with an error that names the record
         return one
 
     def _decoded_record(self, one: Document, failures: list[_Failure]) -> str:
@@ -164,12 +164,12 @@ class Cipher:
         return compact_json([name, plain, *rest])
 
     def encrypted_features(self, block: str, owner: str, name: str, data: bytes) -> bytes:
-        """Encrypt features: those of a segment, or of one record."""
+        """Encrypt the features of a segment, or of one record."""
         place = self._place("features", block, owner, name)
         return self.keys.current.seal_bytes(place, data)
 
     def decrypted_features(self, block: str, owner: str, name: str, data: bytes) -> bytes:
-        """Decrypt features. Altered ones give no bytes, so that their records are found by words.
+        """Decrypt features; b"" for altered ones, whose records are then found by their words.
 
         Raises:
             Undecryptable: The key is missing.
@@ -189,9 +189,9 @@ class Cipher:
         return [*numbers, term] if self._plaintext else numbers
 
     def _attribute(self, failures: Sequence[_Failure]) -> None:
-        """Attribute errors to their records, if the key has decrypted others.
+        """Attribute each error to its record, if the record's key has decrypted something.
 
-        Otherwise it may be the wrong key, and the call fails instead of leaving all records out.
+        Otherwise the key may be wrong. The call then fails, and does not leave out all records.
         """
         for error, text, damage in failures:
             if self.keys.has_opened(text):
@@ -201,7 +201,7 @@ class Cipher:
         return self.keys.current.seal(place, plain)
 
     def _carrier(self, place: Place, plain: str, *, is_system: bool) -> str:
-        """Return the JSON of a message that carries another, encrypted."""
+        """Return the JSON of a message that contains another message, encrypted."""
         text = self._seal(place, plain.encode())
         return f"{{{_SYSTEM if is_system else ''}{_BEFORE}{text}{_AFTER}"
 
@@ -230,7 +230,7 @@ def _carried(body: object) -> str | None:
 
 
 class EncryptedKernel(KernelWrapper):
-    """Encrypts what is written to another kernel.
+    """Encrypts content before another kernel stores it.
 
     Args:
         features_only: Whether all content but features is passed on unchanged.

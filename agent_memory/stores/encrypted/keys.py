@@ -21,7 +21,7 @@ _SHORTEST_KEY = 43  # characters of 32 bytes in base64, without padding
 
 
 Place = tuple[object, ...]
-"""The place of a ciphertext: its kind (see `_NAMES`), the namespace, and the fields beside it."""
+"""The place of a ciphertext: a kind (see `_NAMES`), the namespace, and further fields."""
 
 _KEY_BYTES = 32
 _MOST_TERMS = 100_000
@@ -49,11 +49,11 @@ class Key:
     """One key, ready for use.
 
     Args:
-        key_id: Its id, which stands in all that it encrypts.
-        secret: Its 32 bytes.
+        key_id: The key's id, which each of its ciphertexts contains.
+        secret: The key's 32 bytes.
 
     Attributes:
-        has_opened: Whether it has decrypted something, so that it is not another key under this id.
+        has_opened: Whether the key has decrypted something. Its id then names the right key.
 
     Raises:
         MissingExtra: `cryptography` is not installed.
@@ -100,7 +100,7 @@ class Key:
         return nonce + self._cipher.encrypt(nonce, plain, _bound(place, self.id))
 
     def open(self, place: Place, sealed: bytes) -> bytes | None:
-        """Decrypt the part of a ciphertext after the id. None if it is of another key or place."""
+        """Decrypt the part of a ciphertext after the id; None for another key or place."""
         nonce, rest = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         try:
             return self._cipher.decrypt(nonce, rest, _bound(place, self.id))
@@ -111,12 +111,12 @@ class Key:
 class Keys:
     """Keys by id. One encrypts new data, all of them decrypt.
 
-    Safe to share between threads and stores. Ids are 1 to 64 letters, digits, "_" or "-", and
-    readable in the database; a key is 32 random bytes.
+    The object is safe to share between threads and stores. An id is 1 to 64 letters, digits, "_"
+    or "-", and readable in the database. A key is 32 random bytes.
 
     Args:
-        keys: The keys by id, or a callable that returns the key for an id (from a key service),
-            None for an unknown id. Known keys are cached; an unknown id is requested each time.
+        keys: The keys by id, or a callable that returns the key for an id, such as from a key
+            service. It returns None for an unknown id. Keys are cached, unknown ids are not.
         current: The id of the key to encrypt with. Required with a callable; otherwise the first.
 
     Raises:
@@ -174,7 +174,7 @@ class Keys:
                     'digits, "_" and "-".'
                 )
             named = f"Key {key_id!r} of {variable}"
-            if len(key_id) >= _SHORTEST_KEY:  # perhaps the two stand in the wrong order
+            if len(key_id) >= _SHORTEST_KEY:  # id and key may be swapped
                 named = f"The key of entry {place} of {variable}"
             secret = _decoded(encoded, named)
             if key_id in found:
@@ -223,7 +223,7 @@ class Keys:
         """Decrypt a result of `Key.seal` or `Key.seal_bytes`.
 
         Raises:
-            Undecryptable: It was altered, or is of another place or key.
+            Undecryptable: The ciphertext was altered, or is from another place or key.
             StoreUnavailable: The callable failed to return the key.
         """
         key_id, body = _parts(sealed)
@@ -250,7 +250,7 @@ class Keys:
         return plain
 
     def has_opened(self, sealed: str) -> bool:
-        """Return whether the key that a ciphertext names has decrypted something: it is right."""
+        """Return whether the key that a ciphertext names is right: it has decrypted something."""
         key = self._known.get(_parts(sealed)[0])
         return key is not None and key.has_opened
 
@@ -293,7 +293,7 @@ class Keys:
 def _parts(sealed: str | bytes) -> tuple[str, bytes]:
     """Return the id of the key in a ciphertext, empty for other data, and the encrypted bytes.
 
-    They are empty for a text that no key wrote, even if only unused bits of it were altered.
+    The bytes are empty if the text is not valid base64, even in bits that decoding ignores.
     """
     text = sealed if isinstance(sealed, str) else sealed[:_PREFIX].decode("ascii", "replace")
     key_id, dot, body = text.removeprefix(MARK).partition(".")
@@ -318,7 +318,7 @@ def _decoded(encoded: str, what: str) -> bytes:
 
 
 def _checked_id(key_id: str) -> str:
-    if not _ID.fullmatch(key_id):  # not repeated: it may be the key itself, given in its place
+    if not _ID.fullmatch(key_id):  # not repeated: it may be the key itself
         raise ConfigError('The id of an encryption key is not 1 to 64 letters, digits, "_" or "-".')
     return key_id
 
@@ -334,10 +334,10 @@ def _checked(secret: bytes, what: str) -> bytes:
 
 
 def _name_of(place: Place) -> str:
-    """Return the name of a place, to begin a sentence with."""
+    """Return the name of a place, for the beginning of a sentence."""
     return _NAMES[str(place[0])].format(*place)
 
 
 def _bound(place: Place, key_id: str) -> bytes:
-    """Return the associated data: JSON, so that no two places give the same."""
+    """Return the associated data of a ciphertext. As JSON, it differs between all places."""
     return compact_json((MARK, key_id, *place)).encode()

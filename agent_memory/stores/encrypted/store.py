@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 
 
 class EncryptedStore(KernelStore):
-    """Encrypts messages, system messages, summaries, texts of records and search features, each
-    bound to its place, and stores them in another store's database.
+    """Encrypts messages, summaries, texts of records and search features.
+
+    Another store's database stores the ciphertexts. Each ciphertext is bound to its place.
 
         store = EncryptedStore(open_store("sqlite:///m.db"), Keys.from_environment())
         memory = AgentMemory(store=store)
 
-    The database shows ids, numbers, times, and which messages are system messages. A memory over
-    the other store can still delete sessions that cannot be decrypted any more.
+    The database shows ids, numbers, times, and which messages are system messages. If a key is
+    lost, a memory over the other store can still delete sessions.
 
     Args:
         inner: The other store. `close` closes it too.
@@ -64,10 +65,10 @@ def with_features_decrypted(inner: Store, keys: Keys, namespace: str) -> KernelS
 
 
 class EncryptedVectors:
-    """A vector store, such as Qdrant, that searches by itself: vectors stay readable.
+    """Encrypts records for a vector store that searches by itself, such as Qdrant's.
 
-    Texts and metadata of records are encrypted. Words are replaced by numbers that only the key
-    gives. All other calls go to the other store unchanged.
+    Texts and metadata are encrypted. Words are replaced by numbers that are computed with the key.
+    Vectors stay readable. All other calls go to the other store unchanged.
 
     Args:
         inner: The other store.
@@ -102,7 +103,7 @@ class EncryptedVectors:
         self._inner.put_vectors(block, encrypted, blinded, lease=lease)
 
     def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
-        """Search like `VectorStore.search_vectors`, with the words' numbers under each key.
+        """Search like `VectorStore.search_vectors`, with the numbers of words under every key.
 
         Raises:
             Undecryptable: The key is missing or wrong.
@@ -127,7 +128,7 @@ class EncryptedVectors:
     def all_vectors(
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
-        """Refuse: words cannot be restored from the numbers that replace them.
+        """Refuse the call: words cannot be restored from the numbers that replace them.
 
         Raises:
             UnsupportedOperation: Always.
