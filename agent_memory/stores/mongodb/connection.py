@@ -1,7 +1,7 @@
 """Connections to a MongoDB deployment, its commands, and the translation of errors.
 
-Every command is sent again if the connection breaks. Each write therefore has the same effect
-twice, or is refused the second time and leaves a token that proves the first.
+A command is sent again if the connection breaks. Each write can therefore be repeated: it has the
+same effect twice, or it is refused the second time and a token shows that the first one succeeded.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Deployment:
 
         Raises:
             StoreUnavailable: The deployment cannot be used now, or refuses the user.
-            StoreError: It refuses the command.
+            StoreError: The deployment refuses the command.
         """
         try:
             try:
@@ -140,7 +140,7 @@ class Deployment:
 
     def _begin_anew(self) -> None:
         """Forget the connections in a forked child: the parent continues to use them."""
-        _left_to_parents.append(self._client)  # closing it would end their sessions
+        _left_to_parents.append(self._client)  # closing it would end the parent's sessions
         self._client = self._database = None
         self._connecting = threading.Lock()
 
@@ -244,7 +244,7 @@ class Table:
     def update_each(
         self, changes: Sequence[tuple[Doc, Doc]], *, upsert: bool = False, delete: Doc | None = None
     ) -> set[str]:
-        """Change one document each, up to a mismatch. Return the inserted ids; none after one."""
+        """Apply each change to one document. Return the inserted ids; none after a conflict."""
         models: list[Any] = [] if delete is None else [DeleteMany(delete)]
         models += [UpdateOne(which, change, upsert=upsert) for which, change in changes]
 

@@ -1,8 +1,8 @@
 """Documents, heads, lines and batches of the kernel as MongoDB stores them. Pure.
 
-A document of the kernel is one of the collection `agent_memory_documents`. A head also has the end
-of its session's log and the newest lines, so that one command appends. The other lines are in
-`agent_memory_messages`.
+The kernel's documents are in the collection `agent_memory_documents`. A head also has the end of
+its session's log and the newest lines, so that one command can append. All other lines are in the
+collection `agent_memory_messages`.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from agent_memory.stores.kernel.rules import State, named
 Doc = dict[str, Any]
 
 Effects = Mapping[str, tuple[DocId, Document | None]]
-"""The documents after a batch, by `_id`; None if deleted. If the batch is about no session, the
-last one commits it."""
+"""The documents after a batch, by `_id`; None if deleted. If the batch concerns no session, the
+change of the last document commits it."""
 
 NEVER = 2**62
 """The due time of a document that is never due."""
 
 HEAVY = 32 * 2**10
-"""The most bytes of a head's lines; more are moved to documents. Lines of a batch with more bytes
-are stored in documents from the beginning."""
+"""The most bytes of lines in a head. If there are more, the lines are moved to documents. The lines
+of a batch with more bytes are written as documents from the beginning."""
 
 WITHOUT_LINES: Doc = {"lines": 0, "put": 0}
 WITHOUT_BODIES: Doc = {**WITHOUT_LINES, "body": 0, "data": 0}
@@ -125,8 +125,8 @@ def filter_of(conditions: Sequence[Condition], now: int) -> Doc:
 
 
 def free(now: int, holder: str = "") -> Doc:
-    """Return the filter of documents that this holder may take."""
-    # nx-27017, the test server, evaluates `$or` beside `_id` wrongly, and `$nor` correctly
+    """Return the filter of documents that `holder` may lease now."""
+    # nx-27017, the test server, evaluates `$or` next to `_id` wrongly, but `$nor` correctly
     held = {"holder": {"$ne": holder}, "until": {"$gt": now, "$lte": latest_micros(now)}}
     return {"$nor": [held]}
 
@@ -158,17 +158,17 @@ def field_of(seq: int) -> str:
 
 
 def weight(row: Doc) -> int:
-    """Return about how many bytes a row takes in a head."""
+    """Return the approximate size of a row in a head, in bytes."""
     return _ROW_BYTES + len(row.get("text", "").encode()) + len(row.get("body", "").encode())
 
 
 def is_away(row: Doc) -> bool:
-    """Return whether a head's row only refers to documents."""
+    """Return whether a head's row only refers to documents that have the line."""
     return "text" not in row
 
 
 def reference(row: Doc) -> Doc:
-    """Return the fields of a row that a head has if the row is in documents of its own."""
+    """Return the row without its content, for a head that only refers to the line's documents."""
     return {name: value for name, value in row.items() if name not in ("text", "body")}
 
 
@@ -179,7 +179,7 @@ def ids_of(log: str, row: Doc) -> list[str]:
 
 
 def in_documents(log: str, session: str, generation: int, row: Doc) -> list[Doc]:
-    """Return the document of a row, and those of its pieces if one cannot hold it."""
+    """Return the document of a row. If it would be too large, add documents of its pieces."""
     place = {"log": log, "session": session, "g": generation}
     if len(row["text"]) + len(row["body"]) <= _PIECE:
         return [{"_id": ids_of(log, row)[0], **place, **row}]
@@ -196,7 +196,7 @@ def in_documents(log: str, session: str, generation: int, row: Doc) -> list[Doc]
 
 
 def put_together(docs: Sequence[Doc]) -> list[Doc]:
-    """Return the rows of documents, joined from their pieces, without incomplete ones."""
+    """Return the rows in documents, joined from pieces. Rows with lost pieces are left out."""
     pieces: dict[tuple[int, str], dict[int, str]] = {}
     for doc in docs:
         if "part" in doc:
@@ -219,11 +219,11 @@ class HeadChange:
     Attributes:
         op: The batch's name.
         begins: Whether the session is new.
-        which: The filter that must match.
+        which: The filter that the head must match.
         set: The fields that are set.
         rows: The lines that are appended.
-        cut_at: The seq after which the log is cut first. None if it is not cut.
-        since: Keys older than this are deleted. None deletes none.
+        cut_at: The seq after which the log is cut before the append; None for no cut.
+        since: The time before which keys are deleted afterwards; None for no deletion.
         log: The log's name, if it is known.
         generation: The log's generation after the change, if `log` is known.
     """
@@ -321,7 +321,7 @@ def is_unbounded(scan: Scan) -> bool:
 
 
 def is_upkeep(scan: Scan) -> bool:
-    """Return whether a scan selects the old keys of a session. They are deleted afterwards."""
+    """Return whether a scan selects old keys. They are deleted after the batch."""
     return scan.collection == KEY and scan.first_below is not None
 
 
@@ -332,7 +332,7 @@ def session_of(condition: Condition) -> str | None:
 
 
 def head_of(batch: Batch) -> DocId | None:
-    """Return the head that a batch changes, or else the one that it has conditions about."""
+    """Return the head that a batch changes, or else the head of its conditions."""
     changed: set[DocId] = set()
     for write in batch.writes:
         match write:
@@ -359,7 +359,7 @@ def begins_session(batch: Batch, head: DocId | None) -> bool:
 
 
 def target_of(batch: Batch, effects: Effects) -> DocId | None:
-    """Return the only document that a batch is about, if it is no head."""
+    """Return the document of a batch that concerns only this one, and no log."""
     ids, logs = named(batch.conditions)
     ids |= {at for at, _ in effects.values()}
     for write in batch.writes:

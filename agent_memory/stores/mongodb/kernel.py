@@ -1,15 +1,15 @@
 """The kernel on MongoDB, without transactions: a standalone server is enough.
 
 - A session is one document: its head, the end of its log and its newest lines. A batch about one
-  session is one atomic update of it (see `logs`).
+  session is one atomic update of this document (see `logs`).
 - A batch about any other single document is one atomic update too.
 - A batch about several documents is committed by one atomic update of one of them, then applied. A
   reader that finds a committed batch applies it first (see `staging`).
-- Conditions about documents that a batch does not write are checked after those that it writes are
-  tagged. This is enough for the store: a call that removes such a document scans afterwards for
-  documents that depend on it, and refuses the batches that it finds.
-- Each change of a document leaves its name in `marks`, so that a change whose answer was lost
-  is recognised.
+- A condition about a document that the batch does not write is checked after all written documents
+  are tagged. This suffices: a call that removes such a document then scans for documents that
+  depend on it, and refuses the batches that tagged them.
+- Each change adds a name to the document's `marks`. If the answer to a change was lost, the name
+  shows that the change succeeded.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ from agent_memory.stores.mongodb.documents import (
 from agent_memory.stores.mongodb.logs import STATE, Logs
 from agent_memory.stores.mongodb.staging import Staging
 
-_MOST_BYTES = 6 * 2**20  # twice in a document of 16 MiB, while it is tagged
+_MOST_BYTES = 6 * 2**20  # a tagged document has `data` twice, in at most 16 MiB
 _MOST_OPS = 32
 _TRIES = 50
 _AFTER: Doc = {**STATE, "ops": 1, "oldest_key": 1}
@@ -246,7 +246,7 @@ class MongoDBKernel(Kernel):
         raise StoreUnavailable("Others kept changing the same documents in MongoDB. Try again.")
 
     def _try(self, batch: Batch, head: DocId | None) -> Outcome | None:
-        """Commit a batch. Return None if it has to be tried again."""
+        """Try to commit a batch. Return None if it has to be tried again."""
         op = token()
         if not batch.writes:
             return self._refusal(batch) or DONE
@@ -291,7 +291,7 @@ class MongoDBKernel(Kernel):
             raise
         if outcome is not None and outcome.done:
             if any(name.collection != KEY or not one for name, one in effects.values()):
-                with suppress(StoreError):  # it is committed; otherwise the next call applies it
+                with suppress(StoreError):  # committed: if this fails, the next call applies it
                     self._staging.apply([op], at, effects)
                     if head is not None:
                         self._staging.forget([op], at)
@@ -313,8 +313,10 @@ class MongoDBKernel(Kernel):
         selected: Mapping[str, Scan],
         tagged: Mapping[str, Doc],
     ) -> bool:
-        """Return whether a batch's conditions hold, apart from those about its own head, and
-        whether its scans still select the documents that it deletes."""
+        """Return whether a batch's conditions hold, except conditions about its own head.
+
+        The batch's scans must also still select the documents that it deletes.
+        """
         for place, scan in selected.items():
             doc = tagged.get(place)
             if doc is None or not doc["live"] or not selects(scan, document_of(doc)):
@@ -327,8 +329,8 @@ class MongoDBKernel(Kernel):
     def _effects(
         self, batch: Batch, head: DocId | None
     ) -> tuple[dict[str, tuple[DocId, Document | None]], dict[str, Scan]]:
-        """Return the documents after a batch, apart from its head, and the scans that selected some
-        of them."""
+        """Return the documents after a batch, without its head, and the scans that selected
+        documents to delete."""
         effects: dict[str, tuple[DocId, Document | None]] = {}
         selected: dict[str, Scan] = {}
         for write in batch.writes:
@@ -349,7 +351,7 @@ class MongoDBKernel(Kernel):
     def _change_head(
         self, batch: Batch, head: DocId, op: str, *, lists: bool = False
     ) -> Outcome | None:
-        """Apply the writes about a session. With `lists`, its head also lists the batch."""
+        """Apply a batch's writes about a session. With `lists`, the head also lists the batch."""
         if not lists and not self._holds(batch, head, {}, {}, {}):
             return self._refusal(batch)
         place, now = self._place(head), now_micros()
@@ -425,7 +427,7 @@ class MongoDBKernel(Kernel):
                 self.table.update(same, {"$set": {"oldest_key": since}})
 
     def _delete_session(self, batch: Batch, head: DocId, op: str) -> Outcome | None:
-        """Mark a session as gone, then remove its data. A call that finds the mark continues."""
+        """Mark a session as gone, then remove its data. Any call that finds the mark continues."""
         place, now = self._place(head), now_micros()
         if not self._holds(batch, head, {}, {}, {}):
             return self._refusal(batch)
@@ -472,7 +474,7 @@ class MongoDBKernel(Kernel):
                 self.table.update_all({"_id": {"$in": some}, "live": 1}, due)
 
     def _sweep(self, batch: Batch) -> None:
-        """Delete whole collections one by one, and refuse the batches that write to them."""
+        """Delete whole collections one by one. Refuse uncommitted batches that write to them."""
         for write in batch.writes:
             match write:
                 case Delete(ids) if not batch.conditions:

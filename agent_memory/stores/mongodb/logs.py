@@ -1,13 +1,13 @@
-"""The lines of logs: the newest in the head, the others in documents of their own.
+"""The lines of logs. The newest are in the head, all others in separate documents.
 
-Only the head decides which lines a log has. If an append makes a head heavy, its process
-copies the lines to documents, then removes them from the head (`spill`). A stalled or killed
-process may leave a line's document that is not in the log. It is not read:
+Only the head decides which lines a log has. The process whose append makes a head heavy copies the
+head's lines to documents, then removes them from the head (`spill`). A stalled or killed process
+may leave documents of lines that are not in the log. Three rules prevent reads of such documents:
 
-- Beyond `spilled`, only documents that the head refers to are read.
-- Up to `spilled`, no `staged` document is read.
-- Each truncation begins another generation `g`. If a seq has two documents, the newer one
-  counts.
+- Beyond the seq `spilled`, only documents that the head refers to are read.
+- Up to the seq `spilled`, no `staged` document is read.
+- Each truncation begins a new generation `g`. If a seq has documents of two generations, only the
+  document of the newer generation is read.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Logs:
         )
 
     def _rows(self, wanted: Sequence[tuple[Doc, Sequence[int]]]) -> dict[tuple[str, int], Doc]:
-        """Return the existing rows by log and seq."""
+        """Return rows by log and seq. Missing rows are left out."""
         rows: dict[tuple[str, int], Doc] = {}
         ranges: list[Doc] = []
         away: list[str] = []
@@ -100,9 +100,9 @@ class Logs:
         return rows
 
     def total(self, head: Doc, seq: int) -> int | None:
-        """Return the running total at a line, or at the end if that comes first.
+        """Return the running total at a line, or at the log's end if the end comes first.
 
-        None if the line cannot be read at the head's generation.
+        Return None if the line cannot be read in the head's generation.
         """
         if seq >= head["end"]:
             return int(head["total"])
@@ -118,7 +118,7 @@ class Logs:
         return None if row is None or row.get("g", 0) > head["g"] else int(row["total"])
 
     def stage(self, log: str, session: str, generation: int, rows: Sequence[Doc]) -> list[Doc]:
-        """Write lines as documents before they are appended. Return the head's references."""
+        """Write lines as documents before an append. Return the references for the head."""
         docs = [doc for row in rows for doc in in_documents(log, session, generation, row)]
         self._messages.insert([{**doc, "staged": 1} for doc in docs])
         return [reference(row) for row in rows]
@@ -157,7 +157,7 @@ class Logs:
                 {"_id": {"$in": away}}, {"$set": {"g": g}, "$unset": {"staged": ""}}
             )
         first, last = (f"lines.{field_of(rows[at]['seq'])}.w" for at in (0, -1))
-        # if the first and the last line are in the head, so are those in between
+        # if the first and the last line are in the head, so are all lines between
         done = self._heads.update(
             {"_id": head["_id"], "live": 1, "log": log, first: rows[0]["w"], last: rows[-1]["w"]},
             {
@@ -171,7 +171,7 @@ class Logs:
         return done
 
     def _take_back(self, head: Doc, rows: Sequence[Doc]) -> None:
-        """Remove the documents that were written for lines that are no longer in the log."""
+        """Remove the documents of lines that are no longer in the log."""
         log = head["log"]
         now = self._heads.one({"_id": head["_id"], "log": log, "live": 1}, _LOG)
         lost = list(rows)

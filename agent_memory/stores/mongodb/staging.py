@@ -1,14 +1,14 @@
 """Batches over several documents, on a database that changes one document at a time.
 
 Each document that a batch writes is first tagged with its new content. One change of one document,
-the primary, commits the batch. The primary is the head whose lease or log the batch depends on; the
-head then lists the batch in `ops`. Otherwise it is the last of the batch's documents, which gets
-`done`. Then the tags are applied, the primary's last.
+the primary, commits the batch. If the batch depends on the lease or log of a head, this head is the
+primary, and lists the batch in `ops`. Otherwise the last of the batch's documents is the primary,
+and gets `done`. Then the tags are applied, the primary's tag last.
 
-A process that finds a tag reads the primary. It applies a committed batch of any process. It waits
-for an uncommitted batch, then refuses it at the primary, so that it can never be committed, and
-removes its tags. A tag has the name of its batch, and is applied or removed only while it exists. A
-process that stalls at any step therefore cannot change later states.
+A process that finds a tag reads the primary. If the batch is committed, the process applies it.
+Otherwise it waits. If the batch is still not committed, the process refuses it at the primary, so
+that it can never be committed, and removes its tags. A tag has the name of its batch. It is applied
+or removed only if it still exists. A stalled process therefore cannot change later states.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Staging:
             begins: Whether the batch creates the primary, which is a head.
 
         Returns:
-            The tagged documents without their bodies, or None if none of them existed. Some are
-            missing if others have tagged them.
+            The tagged documents without their bodies, or None if none of them existed. A document
+            that another batch has tagged is missing.
         """
         first = place_of(self._namespace, at)
         changes: list[tuple[Doc, Doc]] = []
@@ -88,7 +88,7 @@ class Staging:
         )
 
     def apply(self, ops: Sequence[str], at: str, effects: Effects | None = None) -> None:
-        """Apply the tags of committed batches with one primary. `effects` are those of a single
+        """Apply the tags of committed batches whose primary is `at`. `effects` belong to a single
         batch."""
         every: Doc = {"op": {"$in": list(ops)} if len(ops) > 1 else ops[0]}
         if effects is None:
@@ -109,7 +109,7 @@ class Staging:
             self._documents.delete({**every, "_id": at, "gone": 1})
 
     def forget(self, ops: Sequence[str], at: str) -> None:
-        """Remove batches that were applied from the list of a head."""
+        """Remove applied batches from the list of a head."""
         self._documents.update({"_id": at}, {"$unset": {f"ops.{op}": "" for op in ops}})
 
     def settle_head(self, at: str) -> None:
@@ -136,9 +136,10 @@ class Staging:
         self.resolve(self._documents.all(tagged, _NAMES), force=True)
 
     def resolve(self, docs: Sequence[Doc], *, force: bool = False) -> bool:
-        """Apply the documents' tags of committed batches, and remove those of refused ones.
+        """Apply the tags of committed batches on documents, and remove the tags of refused batches.
 
-        With `force`, wait for other batches, then refuse them. Return whether a tag was resolved.
+        With `force`, wait for all other batches, then refuse them. Return whether any tag was
+        resolved.
         """
         ops = {doc["op"]: doc for doc in docs if "op" in doc}
         changed = False

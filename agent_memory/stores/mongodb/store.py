@@ -1,4 +1,4 @@
-"""`MongoDBStore`: everything in a MongoDB database."""
+"""`MongoDBStore`: all data in a MongoDB database."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MongoDBStore(KernelStore):
             database is "agent_memory".
         namespace: The namespace. Stores of different namespaces are independent.
         durability: With "process", a write waits for a majority of the members, and for the journal
-            only if the server's settings say so. Otherwise it always waits for both.
+            only if the server's settings say so. Otherwise a write waits for both.
 
     Raises:
         StoreUnavailable: The deployment cannot be reached, or refuses the user.
