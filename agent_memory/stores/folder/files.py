@@ -93,9 +93,9 @@ class Files:
             os.close(lock)
 
     def marks(self) -> dict[str, Mark]:
-        """Return the mark of each file by its path, without hidden and unknown files.
+        """Return the marks of the state and of all files that are not hidden, by path.
 
-        It first finishes a commit that a crash interrupted, and removes half-written files.
+        Finish first a commit that a crash interrupted, and remove half-written files.
         """
         marks: dict[str, Mark] = {}
         if (self._folder / JOURNAL).exists():
@@ -148,7 +148,8 @@ class Files:
     def write_all(self, changes: Mapping[str, bytes | None]) -> dict[str, Mark]:
         """Write or remove (None) several files, and return the marks of the written ones.
 
-        All are changed or none: after a crash, the next holder finishes the changes from a journal.
+        All files are changed, or none: after a crash, the next holder of the lock finishes the
+        changes from a journal.
         """
         if len(changes) > 1:
             journal = [
@@ -167,7 +168,7 @@ class Files:
         return marks
 
     def _finish(self) -> None:
-        """Finish the changes of a journal, except to files that were edited since."""
+        """Finish the changes in the journal, except changes to files that were edited since."""
         try:
             changes = json.loads(self.read(JOURNAL))
         except ValueError:  # lost in a power loss, which `durability="process"` permits

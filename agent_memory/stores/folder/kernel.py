@@ -1,7 +1,7 @@
 """The kernel on a folder: dicts in memory, read from changed files and written after commits.
 
-Each session has one file, and each block one for its records and one for its vectors. Segments and
-catalogs of vectors are not in files. They are computed from the records' features.
+Each session has a file. Each block has a file for its records and a file for its vectors. Segments
+and catalogs are not in files: they are computed from the features of records.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ Place = tuple[str, str]
 """The folder of a file, and its session or block."""
 
 Known = dict[object, tuple[object, str]]
-"""The values of a file and their lines, by seq or id."""
+"""The values in a file, each with its line, by seq or id."""
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ class FolderKernel(Kernel):
         self._vectors = Vectors(self._tables, self._cipher)
         self._seen: dict[str, Mark] = {}
         self._broken: dict[str, Damaged] = {}
-        self._claims: dict[str, str] = {}  # the path that a broken file should have, by its own
+        self._claims: dict[str, str] = {}  # the right path for a broken file's content, by its path
         self._names: dict[str, str] = {}
         self._known: dict[str, Known] = {}
         self._written: dict[str, bytes] = {}
@@ -104,9 +104,9 @@ class FolderKernel(Kernel):
 
     @contextmanager
     def _fresh(self, places: Iterable[Place] = ()) -> Iterator[bool]:
-        """Hold the folder for a call, read the changes of others, and refuse broken files.
+        """Hold the folder for a call, read changed files, and refuse broken files at `places`.
 
-        Yield False within another call of the thread.
+        Yield False in a call within another call of the thread.
         """
         with self.files.held() as is_taken:
             if is_taken:
@@ -305,7 +305,7 @@ class FolderKernel(Kernel):
             self._vectors.forget(name)
 
     def _save(self, places: set[Place]) -> None:
-        """Write the changes of commits. The state comes first: due twice is better than never."""
+        """Write the changes of commits; the state first, so that no session is due too late."""
         self._put({STATE: json.dumps(self._tables.state()._asdict()).encode()})
         changes: dict[str, bytes | None] = {}
         for kind, name in sorted(places):

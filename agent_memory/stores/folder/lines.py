@@ -1,4 +1,4 @@
-"""The lines of a folder's files: one JSON object each. Pure."""
+"""Converts data to and from lines of a folder's files. A line is one JSON object. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Fields = dict[str, Any]
 
 
 def file_name(name: str) -> str:
-    """Return the file name of a session or block: its escaped name, and digits of its hash.
+    """Return the file name of a session or block: its escaped name, and digits of the name's hash.
 
     The digits keep names apart on file systems that ignore case.
     """
@@ -151,8 +151,8 @@ class State(NamedTuple):
     """Due times, leases and locks; times in microseconds.
 
     Attributes:
-        sessions: For each session its creation time, due time, holder, and the end of its lease.
-        locks: For each lock its holder, and the end of its lease.
+        sessions: The creation time, due time, holder and end of the lease of each session.
+        locks: The holder and the end of the lease of each lock.
     """
 
     sessions: Mapping[str, tuple[int, int | None, str, int]] = {}
@@ -230,7 +230,7 @@ def text_of(blob: bytes, block: str, record: Record, cipher: Cipher | None) -> s
 
 
 def blob_of(text: object, block: str, record: Record, cipher: Cipher | None) -> bytes:
-    """Invert `text_of`. Return b"" for damaged features, or without their key."""
+    """Invert `text_of`. Return b"" if the features are damaged, or their key is missing."""
     try:
         blob = _decoded(text)
         if cipher is not None:
@@ -280,14 +280,14 @@ def lines_in(data: bytes) -> Iterator[tuple[str, Fields]]:
 
 
 def first_in(data: bytes, kind: str) -> str | None:
-    """Return the session or block in a damaged file, as far as it can be read."""
+    """Return the session or block that a damaged file names; None if it names none."""
     named = "session" if kind == "sessions" else "block"
     names = (line.get(named) for line in _readable_lines(data))
     return next((name for name in names if isinstance(name, str)), None)
 
 
 def owners_in(data: bytes) -> frozenset[str]:
-    """Return a file's owners, as in `Scope.owner`, and its block; none for a foreign file."""
+    """Return the owners (as in `Scope.owner`) and blocks that a file names; none if foreign."""
     owners: set[str] = set()
     for line in _readable_lines(data):
         session, user, owner, block = map(line.get, ("session", "user", "owner", "block"))

@@ -1,4 +1,4 @@
-"""`FolderStore`: a folder of plain files, one of JSON Lines for each session."""
+"""`FolderStore`: all data in a folder of JSON Lines files, one for each session."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class FolderStore(KernelStore):
     """Stores all data in plain files that people can read, search, version and copy.
 
         notes/
-            sessions/monday-0a1b2c3d4e.jsonl    the session, then its messages, one a line
-            records/extractive-....jsonl        records of a block, one a line
-            vectors/vector-....jsonl            records with their search features
+            sessions/monday-0a1b2c3d4e.jsonl    the session, then its messages, one per line
+            records/extractive-....jsonl        records of a block, one per line
+            vectors/vector-....jsonl            records with their search features, one per line
             .state.json                         leases and due times, of this machine only
 
     Writes are atomic, under a lock that all processes of a machine share. Each call reads the

@@ -1,4 +1,4 @@
-"""The tables that a folder's files are read into: documents, lines, and the vectors of blocks."""
+"""The tables in memory that a folder's files are read into: documents, lines and vectors."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Tables(MemoryKernel):
 
 
 class Vectors(KernelStore):
-    """Converts between files, where each record has its features, and tables of segments."""
+    """Converts vectors: a file has features with each record, the tables have segments."""
 
     def __init__(self, tables: Tables, cipher: Cipher | None) -> None:
         super().__init__(tables)
@@ -98,8 +98,8 @@ class Vectors(KernelStore):
         self._lines[block] = {one.id: (one, texts[one.id]) for one in documents}
 
     def _put_lacking(self, block: str, record: Record, is_encrypted: bool) -> None:
-        """Put a record with unreadable features. A search finds it by its words, if they are
-        damaged, and fails if they are encrypted."""
+        """Store a record with unreadable features. If the features are damaged, a search finds the
+        record by its words. If they are encrypted, and no keys were given, a search fails."""
         at = Document(f"catalog:{block}", record.owner, record.owner)
         (stored,) = self._tables.documents([at.key])
         catalog = Catalog() if stored is None else Catalog.of(stored.body)
@@ -116,7 +116,7 @@ class Vectors(KernelStore):
         self._tables.commit([Batch([], puts)])
 
     def lines(self, block: str) -> Iterator[str]:
-        """Yield a file's lines. Unchanged records keep theirs, even with unreadable features."""
+        """Yield a file's lines. An unchanged record keeps its line, even with bad features."""
         opened = self.vector_blocks().get(block)
         if opened is None:
             self._lines.pop(block, None)
