@@ -63,6 +63,6 @@ class Budget(NamedTuple):
     def message(self, system_tokens: int) -> int:
         """Return the tokens that one message may take in a window that is cut.
 
-        A tool returns the rest of it.
+        A tool returns the rest of a longer message.
         """
         return max(1, self.turns(system_tokens) // 2)

@@ -32,7 +32,7 @@ class MemoryContext:
     """The window, and the recalls of the blocks.
 
     Attributes:
-        shown: The messages that `messages` copies. They are shared with other contexts: do not
+        shown: The messages that `messages` copies. Other contexts share these objects: do not
             change them.
         recalls: The merged recalls that fit, best first.
         tokens: Tokens of `to_messages()`, as the configured tokenizer counts them.
@@ -43,11 +43,11 @@ class MemoryContext:
         blocks: The properties of each block, in the configured order.
         memory_role: The place of the recalls.
         format: The format of `to_messages()`. None for OpenAI's chat.
-        asked: The current turn, which `to_messages()` adds at the end. It holds the message passed
-            to `get`, unless that is already the newest of `messages`.
-        kept_tokens: Tokens of the leading messages that equal those of the session's previous
-            context. A provider's prompt cache can serve them. None for the session's first context
-            in this process.
+        asked: The current turn, which `to_messages()` adds at the end. `asked` holds the message
+            passed to `get`, unless this message is already the newest of `messages`.
+        kept_tokens: Tokens of the prefix that equals a prefix of the session's previous context. A
+            provider's prompt cache can serve the prefix. None for the session's first context in
+            this process.
         usage: Model calls for this context, such as embedding the query with a paid embedder.
     """
 
@@ -126,7 +126,7 @@ class MemoryContext:
     def to_arguments(self) -> dict[str, Any]:
         """Return the arguments for the call of the provider's SDK.
 
-        They hold the messages, and the system text if the provider takes it separately.
+        These are the messages, and the system text if the provider takes it separately.
 
             client.messages.create(model=..., max_tokens=..., **context.to_arguments())
         """
@@ -293,9 +293,9 @@ class Explanation:
         left_out: Records near to the question that are not in the context, each with a reason. The
             reasons are: below a threshold, no longer valid, no room, a near-duplicate, or shown by
             the window.
-        dropped: Messages of the session that the context does not show whole, by number. They left
-            the window, or the window shortens, clears or omits them. Messages that the summary or
-            a recall covers are named.
+        dropped: Messages of the session that the context does not show whole, by number. Such a
+            message left the window, or the window shortens, clears or omits the message. Messages
+            that the summary or a recall covers are named.
         dead_letters: The user's messages that a block gave up. The block has no records of them.
         warnings: Pending messages, blocks that failed, and a session of another user.
     """

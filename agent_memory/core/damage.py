@@ -51,7 +51,7 @@ class Damage:
     def is_known(self) -> bool:
         """Return whether the identity of a head is readable.
 
-        Its broken fields can then be replaced by compare-and-swap.
+        The broken fields of such a head can be replaced by compare-and-swap.
         """
         return self.head is not None and not _IDENTITY & {*self.broken}
 

@@ -1,4 +1,4 @@
-"""Excerpts of long texts: the beginning, what is relevant to a question, and the end. Pure."""
+"""Excerpts of long texts: the beginning, passages relevant to a question, and the end. Pure."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _rendered(text: str, spans: Sequence[Span], mark: Mark) -> str:
 
 
 def _joined(spans: Sequence[Span]) -> list[Span]:
-    """Sort spans, and merge those that touch or overlap."""
+    """Sort spans, and merge spans that touch or overlap."""
     merged: list[Span] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:

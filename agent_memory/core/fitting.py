@@ -198,7 +198,7 @@ def cost_of(entries: Sequence[Entry]) -> int:
 
 
 def _fitted(entries: Sequence[Entry], shown: Sequence[Entry], newest: Sequence[Entry]) -> Fitted:
-    """Return the shown entries with the numbers of those left out or shortened."""
+    """Return the shown entries, and the numbers of omitted and of shortened entries."""
     unchanged = {id(entry) for entry in entries}
     cut = frozenset(entry.seq for entry in shown if id(entry) not in unchanged)
     seqs = {entry.seq for entry in shown}

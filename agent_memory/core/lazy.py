@@ -32,7 +32,7 @@ def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], 
 class made_once(Generic[T]):  # noqa: N801 - a decorator
     """A property that is computed at its first read, and cached.
 
-    It uses no lock. Before Python 3.12, `functools.cached_property` holds one lock for all objects
+    No lock is used. Before Python 3.12, `functools.cached_property` holds one lock for all objects
     of the class during the computation. A process that forks then leaves the child with a lock
     that is never released. Two threads may both compute the value, but both get the same result.
     """

@@ -188,7 +188,7 @@ class Message(BaseModel):
             return self.role in SYSTEM_ROLES
         from agent_memory.core.formats.langchain import SYSTEM_TYPES as LANGCHAIN_SYSTEM
 
-        # This must not depend on the registered formats, because totals of logs rely on it.
+        # The result must not depend on registered formats, because totals of logs rely on it.
         has_content = isinstance(self.raw.get("content"), str | list)
         is_langchain = self.format == LANGCHAIN and self.raw.get("type") in LANGCHAIN_SYSTEM
         return has_content and (is_langchain or self.raw.get("role") in SYSTEM_ROLES)

@@ -67,7 +67,7 @@ def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(*args, **named)
         except TypeError:
             sentence = _sentence(method, args, named)
-            if sentence is None:  # it was raised within the method
+            if sentence is None:  # the error was raised within the method
                 raise
         raise TypeError(sentence)
 
@@ -77,7 +77,7 @@ def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
 def _sentence(
     method: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
 ) -> str | None:
-    """Return what is wrong with arguments and what to pass. None if the method takes them."""
+    """Describe the error in arguments, and what to pass. None if the method takes them."""
     signature = inspect.signature(method)
     try:
         signature.bind(*args, **named)

@@ -53,8 +53,8 @@ class Shown:
         unpaired: Warnings about calls without results, and results without calls. A context shows
             neither of them.
         unpaired_seqs: The seqs of the messages with these calls.
-        held: Further sources that count as shown: the session's window, if a context shows the
-            messages of a caller in its place.
+        held: Further sources that count as shown. They are the session's window, if a context
+            shows messages of the caller instead of the window.
     """
 
     leading: list[Message]

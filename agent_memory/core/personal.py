@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agent_memory.core.redaction import Redactor
 
 _ESCAPED = r"\\[nrt]"
-"""An escaped line break or tab in JSON text, whose letter is not part of the next word."""
+"""An escaped line break or tab in JSON text. Its letter is not part of the next word."""
 
 
 def _begins(word: str) -> str:

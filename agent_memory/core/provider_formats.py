@@ -114,7 +114,7 @@ def _shown_entries(
     upcoming = iter([*special, len(entries)])
     at, following = 0, next(upcoming)
     while at < len(entries):
-        if not pending and at < following:  # the entries between are shown as they are
+        if not pending and at < following:  # entries between special ones are shown unchanged
             shown += entries[at:following]
             at = following
             continue
@@ -131,7 +131,7 @@ def _shown_entries(
                 continue
             if entry.seq not in pairs:
                 if form.leads(raw) or form.pair(raw) is None:
-                    pending.append(entry)  # it belongs to the item after it
+                    pending.append(entry)  # the entry belongs to the item after it
                 else:
                     # A call without its output is dropped, with the items that led to it.
                     del pending[_led(pending, form) :]

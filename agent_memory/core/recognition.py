@@ -30,8 +30,8 @@ _MESSAGE = frozenset({"role", "raw", "type", "parts", "kind"})
 _HOLDERS = ("choices", "candidates", "output", "message", "content")
 """Fields of replies that hold the message, or a nested reply."""
 _WITH_IDS = ("google.contents", "anthropic.messages", "bedrock.converse", "ai_sdk")
-"""Formats in which the caller, and not the provider, sets a message's `id`, except in a response.
-The `id` is for idempotency."""
+"""Formats of messages without an `id` of the provider, except in a response. The caller may set an
+`id` for idempotency."""
 _GOOGLE = "google.genai"
 _BY_JSON = ("openai", "anthropic")
 

@@ -215,7 +215,7 @@ class Scope:
         after: For a deletion, the seq after which derived records are deleted.
         lease: The lease that a block passes with each write to the session store. A stalled worker
             can no longer write once another worker has taken the session.
-        shown: For a query, the messages that the window shows whole. They need not be recalled.
+        shown: For a query, the messages that the window shows whole, and that need no recall.
         only_session: For a query, whether to return only records of the session, and records of no
             session.
         floor: For a query, the share of `min_relevance` that recalls need: 1 in a context, less in
@@ -333,7 +333,7 @@ class Recall:
         sources: `(session_id, seq)` of the source messages.
         metadata: Any other data.
         entries: The source messages, if the search requested them.
-        pinned: Whether the record is marked as important. It comes first.
+        pinned: Whether the record is marked as important. Pinned recalls come first.
         turns: For a passage of several messages, the places in the text at which the second and
             later messages begin.
     """

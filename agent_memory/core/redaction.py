@@ -105,7 +105,7 @@ def redacted_message(message: Message) -> Message:
         fields["tool_calls"] = [_redacted_call(call) for call in calls]
     if view.get("function_call"):
         fields["function_call"] = _redacted_function(view["function_call"])
-    if view["role"] in ("tool", "function"):  # they identify the answered call
+    if view["role"] in ("tool", "function"):  # these fields identify the answered call
         fields |= {key: view[key] for key in ("tool_call_id", "name") if view.get(key)}
     return Message(**fields, created_at=message.created_at)
 

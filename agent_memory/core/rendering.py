@@ -86,7 +86,7 @@ class _Settled(NamedTuple):
     """The cached turns before the newest one, in a format.
 
     Attributes:
-        items: The items of the messages. They are shared: do not change them.
+        items: The items of the messages. Contexts share these objects: do not change them.
         arranging: The state from which the next messages are arranged.
     """
 
@@ -229,7 +229,7 @@ def _items(
         message = messages[first.place] if first.place >= 0 else None
         if message is None or message.raw is None or message.format != form.name:
             is_other_format = message is not None and message.format not in (None, CHAT)
-            is_chat = is_other_format and form.name == CHAT  # even if it is shortened
+            is_chat = is_other_format and form.name == CHAT  # also for a shortened message
             items += _converted(converted(first.view) if is_chat else first.view, form)
             continue
         count = len(shapes[first.place].views)

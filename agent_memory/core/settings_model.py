@@ -224,7 +224,7 @@ Duration = Annotated[timedelta, Range(timedelta(), timedelta(days=36_500), above
 MemoryRole = Literal["system", "user", "leading"]
 """The place of recalls and the summary.
 
-They are system messages, part of a user's message, or part of the one system message at the top.
+Both are system messages, part of a user's message, or part of the one system message at the top.
 """
 
 

@@ -37,7 +37,7 @@ class Shape(NamedTuple):
     """The shape of a message for a model.
 
     Attributes:
-        views: The message as OpenAI chat dicts. They are shared: do not change them.
+        views: The message as OpenAI chat dicts. Contexts share these objects: do not change them.
         role: The role of the first view with content (see `says`), or else of the first view.
         says: For each view, whether it has content besides calls and results.
         speaks: Whether any view has such content.
@@ -167,7 +167,7 @@ class Shown(NamedTuple):
 def pairs(shapes: Sequence[Shape]) -> dict[Place, Place]:
     """Map each result to the call that it answers.
 
-    They are paired by id, or by the name of the tool if the result or the call has no id. If an id
+    A pair has the same id, or the same tool name if the result or the call has no id. If an id
     is reused, a result answers the newest message with a pending call of that id, in the order of
     the message's calls. A result that came before its call or with it, in the same turn, is paired
     last.
@@ -220,8 +220,8 @@ def _take_call(
 ) -> Place | None:
     """Return the call that a result answers, and remove it from the pending calls.
 
-    Among calls with the result's id, those of its tool come first. An early result is paired only
-    with these.
+    Among calls with the result's id, calls of the result's tool have priority. An early result is
+    paired only with calls of its tool.
     """
     candidates = pending.get(answer.id, []) if answer.id is not None else []
     if candidates and answer.name is not None:

@@ -1,7 +1,7 @@
 """Shortening of messages that are too long for their room. Pure.
 
-A message keeps its role, and a call its id and name, so that pairs stay pairs. Its text becomes an
-excerpt. A call's arguments stay valid JSON. Pictures that do not fit are replaced by a note.
+A message keeps its role, and a call its id and name, so that pairs stay pairs. A message's text
+becomes an excerpt. A call's arguments stay valid JSON. A note replaces pictures that do not fit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The collections of records that the library itself stores, besides those of blocks. Pure."""
+"""The collections of records that the library itself stores, besides the blocks'. Pure."""
 
 from __future__ import annotations
 

@@ -180,8 +180,8 @@ def escape(text: str) -> str:
 def listed_text(text: str, turns: Sequence[int] = ()) -> str:
     """Return a text as an escaped list item, with further turns at `turns`.
 
-    Continued lines are indented deeper than the beginning of another speaker's turn, whatever
-    their text is.
+    Continued lines are indented deeper than the beginning of another speaker's turn. A text
+    therefore cannot imitate a turn.
     """
     starts = (0, *turns)
     ends = (*(start - 1 for start in turns), len(text))

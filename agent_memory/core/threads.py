@@ -45,7 +45,7 @@ _Work: TypeAlias = Callable[[], _Deliver]
 
 
 class Handover(Generic[T]):
-    """A call on a daemon thread. Its caller may wait for the outcome, or abandon it.
+    """A call on a daemon thread. The caller may wait for the outcome, or abandon the call.
 
     An abandoned call continues. Each step of the caller is a single C call, so that an exception of
     a signal handler leaves nothing half done.
@@ -68,7 +68,7 @@ class Handover(Generic[T]):
         context: Context | None = None,
     ) -> None:
         self._name, self._call, self._abandoned, self._then = name, call, abandoned, then
-        self._decided = threading.Lock()  # acquired once: by the end of the call, or to abandon it
+        self._decided = threading.Lock()  # acquired once: when the call ends or is abandoned
         self._outcomes: SimpleQueue[Future[T]] = SimpleQueue()
         self._outcome: Future[T] | None = None
         self._span = tracing.here()
@@ -120,7 +120,7 @@ class Handover(Generic[T]):
             return partial(self._deliver, outcome)
         try:
             self._abandoned()
-        except Exception:  # the caller no longer waits for it
+        except Exception:  # the caller no longer waits
             logger.exception("the callback of the abandoned call %r failed", self._name)
         return lambda: None
 
@@ -252,7 +252,7 @@ class _Threads:
             thread.name = name
             deliver = work()
             thread.name = _IDLE_NAME
-            with self._lock:  # before the caller continues: its next call finds this thread idle
+            with self._lock:  # before the caller continues, so that its next call may run here
                 self._idle.append(jobs)
             deliver()
             del work, deliver  # an idle thread holds no references

@@ -144,7 +144,7 @@ def tool(name: str, description: str, effects: tuple[Effect, ...] = EFFECTS) -> 
     """Mark a method as a tool; see `tools_of`. "{name}" stands for the owner's `name`.
 
     The method takes the bound scope and the arguments, and returns the text for the model. The
-    schema comes from its signature, whose defaults are pydantic's `Field(...)`.
+    schema comes from the method's signature, with pydantic's `Field(...)` as defaults.
     """
 
     def mark(method: M) -> M:
@@ -155,7 +155,7 @@ def tool(name: str, description: str, effects: tuple[Effect, ...] = EFFECTS) -> 
 
 
 def tools_of(owner: Any, **words: object) -> list[Tool]:
-    """Return the tools of an object, whose methods `tool` marked, in the order of its class.
+    """Return the tools of an object: the methods that `tool` marked, in the order of its class.
 
     `words` are values for names in braces in the descriptions.
     """
@@ -205,7 +205,7 @@ def _problem_at(place: tuple[int | str, ...], problem: str) -> str:
     return f"{name}: {problem.rstrip('.')}" if name else problem.rstrip(".")
 
 
-@lru_cache(256)  # a conversation asks for them at each turn
+@lru_cache(256)  # a conversation needs the schemas at each turn
 def _parameters(arguments: type[Arguments]) -> bytes:
     """Return the JSON schema of arguments, as JSON."""
     schema: dict[str, Any] = untitled(arguments.model_json_schema())
@@ -235,7 +235,7 @@ def untitled(schema: Any) -> Any:
     stripped = {key: value for key, value in schema.items() if key != "title"}
     for key, value in stripped.items():
         if key in ("properties", "$defs"):
-            # one of them may be named "title"
+            # a property may be named "title"
             stripped[key] = {name: untitled(one) for name, one in value.items()}
         elif key not in _VALUES:
             stripped[key] = untitled(value)

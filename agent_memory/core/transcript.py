@@ -115,7 +115,7 @@ def clip(text: str, count: Count, limit: int) -> str:
     """Return the beginning of a text within `limit` tokens.
 
     The result ends with a sentence if it then uses at least half of the room. Otherwise it ends
-    with a word, so that no number is cut. It ends inside a word only if there is no other way.
+    with a word, so that no number is cut. The result ends inside a word only as a last resort.
     """
     if count(text) <= limit:
         return text
@@ -342,7 +342,7 @@ def _spliced(text: str, first: Recall, second: Recall) -> str:
     after = rest.removeprefix(f"{GAP} ")
     if shared > 0 and whole.endswith(after[:shared]):
         return text.removesuffix(f" {GAP}") + after[shared:]
-    return f"{text}\n{rest}"  # without an overlap, or one of them was cut
+    return f"{text}\n{rest}"  # no overlap, or one of the passages was cut
 
 
 def _body(recall: Recall) -> str:

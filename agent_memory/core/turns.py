@@ -30,8 +30,8 @@ class Turn:
         user_id: The named user, or None.
         asked: The messages of the turn.
         context: The window, the recalls for the turn, and the turn's messages as they are shown.
-        messages: The messages to send to a model: OpenAI chat dicts, the context with the turn at
-            its end. They fit the context's `max_tokens`.
+        messages: The messages to send to a model, as OpenAI chat dicts: the context with the turn
+            at its end. These messages fit the context's `max_tokens`.
         regenerates: For `regenerate`, the range from the question to the newest message of the
             log. None for a new turn.
     """

@@ -90,8 +90,8 @@ def visible(entries: Sequence[Entry], *, was_cut: bool) -> list[Entry]:
     """Return the entries that a context may show, in order.
 
     System messages are left out, because they stand at the top. Calls without results, results
-    without calls, empty messages, and raw items without a chat form are left out too. They stay in
-    the log. Text in the same message is shown.
+    without calls, empty messages, and raw items without a chat form are left out too. All of these
+    stay in the log. Text in a message with such calls is shown.
 
     Args:
         was_cut: Whether earlier entries have left the window. Entries before the first user
@@ -238,7 +238,7 @@ class _Candidate(NamedTuple):  # a tuple, because there is one for nearly every 
 
 
 def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candidate]:
-    """Yield legal cuts with the size of what they keep, smallest first.
+    """Yield legal cuts with the size of the remaining window, smallest first.
 
     After the first, a candidate exceeds `keep_tokens` only because of its pinned message.
     """
@@ -285,8 +285,8 @@ def _shown(entries: Sequence[Entry]) -> list[Entry]:
 def _layout(entries: Sequence[Entry]) -> _Layout:
     """Pair calls with results, and compute which entries can be shown.
 
-    These are complete groups, and entries with content besides calls and results. The part before
-    the newest question is computed once.
+    Entries of complete groups can be shown, and entries with content besides calls and results. The
+    part before the newest question is computed once.
     """
     if not entries:
         return _Layout([], [], None)

@@ -151,7 +151,7 @@ def merged(messages: list[Json]) -> list[Json]:
 
 
 def is_counted(value: Any) -> bool:
-    """Return whether `limited` may change a message or a system text, by marks or end blanks."""
+    """Return whether a message or a system text has cache marks, or blanks at its end."""
     return _marked(value, 0)[0] is not value or _trimmed(value) is not value
 
 

@@ -1,7 +1,7 @@
 """Exact encoding of values that JSON does not round-trip. Pure.
 
-These values are bytes, non-finite numbers, tuples, and keys that are not texts. They become lists
-that begin with a mark. A list that already begins with the mark gets another mark.
+The values are bytes, non-finite numbers, tuples, and keys that are not texts. Each becomes a list
+that begins with a mark. A list that already begins with the mark gets another mark.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _TYPES = {"user": "human", "assistant": "ai", "developer": "system"}
 def recognises(value: Mapping[str, Any]) -> bool:
     """Return whether a value is a message of LangChain, dumped flat or with a `data` field.
 
-    It may have a role in place of a type.
+    The message may have a role in place of a type.
     """
     kind = value.get("type")
     if kind is None and isinstance(value.get("role"), str):

@@ -94,7 +94,7 @@ def is_blank(part: Mapping[str, Any]) -> bool:
 
 
 def cleaned(parts: list[Any], clean: Callable[[Any], Any]) -> list[Any]:
-    """Apply `clean` to parts, and drop those for which it returns None.
+    """Apply `clean` to parts, and drop each part for which `clean` returns None.
 
     If nothing changed, the same list is returned.
     """

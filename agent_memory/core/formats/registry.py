@@ -189,7 +189,7 @@ def format_of(name: str) -> Format:
 
 
 def recognised(value: Raw) -> Format | None:
-    """Return the format whose shape a value has. None for a chat message or an unknown shape."""
+    """Return the format of a value, by its shape. None for a chat message or an unknown shape."""
     if not all(isinstance(value.get(key), str | None) for key in ("type", "role", "kind")):
         return None
     return next((form for form in _formats().values() if form.recognises(value)), None)

@@ -37,7 +37,7 @@ class Estimate:
     """Replaces an encoding by an estimate.
 
     Attributes:
-        name: Distinguishes stored counts from those of other rules.
+        name: The name of this rule. It is stored with counts, and tells them from other counts.
     """
 
     name = "estimate-1"
@@ -339,5 +339,5 @@ def encoding_for(model: str | None) -> tuple[str, bool]:
     if own == "o200k_harmony":
         return DEFAULT_ENCODING, True  # the same vocabulary; only the special tokens differ
     if own not in VOCABULARIES:
-        return UNKNOWN_MODEL_ENCODING, False  # not bundled: it would have to be downloaded
+        return UNKNOWN_MODEL_ENCODING, False  # the model's own encoding is not bundled
     return own, True

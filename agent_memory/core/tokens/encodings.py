@@ -187,7 +187,7 @@ _LONGEST_PIECE = 512  # the work grows with its square
 
 _NO_TOKEN = sys.maxsize
 
-# The pattern is applied to one character for each of the classes that it distinguishes.
+# Each class of characters that the pattern distinguishes is represented by one character.
 _CASELESS, _MARK = "\u00aa", "\u0300"
 _CLASSES = {
     "upper": f"A-Z{_CASELESS}{_MARK}",
@@ -363,7 +363,7 @@ class Encoding:
                 self._merges = self._ranks = None
             return self._built
 
-    @apart  # it imports, and an interrupted import may never release the import lock
+    @apart  # the call imports, and an interrupted import may never release the import lock
     def _count_first(self, text: str) -> int:
         merges = self._merges
         if merges is None:
