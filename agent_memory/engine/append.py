@@ -147,7 +147,7 @@ class Appender:
         return len(done.places)
 
     def stored(self, head: Head, key: WriteKey) -> list[Message] | None:
-        """Return the messages stored under a key, as far as the log still has them.
+        """Return the messages stored under a key, without messages that have expired.
 
         None if the key is unknown or the session is gone.
 

@@ -1,6 +1,6 @@
 """The modules that a first update does not need. The first other call loads them together.
 
-They are not imported on the main thread. An exception of a signal handler in the middle of an
+The main thread does not import these modules. An exception of a signal handler in the middle of an
 import leaves Python's import lock held for ever.
 """
 

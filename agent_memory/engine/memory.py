@@ -277,9 +277,9 @@ class AgentMemory(OpenMemory):
 
         Args:
             text: The text to remember, ideally one fact in a full sentence.
-            user_id: The user whose memory it is.
-            session_id: The session of the note, if any. It is deleted with the session. Required
-                for a session without a user, which has its own memory.
+            user_id: The owner of the note.
+            session_id: The session of the note, if any. The note is deleted with the session.
+                Required for a session without a user, which has its own memory.
             at: The time from which the text holds, as a date (UTC) or with a time zone. None for
                 now.
             key: An idempotency key, for retries with the same text.
@@ -302,8 +302,8 @@ class AgentMemory(OpenMemory):
         limit: int | None = None,
         last: int | None = None,
     ) -> list[Entry]:
-        """Return the log's entries with a seq above `after`, in order, including those that left
-        the window.
+        """Return the log's entries with a seq above `after`, in order. Entries that left the window
+        are included.
 
         Args:
             session_id: The conversation.
@@ -337,8 +337,8 @@ class AgentMemory(OpenMemory):
     ) -> list[SentContext]:
         """Return the contexts that models were sent in a session, oldest first.
 
-        These are the contexts of `get`, of turns and of their tool rounds. They are stored from the
-        moment `keep_contexts=True` is set.
+        These are the contexts of `get`, of turns and of their tool rounds. Contexts are stored from
+        the moment `keep_contexts=True` is set.
 
         Limitations: Before a session's first message, only the latest context is stored, by the
         process that stores the message. The same holds for a user's context in a session without a
@@ -377,8 +377,8 @@ class AgentMemory(OpenMemory):
         changed.
 
         Returns:
-            The head afterwards. Its `window_tokens` are at most `max_tokens`, unless the newest
-            step and its question alone are larger.
+            The head afterwards. The head's `window_tokens` are at most `max_tokens`, unless the
+            newest step and its question alone are larger.
 
         Raises:
             InvalidBudget: `max_tokens` is not a positive number of tokens.
@@ -442,8 +442,8 @@ class AgentMemory(OpenMemory):
         Args:
             session_id: The conversation.
             change: Takes the current entries and returns the new ones: entries, or messages as
-                `update` takes them. It is called again after a concurrent write, so it must have no
-                side effects.
+                `update` takes them. A concurrent write causes another call, so the function must
+                have no side effects.
             user_id: The user it belongs to.
 
         Returns:
@@ -721,7 +721,7 @@ class AgentMemory(OpenMemory):
             limit: The maximum number of sessions.
             after: Only sessions after the session of this id, in the requested order.
             prefix: Only sessions whose ids start with this.
-            newest: Sort by the newest message first. This reads all heads.
+            newest: Sort by the newest message first, which requires a read of all heads.
 
         Raises:
             InvalidInput: `limit` is not a number, or `after` is not an id. With `newest`, `after`
@@ -740,8 +740,8 @@ class AgentMemory(OpenMemory):
     ) -> None:
         """Store a session's metadata, which `sessions` and `head` return: a title, tags, any JSON.
 
-        It replaces the stored metadata and is deleted with the session. A session that does not
-        exist is created.
+        The metadata replaces the stored metadata and is deleted with the session. A session that
+        does not exist is created.
 
         Raises:
             InvalidInput: `metadata` is not a dict that JSON reproduces exactly. Nothing was stored.

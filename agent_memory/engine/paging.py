@@ -32,7 +32,7 @@ def head_pages(
 
 
 def keys_of(store: SessionStore, head: Head) -> list[KeptKey]:
-    """Return the keys of a session as of its head, without those of later messages."""
+    """Return the keys of a session as of its head, without keys of later messages."""
     return [key for key in store.keys(head.session_id) if key.seq <= head.end]
 
 
@@ -54,7 +54,7 @@ def range_of(store: SessionStore, head: Head, after: int, upto: int) -> list[Ent
 
 
 def entries_of(store: SessionStore, head: Head) -> Iterator[Entry]:
-    """Yield the entries of a log, read in pages. They end early if the session is gone."""
+    """Yield the entries of a log, read in pages. The entries end early if the session is gone."""
     after = head.expired
     while page := read_of(store, head, after=after, limit=_PAGE):
         yield from page

@@ -79,7 +79,7 @@ class Spending:
 
     @property
     def job(self) -> str | None:
-        """The name of this job for `Housekeeping`. Other limits make waiting sessions due again."""
+        """The name of this job for `Housekeeping`. Changed limits make waiting sessions due."""
         if not self.is_limited:
             return None
         return f"spending {self._limits['']} {self._per_user}"

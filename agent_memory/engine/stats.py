@@ -94,7 +94,7 @@ class Stats:
         prompts: Contexts of this process, and the part of them that prompt caches can reuse.
         usage_by_purpose: The usage by purpose.
         spending: The spending of all processes today. None without a limit of the total.
-        recalls: The number of recalls of this process, and of those without results.
+        recalls: The number of recalls of this process, and of recalls without results.
     """
 
     sessions: int

@@ -158,7 +158,7 @@ class User:
             why: The reason, for the audit.
 
         Returns:
-            The forgotten facts, without those that other messages state too.
+            The forgotten facts, without facts that other messages state too.
 
         Raises:
             ConfigError: No block stores facts.
@@ -191,8 +191,8 @@ class User:
     ) -> list[Surplus]:
         """Return a report of near-duplicates and old records of all blocks.
 
-        It covers notes, facts, files, skills, places, and custom blocks. Nothing is changed. Pass
-        items of the report to `forget_all` to delete them.
+        The report covers notes, facts, files, skills, places and custom blocks. Nothing is changed.
+        Pass items of the report to `forget_all` to delete them.
 
         Args:
             older_than: The age from which records are reported as old. With None, only facts are
@@ -219,7 +219,7 @@ class User:
             why: The reason, for the audit.
 
         Returns:
-            The deleted records. The others were deleted before, or their block cannot forget.
+            The deleted records. Other records were deleted before, or their block cannot forget.
 
         Raises:
             InvalidInput: An item is neither a recall nor a report's item.
@@ -270,7 +270,7 @@ class User:
     def notes(self) -> Notes:
         """Return the notes of people and models.
 
-        They need no block. `search` finds them, and `get` recalls them if any block is configured.
+        Notes need no block. `search` finds notes. `get` recalls them if any block is configured.
         """
         return cast("Notes", self.open("notes"))
 

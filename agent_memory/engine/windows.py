@@ -45,10 +45,10 @@ class Windows:
         self._cached: Cache[str, _CachedWindow] = Cache(_MOST, lambda one: one.weight, 1)
 
     def of(self, head: Head) -> list[Entry]:
-        """Return the entries of a session's window: the pinned ones, then those after its start.
+        """Return the entries of a session's window: pinned entries, then entries after its start.
 
-        Entries appended since the head was read may follow. All are shared: do not change their
-        messages.
+        Entries appended since the head was read may follow. Callers share the entries: do not
+        change their messages.
         """
         window = self._cached.get(head.session_id)
         if window is None or not window.serves(head):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PATIENCE = 60.0
-"""The seconds for which a call is repeated while deletions of its session refuse it."""
+"""The seconds for which a call is repeated while its session is being deleted."""
 
 _LOG = Part("log")
 _CACHES = Part("caches", "done", "Each process compares its caches with the store before use.")

@@ -166,7 +166,8 @@ class Editor:
     def reach(self, block: str, head: Head, end: int) -> int:
         """Return the seq after which a block deletes its records if entries after `end` leave.
 
-        It lies before all records and dead letters that span `end`: the block derives these again.
+        The seq lies before all records and dead letters that span `end`. The block derives these
+        records again.
         """
         letters = self._parts.dead_letters.dead(block, head.session_id)
         cut = [letter.first - 1 for letter in letters if letter.last > end]
@@ -234,7 +235,8 @@ class Editor:
             self._absorber.forget(block, rewound, scope)
             return
         erase_derived(self._store, name, scope)
-        if before.cursors.get(name, 0) > rewound.cursors.get(name, 0) > 0:  # it resumes there
+        # a former block with a cursor above 0 resumes there, and does not delete its own data
+        if before.cursors.get(name, 0) > rewound.cursors.get(name, 0) > 0:
             logger.warning(
                 "block %r absorbed session %r and is not configured now: its records of removed "
                 "messages were deleted in this store, and nowhere else",

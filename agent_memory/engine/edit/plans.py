@@ -38,8 +38,8 @@ class LogEdit:
         end: The last seq of the part of the log that stays.
         entries: The new entries after `end`.
         taken: The entries that leave the log.
-        since: Blocks delete records that derive from entries after this seq. It is below `end` if
-            records of expired entries must be deleted too.
+        since: Blocks delete records that derive from entries after this seq. `since` is below `end`
+            if records of expired entries must be deleted too.
         anew: Names of the blocks that absorb the session from the beginning.
         redacts: Whether `entries` are the old entries, redacted. Tombstones then stay unchanged.
     """
@@ -196,7 +196,7 @@ def redacted(
     """Return the edit that empties an author's messages in place. None if there are none.
 
     `theirs` returns whether the author wrote a message. `noted` is a seq before which the author
-    wrote nothing. It may be the seq of an expired message. None means unknown.
+    wrote nothing. The message with this seq may have expired. None means unknown.
     """
     had = log(head.expired, head.end)
     seqs = [entry.seq for entry in had if theirs(entry.message)]

@@ -197,7 +197,7 @@ class Receipts:
 
 
 def _unread(receipt: Receipt, damaged: Sequence[Damaged]) -> Iterator[Part]:
-    """Yield a part if damaged data was skipped. It is "failed" if the receipt covers the data."""
+    """Yield a part if damaged data was skipped: "failed" if the receipt covers the data."""
     if not damaged:
         return
     found = {str(error): error.damage for error in damaged}

@@ -65,7 +65,7 @@ def _steps(store: Store, damaged: list[Damaged]) -> Iterator[None]:
         yield
     _tried(damaged, lambda: deque(store.all_records(), maxlen=0))
     for block in store.vector_blocks():
-        with suppress(UnsupportedOperation):  # encrypted ones
+        with suppress(UnsupportedOperation):  # encrypted vectors
             _tried(damaged, partial(_read_vectors, store, block))
 
 

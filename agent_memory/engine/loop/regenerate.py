@@ -101,9 +101,9 @@ class Regenerate:
     def _without(
         self, head: Head, question: Entry, found: Mapping[str, Sequence[Recall]]
     ) -> dict[str, list[Recall]]:
-        """Return the recalls without those that derive from the question or later messages.
+        """Drop the recalls that derive from the question or from later messages of the session.
 
-        A record that spans the question counts as later, and so do all records after it.
+        A record that spans the question counts as later, with all its messages.
         """
         kept: dict[str, list[Recall]] = {}
         for block, recalls in found.items():

@@ -170,7 +170,7 @@ def _text(value: Any) -> str:
         return value
     try:
         return to_json(value, fallback=str).decode()
-    except PydanticSerializationError:  # it contains bytes or half a surrogate pair
+    except PydanticSerializationError:  # the value contains bytes or half a surrogate pair
         return str(value)
 
 

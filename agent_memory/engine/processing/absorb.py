@@ -154,7 +154,7 @@ class Absorber:
         """Have blocks absorb pending messages, in parallel.
 
         A block that fails keeps its cursor and is tried again after a growing pause. Messages that
-        fail repeatedly become a dead letter. A call whose caller is gone ends after one batch.
+        fail repeatedly become a dead letter. If the caller is gone, a block stops after one batch.
 
         The head must be read under the lease. `targets` maps each block to the last seq to absorb.
         A block absorbs at most `most_batches` batches (0 for all). Returns one result per block

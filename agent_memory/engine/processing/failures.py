@@ -113,7 +113,7 @@ class DeadLetters:
                 self._store.delete_records(_PLACE, record_id=record.id)
 
     def forget(self, session_id: str, after: int = 0, lease: Lease | None = None) -> None:
-        """Delete a session's failures: all, or those that reach past a seq."""
+        """Delete a session's failures that reach past the seq `after`."""
         self._store.delete_records(_PLACE, session_id=session_id, after=after, lease=lease)
 
     def dead(self, block: str, session_id: str | None = None) -> list[DeadLetter]:
@@ -146,7 +146,7 @@ _MOST_NOTED = 10_000
 
 
 class Failures:
-    """The failures of blocks: those of this process, and the stored ones of all processes.
+    """The failures of blocks: failures in this process, and stored failures of all processes.
 
     The store itself may fail. No call waits more than `patience` seconds for the store, except
     `of_blocks(now=True)`.
@@ -179,7 +179,7 @@ class Failures:
         return {**self._stored, **self._met}
 
     def troubles(self, besides: Collection[str] = ()) -> list[str]:
-        """Return a warning for each failing block, except those in `besides`."""
+        """Return a warning for each failing block that is not in `besides`."""
         return [
             f"The block {name!r} could not absorb, and will try again: {error}"
             for name, error in self.of_blocks().items()

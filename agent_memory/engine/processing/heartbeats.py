@@ -85,7 +85,7 @@ class Backlog:
         return bool(self._sessions) and block in self._blocks and session_id in self._sessions
 
     def next(self) -> str | None:
-        """Return the next session. It moves to the end until it is `done`."""
+        """Return the next session, and move the session to the end until it is `done`."""
         if not self._sessions:
             return None
         with self._lock:

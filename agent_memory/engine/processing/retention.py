@@ -1,4 +1,4 @@
-"""Retention: how long a log keeps messages that nothing reads any more."""
+"""Retention: removes messages from logs after a time, once nothing reads them any more."""
 
 from __future__ import annotations
 

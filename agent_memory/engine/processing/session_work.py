@@ -146,7 +146,7 @@ class SessionWork:
         """
         if self._compaction.is_brief and not self._store.remote:
             # run here: it calls no model and is faster than waking another thread
-            with suppress(AgentMemoryError):  # `_settle` meets the error again and reports it
+            with suppress(AgentMemoryError):  # `_settle` will meet and report the error
                 head = self._compaction.compact(head)
                 if not (self._feedable(head) or self._retention.removes(head)):
                     return head

@@ -34,8 +34,8 @@ POLL_SECONDS = 2.0
 _PAGE = 256
 _PUT_OFF_SECONDS = 0.1
 _SHARE = 20
-"""Factor of the pause after a search whose full page of sessions was put off. The pause is this
-many times the duration of the search, and at least `_PUT_OFF_SECONDS`, to save load."""
+"""If a search finds a full page of sessions and puts all of them off, a pause follows. The pause is
+this many times the duration of the search, and at least `_PUT_OFF_SECONDS`, to save load."""
 _EXIT_SECONDS = 2.0
 _HOUSEKEEPING_SECONDS = 60.0
 _REPLACED_SECONDS = 600.0
@@ -156,7 +156,7 @@ class Worker:
         self._trouble = ""
 
     def start(self) -> None:
-        """Start the threads that do not run yet. They are daemons, so an exit need not wait."""
+        """Start the missing threads. The threads are daemons, so an exit need not wait."""
         with self._lock:
             while len(self._threads) < self._count and not self._stopping:
                 name = f"memory-worker-{len(self._threads)}"
@@ -174,7 +174,7 @@ class Worker:
                 self._changed.notify_all()
 
     def work_off(self) -> None:
-        """Queue the next session of the backlog, if any. Its end queues the one after it."""
+        """Queue the next session of the backlog, if any. Each processed session queues the next."""
         backlog = self._work.backlog
         session_id = backlog.next()
         if session_id is None:

@@ -229,7 +229,7 @@ class Contexts:
         self._sent.keep(session_id, kept, seen.scope.user_id, seen.head)
 
     def new_in(self, session_id: str, messages: Sequence[Any]) -> Sequence[Any]:
-        """Return the messages that the log lacks: those of the session's last context are removed.
+        """Return the messages that the log lacks, without messages of the session's last context.
 
         Raises:
             InvalidMessage: The messages contain recalls or the summary of another context.
@@ -359,7 +359,7 @@ def _window(
 
 
 def existing(store: SessionStore, found: Found) -> Found:
-    """Return the recalls without those from deleted sessions."""
+    """Drop the recalls from deleted sessions."""
     named = {
         source[0] for recalls in found.values() for recall in recalls for source in recall.sources
     }

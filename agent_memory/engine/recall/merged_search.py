@@ -170,8 +170,8 @@ _NOBODY = "_"  # not a valid block name: the whole log is pending for it
 class LogBlock(ManualBlock):
     """The engine's word search in the log, used if no block recalls pending messages.
 
-    It covers the user and assistant messages among the newest 5,000 pending ones of each absorbing
-    block. If no block absorbs, all messages are pending.
+    For each absorbing block, the search covers the user and assistant messages among the block's
+    newest 5,000 pending messages. If no block absorbs, all messages are pending.
 
     Attributes:
         behind: The names of the absorbing blocks.

@@ -79,7 +79,7 @@ class Prompts:
     def without_context(
         self, session_id: str, messages: Sequence[Any], is_stored: Callable[[Head], bool]
     ) -> Sequence[Any]:
-        """Return the messages without those of the session's last context."""
+        """Return the messages without messages of the session's last context."""
         context, asked = self._contexts.get(session_id, (None, ()))
         new = without_context(messages, context, asked)
         head = context.head if context is not None else None
@@ -89,7 +89,7 @@ class Prompts:
 
 
 class Recalls:
-    """Counts the searches of this process, and those without results. Thread-safe."""
+    """Counts the recalls of this process, and the recalls without results. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
@@ -105,7 +105,7 @@ logger = logging.getLogger(__name__)
 
 _MOST_PENDING = 1_000
 """Maximum number of pending contexts. A context is pending while its session does not exist or has
-no user. It is stored when the session belongs to the context's user."""
+no user. The context is stored when the session belongs to the context's user."""
 
 _BEGUN = "begun"
 """Metadata key of the time at which a context's session began: session ids may be reused."""

@@ -27,8 +27,8 @@ def resolve(value: T | Awaitable[T]) -> T:
     Inside a running loop, another thread awaits it.
 
     Raises:
-        RuntimeError: The coroutine cancelled itself. A `CancelledError` would look as if the
-            caller's own task had been cancelled.
+        RuntimeError: The coroutine cancelled itself. A `CancelledError` would instead mean that the
+            caller's own task was cancelled.
     """
     if not inspect.isawaitable(value):
         return value

@@ -91,7 +91,7 @@ class Grants:
             self.put(share, agent, None)
 
     def drop_agent(self, agent: str) -> None:
-        """Delete an agent's grants, except those granted after `close`."""
+        """Delete an agent's grants, except grants after `close`."""
         for share in self.shares_of(agent):
             if self.access(share, agent) is None:
                 self._drop(share, agent, found_by="agent")

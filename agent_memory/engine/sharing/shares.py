@@ -67,7 +67,7 @@ class Share:
 
         Args:
             agent_id: The agent. `delete_user` with the same id removes the agent and its messages.
-            access: "read", or "write", which includes reading. It replaces the previous access.
+            access: "read", or "write", which includes reading. The new access replaces the old one.
 
         Raises:
             InvalidId: The agent's id is not valid.
@@ -82,7 +82,7 @@ class Share:
     def revoke(self, agent_id: str) -> None:
         """Revoke an agent's access. Each of its calls that begins after the return fails.
 
-        Its messages stay. The grants of a configuration do not restore its access. Idempotent.
+        The agent's messages stay. A configuration's grant does not restore the access. Idempotent.
         """
         self._check(agent_id)
         self._grants.put(self.name, agent_id, None)
@@ -148,7 +148,7 @@ class SharedMemory:
     Args:
         memory: The memory.
         share: The namespace's name, checked.
-        agent_id: The agent's id, checked. Its messages have it as `metadata["agent"]`.
+        agent_id: The agent's id, checked. The agent's messages have it as `metadata["agent"]`.
     """
 
     def __init__(self, memory: AgentMemory, share: str, agent_id: str) -> None:

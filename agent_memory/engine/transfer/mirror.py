@@ -30,7 +30,7 @@ _MODULUS = 2**256
 _PAGE = 200
 _STATES = "sessions"
 _ENTRIES = 50
-"""Entries per read. It is small because entries may contain images."""
+"""Entries per read. The number is small because entries may contain images."""
 
 
 def _plain(value: Any) -> object:
@@ -103,7 +103,7 @@ class StoredRecord:
 
 @dataclass(eq=False, repr=False)
 class FactRecords:
-    """All facts of a store, except records about the store and those of sessions in `_leaving`."""
+    """All facts of a store, except records about the store and of sessions in `_leaving`."""
 
     _store: RecordStore
     _leaving: Collection[str]
@@ -127,7 +127,7 @@ class FactRecords:
 
 @dataclass(eq=False, repr=False)
 class VectorRecords:
-    """The vectors of one block, except those of sessions in `_leaving`."""
+    """The vectors of one block, except vectors of sessions in `_leaving`."""
 
     _store: VectorStore
     _block: str

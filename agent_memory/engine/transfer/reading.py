@@ -61,7 +61,7 @@ Item = Entry | KeptKey | Stored | VectorsForm | DeadLetter
 
 
 class Reading:
-    """Reads a snapshot: the first two lines immediately, the rest on demand.
+    """Reads a snapshot: the first two lines immediately, further lines on demand.
 
     All items belong to the session and the user of the first line. `head` has version 0.
     """

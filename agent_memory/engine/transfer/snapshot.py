@@ -248,8 +248,8 @@ class Exported:
         session_id: The session.
         entries: The number of messages.
         records: The number of records of blocks: facts, vectors, dead letters and tombstones.
-        left_out: Names of the blocks whose records this store cannot export. They absorb the
-            imported session from the beginning.
+        left_out: Names of the blocks whose records this store cannot export. These blocks absorb
+            the imported session from the beginning.
     """
 
     session_id: str
@@ -259,7 +259,7 @@ class Exported:
 
 
 class Writing:
-    """Makes the lines of a snapshot. They must be written in the order of the calls."""
+    """Makes the lines of a snapshot. Write the lines in the order of the calls."""
 
     def __init__(self, head: Head) -> None:
         self._head = head
