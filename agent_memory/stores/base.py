@@ -85,7 +85,7 @@ class VectorStore(Protocol):
 
         Candidates are the records nearest in meaning, the records with most of the query's words,
         and the neighbours of both in their sessions. All candidates are compared in detail. The
-        rarity of a word is its rarity in the owner's records.
+        rarity of a word is computed from the owner's records.
 
         Args:
             block: The block.

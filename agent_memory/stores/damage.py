@@ -56,7 +56,7 @@ def leave_out(error: Damaged) -> None:
 
 
 def whole(values: Iterable[Value]) -> Iterator[Value]:
-    """Yield the values of an iterable. Raise an error where it would leave one out.
+    """Yield the values of an iterable. Raise an error instead of leaving out a damaged value.
 
     Raises:
         Damaged: A value was left out.
@@ -99,7 +99,7 @@ def undamaged_records(rows: Iterable[Row], decode: Callable[[Row], Value]) -> li
 
 
 def head_or_rest(store: SessionStore, session_id: str) -> Head | None:
-    """Return the head of a session to delete; if it is damaged, the part that is readable.
+    """Return the head of a session to delete, or the readable part of a damaged head.
 
     If the head's identity is unreadable, the result is `deleting`.
     """

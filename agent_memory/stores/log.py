@@ -50,8 +50,8 @@ def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[He
 def check_owner(head: Head, user_id: str | None) -> None:
     """Refuse a session that belongs to another user than `user_id`.
 
-    Call it again whenever the head is read again. Another user may have begun a session with the
-    id of a deleted one meanwhile.
+    Repeat this check whenever the head is read again. The session may have been deleted, and
+    another user may have begun a session with its id.
 
     Raises:
         SessionOfAnotherUser: The session has another user.

@@ -86,7 +86,7 @@ class RoutedKernel(KernelWrapper):
         return one_by_one(self._commit, batches)
 
     def _commit(self, batch: Batch) -> Outcome:
-        """Commit a batch in parts, one a kernel. The common kernel has the leases: it is first."""
+        """Commit a batch in parts, one per kernel. The common kernel, with the leases, is first."""
         done = DONE
         for kernel in self._all:
             conditions = [

@@ -53,7 +53,7 @@ class Key:
         secret: The key's 32 bytes.
 
     Attributes:
-        has_opened: Whether the key has decrypted something. Its id then names the right key.
+        has_opened: Whether the key has decrypted something. It is then the right key for its id.
 
     Raises:
         MissingExtra: `cryptography` is not installed.
@@ -109,7 +109,7 @@ class Key:
 
 
 class Keys:
-    """Keys by id. One encrypts new data, all of them decrypt.
+    """Keys by id. One key encrypts new data, and all keys decrypt.
 
     The object is safe to share between threads and stores. An id is 1 to 64 letters, digits, "_"
     or "-", and readable in the database. A key is 32 random bytes.
@@ -153,7 +153,7 @@ class Keys:
         `openssl rand -base64 32` creates a key.
 
         Raises:
-            ConfigError: The variable is missing, or an entry of it cannot be read.
+            ConfigError: The variable is missing, or one of its entries cannot be read.
             MissingExtra: `cryptography` is not installed.
         """
         text = os.environ.get(variable, "")
@@ -198,14 +198,14 @@ class Keys:
         return list(dict.fromkeys((self._current, *list(self._known.values()))))
 
     def rotate(self, key_id: str, secret: bytes | None = None) -> None:
-        """Encrypt with another key from now on. The earlier ones still decrypt.
+        """Encrypt with another key from now on. Earlier keys still decrypt.
 
-        If several processes share a store, each needs access to the new key before the first one
-        encrypts with it.
+        If several processes share a store, each needs access to the new key before any process
+        encrypts with this key.
 
         Args:
             key_id: The id of the key.
-            secret: Its 32 bytes, if it was not passed before and no callable returns it.
+            secret: The 32 bytes of a key that was not passed before and that no callable returns.
 
         Raises:
             ConfigError: The key is unknown or not 32 bytes, or another one has the id.

@@ -199,7 +199,7 @@ class FolderKernel(Kernel):
         self._seen = marks
 
     def _load(self, path: str) -> bool:
-        """Read a file. Return False if the system does not permit it now."""
+        """Read a file. Return False if the system cannot read it now."""
         kind, _, _ = path.partition("/")
         data, is_read = b"", False
         try:

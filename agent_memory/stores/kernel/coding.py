@@ -82,9 +82,9 @@ def head_fields(head: Head) -> dict[str, Any]:
 
 
 def head_from(session_id: str, fields: Mapping[str, Any]) -> Head:
-    """Return the head for all its fields: those of `head_fields`, and the others.
+    """Return a head from its fields, including those of `head_fields`.
 
-    `created_at` is in microseconds.
+    The field `created_at` is in microseconds.
 
     Raises:
         Damaged: A field is missing or invalid.

@@ -304,9 +304,9 @@ class Kernel(Protocol):
         """Commit batches in order. They are durable on return.
 
         Each batch is applied completely, or refused. A batch may change one session (its head, log
-        and keys), and other documents of any owners and collections. The batch's conditions, even
-        that a document is missing, hold until its writes are done. A power loss may undo a batch
-        that has only `Hold` and `Due`.
+        and keys), and other documents of any owners and collections. The batch's conditions (such
+        as `Missing`) hold until its writes are done. A power loss may undo a batch that has only
+        `Hold` and `Due`.
 
         With `spans`, a batch may change several sessions, and all batches are one transaction.
         Without `spans`, a condition about a document that the batch does not write is checked
@@ -339,10 +339,10 @@ class Kernel(Protocol):
         """Return the documents that a scan selects."""
 
     def owners(self, collection: str, beginning: str) -> list[str]:
-        """Return a collection's distinct owners that start with `beginning`, by code points."""
+        """Return a collection's owners that start with `beginning`, in code point order."""
 
     def collections(self, beginning: str) -> list[str]:
-        """Return the collections that start with `beginning`, by code points."""
+        """Return the collections that start with `beginning`, in code point order."""
 
     def due(self, collection: str, limit: int) -> list[Document]:
         """Return due documents that nobody holds, with the ends of their logs.

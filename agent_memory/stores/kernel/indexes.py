@@ -149,7 +149,7 @@ def _readable(
 
 
 def _stand_in(lost: Sequence[Part], source: Owned, records: ReadRecords) -> list[Segment]:
-    """Return a segment with the records of lost ones. A search finds them only by words."""
+    """Return a segment for the records of lost segments. A search finds these only by words."""
     from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.segments import Segment
 

@@ -87,7 +87,7 @@ class RecordStore(SessionStore):
         return None if found is None else record_from(found, "fact", block)
 
     def owners(self, block: str, beginning: str) -> list[str]:
-        """Return the owners of a block's records that start with `beginning`, by code points."""
+        """Return a block's record owners that start with `beginning`, in code point order."""
         return self._kernel.owners(f"{FACT}{block}", beginning)
 
     def all_records(self) -> Iterator[tuple[str, Record]]:

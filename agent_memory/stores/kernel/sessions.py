@@ -403,7 +403,7 @@ class SessionStore:
         return stored
 
     def schedule(self, head: Head, seconds: float | None) -> bool:
-        """Make the session due in this many seconds; with None, not before its next change.
+        """Make the session due in this many seconds. With None, its next change makes it due.
 
         Return False, without any change, if the stored end or version differs from the head's.
         """

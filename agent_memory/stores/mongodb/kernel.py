@@ -413,7 +413,7 @@ class MongoDBKernel(Kernel):
         return after or self.table.one({"_id": which["_id"], "live": 1, "marks": op}, _AFTER)
 
     def _tidy(self, head: Doc, since: int | None = None) -> None:
-        """Clean up after a change of a head. It may fail without harm."""
+        """Clean up after a change of a head. A failure does no harm."""
         place = head["_id"]
         with suppress(StoreError):
             self._logs.tidy(head)

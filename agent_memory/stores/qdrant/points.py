@@ -161,8 +161,8 @@ def _payload(record: Record, features: Features, place: int) -> dict[str, Any]:
 def queries(owner: str, query: Query, depth: int) -> list[models.QueryRequest]:
     """Return the requests of a query.
 
-    The requests find the records nearest in meaning, the records with most of the query's words,
-    and for each word the record with the word's highest weight. The last shows the word's rarity.
+    One request finds the records nearest in meaning, and one the records with most of the query's
+    words. A request for each word finds the record with its highest weight, and shows its rarity.
     """
     from qdrant_client import models
 

@@ -72,7 +72,7 @@ class SQLKernel(SQLReader):
             batch = batches[0]
             if (statement := self._statement(batch)) is not None:
                 run = methodcaller("run", *statement)
-                # A power loss also ends the holders of leases. A session may be due twice.
+                # A power loss also ends the holders of leases, and sessions may be due again.
                 may_be_undone = all(isinstance(write, Hold | Due) for write in batch.writes)
                 changed = self._database.alone(run, synced=not may_be_undone)
                 if changed > 0 or not batch.conditions:

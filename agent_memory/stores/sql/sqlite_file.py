@@ -271,7 +271,7 @@ class Connection(SQLConnection):
         return self._raw.in_transaction
 
     def relax(self, relaxed: bool) -> None:
-        """Choose whether commits wait for the disk. A commit that waits syncs all before it."""
+        """Set whether commits wait for the disk. A commit that waits syncs all earlier commits."""
         if self._can_relax and relaxed != self._is_relaxed:
             self._is_relaxed = True  # also if a signal interrupts the next statement
             self._raw.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")

@@ -30,7 +30,7 @@ _ZEROS = bytes(LARGEST)
 
 
 class NoTree(ValueError):
-    """A page is not part of a tree as it should be; the file is damaged."""
+    """A page that should be part of a tree is not. The file is damaged."""
 
 
 def page_size(first: bytes) -> int:
