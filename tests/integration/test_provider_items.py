@@ -1,11 +1,13 @@
 """Items of providers' replies: stored unchanged, and shown where possible."""
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from agent_memory import AgentMemory, StaticMemory
+from agent_memory.core.formats import registry
 from agent_memory.core.formats.names import RESPONSES
 from agent_memory.core.formats.registry import Format, register
 from agent_memory.core.rendering import OPENING
@@ -173,6 +175,30 @@ def test_an_adapter_adds_a_format() -> None:
             InvalidInput, match=r"anthropic\.messages, .*, openai\.responses, .*xai"
         ):
             memory.get("s", format="mine")
+
+
+def test_a_format_stays_registered_while_another_thread_loads_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: a thread that loads the built-in formats drops a format that was added meanwhile."""
+    begun, goes_on = threading.Event(), threading.Event()
+    loading = threading.Thread(target=lambda: registry.is_known(None))
+    made = registry._made
+
+    def slow(*args: Any, **more: Any) -> Format:
+        if threading.current_thread() is loading:
+            begun.set()
+            goes_on.wait(10)
+        return made(*args, **more)
+
+    monkeypatch.setattr(registry, "_made", slow)
+    registry._formats.cache_clear()
+    loading.start()
+    assert begun.wait(10)
+    register(Format("added meanwhile", lambda item: []))
+    goes_on.set()
+    loading.join()
+    assert registry.is_known("added meanwhile")
 
 
 def test_recalls_stand_beside_the_providers_items() -> None:

@@ -113,6 +113,9 @@ def _made(name: str, file: str, **more: Any) -> Format:
     return Format(name, **{field: getattr(module, field) for field in own}, **more)
 
 
+_FORMATS: dict[str, Format] = {}
+
+
 @cache
 def _formats() -> dict[str, Format]:
     """Return all formats by name. The built-in modules are loaded at the first call."""
@@ -165,7 +168,9 @@ def _formats() -> dict[str, Format]:
         _made(names.HAYSTACK, "haystack", is_exact=True),
         _made(names.SMOLAGENTS, "smolagents", is_exact=True),
     ]
-    return {form.name: form for form in every}
+    for form in every:  # two threads may load them, and one may register another meanwhile
+        _FORMATS.setdefault(form.name, form)
+    return _FORMATS
 
 
 def register(form: Format) -> None:
@@ -192,7 +197,8 @@ def recognised(value: Raw) -> Format | None:
     """Return the format of a value, by its shape. None for a chat message or an unknown shape."""
     if not all(isinstance(value.get(key), str | None) for key in ("type", "role", "kind")):
         return None
-    return next((form for form in _formats().values() if form.recognises(value)), None)
+    forms = list(_formats().values())  # another thread may register one meanwhile
+    return next((form for form in forms if form.recognises(value)), None)
 
 
 def is_known(name: str | None) -> bool:
