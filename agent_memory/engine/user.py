@@ -21,6 +21,7 @@ from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.ltm_blocks.base import FactBlock
 
 if TYPE_CHECKING:
+    from agent_memory.engine.assembly import Components
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.engine.values.key_values import KeyValues
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
@@ -51,7 +52,7 @@ class User:
     def __init__(
         self, memory: AgentMemory, user_id: str | None, session_id: str | None = None
     ) -> None:
-        self._memory, self._parts = memory, memory.components
+        self._memory = memory
         self._session_id = session_id
         self.user_id = user_id
 
@@ -337,6 +338,10 @@ class User:
             return self._memory.delete_user(scope.user_id)
         assert scope.session_id is not None
         return self._memory.delete(scope.session_id)
+
+    @property
+    def _parts(self) -> Components:  # read at each call, because a `RemoteMemory` has none
+        return self._memory.components
 
     def _scope(self) -> Scope:
         """Return the current scope. The session may belong to a user by now.
