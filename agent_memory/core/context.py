@@ -12,7 +12,7 @@ from agent_memory.core.messages import SYSTEM_ROLES, Message
 from agent_memory.core.records import DeadLetter, Entry, Head, LeftOut, Recall, Source, Summary
 from agent_memory.core.rendering import Rendered, arguments_of, joined, rendered
 from agent_memory.core.settings_model import MemoryRole
-from agent_memory.core.shapes import newest_user, role_of
+from agent_memory.core.shapes import newest_user, shape_of
 from agent_memory.core.text import escape, listed_text, runs
 from agent_memory.core.usage import Usage
 from agent_memory.errors import InvalidMessage
@@ -184,9 +184,13 @@ def render_memory(recalls: Sequence[Recall], order: Sequence[str]) -> str:
 
 
 def from_newest_user(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the newest user message and the messages after it."""
+    """Return the newest message with a user's words, and the messages after it."""
+
+    def is_users(message: Message) -> bool:
+        return any(view.get("role") == "user" for view in shape_of(message).views)
+
     places = reversed(range(len(messages)))
-    newest = next((place for place in places if role_of(messages[place]) == "user"), None)
+    newest = next((place for place in places if is_users(messages[place])), None)
     return [] if newest is None else messages[newest:]
 
 

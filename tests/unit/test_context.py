@@ -285,6 +285,18 @@ def test_the_chat_ends_with_the_question_once() -> None:
     assert before.to_messages() == [*talk, a("four"), u("three?")]  # the question is repeated
 
 
+def test_recalls_cost_what_they_take_at_their_place() -> None:
+    """Wrong: recalls that stand with a user's words are counted elsewhere, because the item with
+    the words begins with a system message."""
+    said = [("system-prompt", "rules"), ("user-prompt", "When?")]
+    parts = [{"part_kind": kind, "content": content} for kind, content in said]
+    item = Message(raw={"kind": "request", "parts": parts}, format="pydantic_ai")
+    context = pack(packer(900, "user"), log([item.to_dict()]), RECALL)
+    chat = context.to_messages()
+    assert chat == [{"role": "system", "content": "rules"}, u(f"{MEMORY}\n\nWhen?")]
+    assert context.tokens == COUNTER.context(chat)
+
+
 @pytest.mark.parametrize("role", ["assistant", "tool", "system"])
 def test_only_what_a_user_says_is_a_question(role: str) -> None:
     """Wrong: a question in another role than the user's enters the context."""
