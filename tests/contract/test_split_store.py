@@ -1,15 +1,17 @@
 """The contract with system messages in a separate store, and what only that promises."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agent_memory import AgentMemory
+from agent_memory.core.idempotency import Append, Appended
 from agent_memory.errors import StoreError, StoreUnavailable
 from agent_memory.stores import MemoryStore, SplitStore, SQLStore
 from agent_memory.stores.base import Store
-from agent_memory.stores.kernel.contract import Document, Scan
+from agent_memory.stores.kernel.contract import Batch, Document, Outcome, Scan
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.testing import SessionStoreContract, WorkStoreContract
 from agent_memory.testing.contract import draft, stored
@@ -77,6 +79,30 @@ def test_system_messages_are_only_in_their_store(tmp_path: Path) -> None:
     store.secure_erase()
     assert not _said(tmp_path, "system")
     store.close()
+
+
+def test_an_append_of_a_group_that_was_stored_is_acknowledged() -> None:
+    """Wrong: an append is stored, and answered with the lost connection of a later one, so that its
+    caller repeats it. Or the later one, which may be stored too, is repeated by the store."""
+    store = SplitStore(MemoryStore(), MemoryStore())
+    for name in "stu":
+        store.append(name, [draft("a")])
+    kernel = store.kernel.inner
+    commit = kernel.commit
+
+    def cut(batches: Sequence[Batch]) -> list[Outcome]:
+        outcomes = commit(batches)
+        if "cut off" in repr(batches):
+            raise StoreUnavailable("The connection broke after the write.")
+        return outcomes
+
+    vars(kernel)["commit"] = cut
+    texts = {"s": "b", "t": "cut off", "u": "c"}
+    first, *rest = store.append_all([Append(name, [draft(text)]) for name, text in texts.items()])
+    assert isinstance(first, Appended)
+    assert [type(one) for one in rest] == [StoreUnavailable, StoreUnavailable]
+    read = {name: [entry.message.content for entry in store.read(name)] for name in texts}
+    assert read == {"s": ["a", "b"], "t": ["a", "cut off"], "u": ["a"]}
 
 
 def test_prompts_are_kept_once_in_their_store() -> None:

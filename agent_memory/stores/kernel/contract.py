@@ -265,11 +265,16 @@ class Batch(NamedTuple):
 
 class Outcome(NamedTuple):
     """Whether a batch was applied. If it was refused, the outcome has the documents and the ends
-    of logs that the batch's conditions name."""
+    of logs that the batch's conditions name.
+
+    Attributes:
+        failed: The error after which the batch may have been applied or not.
+    """
 
     done: bool
     documents: dict[DocId, Document | None] = {}
     tails: dict[str, Tail] = {}
+    failed: StoreError | None = None
 
 
 DONE = Outcome(True)

@@ -196,6 +196,7 @@ class SessionStore:
         except Exception:  # noqa: BLE001 - one append fails: each is tried separately below
             plans, outcomes = {}, []
         committed = {at for at, one in zip(plans, outcomes, strict=True) if one.done}
+        failed = {at: one.failed for at, one in zip(plans, outcomes, strict=True) if one.failed}
         for place in order:
             if place in committed:
                 self._known.put(appends[place].session_id, plans[place].after)
@@ -203,6 +204,9 @@ class SessionStore:
             if place in committed:
                 plan = plans[place]
                 done.append(Appended(plan.after.whole(), plan.places))
+                continue
+            if place in failed:
+                done.append(failed[place])
                 continue
             try:
                 done.append(self._append(one))

@@ -31,15 +31,19 @@ def one_by_one(commit: Callable[[Batch], Outcome], batches: Sequence[Batch]) -> 
     """Commit each batch separately, for kernels without `spans`.
 
     If a batch after the first one fails, it counts as refused. The caller's retry of this batch
-    then raises the error. `StoreUnavailable` is always raised: the batch may have been committed.
+    then raises the error. After `StoreUnavailable` the batch may have been committed. Its outcome
+    has the error, and so have those of the batches after it, which are not tried.
     """
     outcomes: list[Outcome] = []
     for batch in batches:
         try:
             outcomes.append(commit(batch))
         except StoreError as error:
-            if not outcomes or isinstance(error, StoreUnavailable):
+            if not outcomes:
                 raise
+            if isinstance(error, StoreUnavailable):
+                failed = Outcome(False, failed=error)
+                return outcomes + [failed] * (len(batches) - len(outcomes))
             outcomes.append(Outcome(False))
     return outcomes
 
