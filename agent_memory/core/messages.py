@@ -195,8 +195,9 @@ class Message(BaseModel):
 
     @property
     def plain(self) -> str | None:
-        """Return the text of a message that consists of a role and a storable text. None for
-        others.
+        """Return the text of a message that consists of a role and a storable text.
+
+        None for any other message.
         """
         text = self.__dict__["content"]
         if self.__pydantic_fields_set__ != _PLAIN or type(text) is not str:

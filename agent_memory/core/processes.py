@@ -51,7 +51,7 @@ def fork_safe_lock(*, own: bool = False) -> threading.RLock:
     can take a lock that its thread holds.
 
     Args:
-        own: Whether only the caller uses the lock. Set it for work that takes long, or that takes
+        own: Whether only the caller uses the lock. Set `own` for work that takes long or takes
             another lock. By default, callers share a few locks in rotation: each fork takes all
             locks, and a call in a signal handler checks all of them.
     """

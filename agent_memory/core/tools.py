@@ -106,7 +106,7 @@ class Tool:
 
         Args:
             scope: The owner of the memory.
-            arguments: A mapping, or its JSON, as models send it. None and "" for none.
+            arguments: A mapping, or its JSON, as models send it. None and "" mean no arguments.
 
         Raises:
             ToolRefused: The arguments are invalid.

@@ -42,7 +42,7 @@ def full_text(message: Message) -> str:
 
 
 def _unshown(raw: dict[str, Any], name: str | None) -> str:
-    """Return the readable part of an item without a chat form. Nothing for a compaction."""
+    """Return the readable part of an item without a chat form. A compaction has none."""
     readable = {key: value for key, value in raw.items() if value and key not in _UNREADABLE}
     if readable.keys() <= {"type"} or form_of(name).compacts(raw):
         return ""
@@ -177,7 +177,7 @@ WHOLE = Part(0, 1, 0)
 
 
 def passages(text: str) -> list[Place]:
-    """Return the start and end of each passage of a text. One passage for a short text.
+    """Return the start and end of each passage of a text. A short text is one passage.
 
     Passages are cut between sentences or lines and have similar lengths. Each passage begins with
     the last sentence of the previous passage, unless that sentence is long.

@@ -72,7 +72,7 @@ class Format:
         recognises: Returns whether a value passed to `update` is an item.
         to_message: Returns the item to store for such a value.
         compacts: Returns whether an item replaces all items before it, for this provider.
-        items: Returns an item as it is sent back. Nothing if the provider would refuse it.
+        items: Returns an item as it is sent back, or nothing if the provider would refuse the item.
         leads: Returns whether an item without a chat form must be sent with the item after it.
         pair: Returns the common key of a call and its answer, if no chat shows them.
         merged: Merges neighbouring messages that the provider requires as one.

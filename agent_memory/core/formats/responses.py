@@ -103,7 +103,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
 
 
 def items(raw: Mapping[str, Any]) -> list[Any]:
-    """Return an item as it is sent back. Nothing for an empty message."""
+    """Return an item as it is sent back. An empty message is not sent."""
     output, content = raw.get("output"), raw.get("content")
     if raw.get("object") == COMPACTED and isinstance(output, list):
         return output

@@ -144,7 +144,7 @@ class TokenCounter:
     """Counts the tokens of texts and messages for one model.
 
     "exact" uses the model's own encoding if it is known. Claude models use the last encoding that
-    Anthropic published, and all other models use litellm's fallback (cl100k_base). In both cases,
+    Anthropic published, and all unknown models use litellm's fallback (cl100k_base). In both cases,
     `exact` is False. "approximate" estimates the tokens for any model and loads nothing.
     docs/tokens.md gives the error of the estimate.
 
