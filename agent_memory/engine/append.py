@@ -137,7 +137,7 @@ class Appender:
     ) -> int:
         """Append imported messages atomically. Skip messages that were imported before.
 
-        Each message comes with its name in the source. The stored keys show which names are known.
+        Each message comes with its name in the source. A name is known while its key is stored.
         """
         drafts = self.drafts([message for _, message in messages], session_id, user_id)
         ids = tuple(key_of_import(*one) for one in messages)
@@ -147,7 +147,7 @@ class Appender:
         return len(done.places)
 
     def stored(self, head: Head, key: WriteKey) -> list[Message] | None:
-        """Return the messages stored under a key, without messages that have expired.
+        """Return the messages stored under a key, without messages that left the log since.
 
         None if the key is unknown or the session is gone.
 

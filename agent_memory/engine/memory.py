@@ -108,11 +108,11 @@ class AgentMemory(OpenMemory):
 
         Args:
             session_id: The conversation.
-            message: Text, a dict in the shape of OpenAI's, Anthropic's, Gemini's or Bedrock's API
-                or of LangChain, an object or a whole response of their SDKs, a `Message`, or a list
-                of these. A system message replaces the session's system message. Messages at the
-                start of a list that come from the session's last `get` are already stored and are
-                skipped.
+            message: Text, a `Message`, or a list of messages. A message may also be a dict in the
+                shape of OpenAI's, Anthropic's, Gemini's or Bedrock's API or of LangChain, or an
+                object or a whole response of their SDKs. A system message replaces the session's
+                system message. Messages at the start of a list that come from the session's last
+                `get` are already stored and are skipped.
             user_id: The user it belongs to.
             key: An idempotency key for this write in its session, such as a UUID. A retry with the
                 same key and the same messages stores nothing. Messages with an `id` are
@@ -125,7 +125,7 @@ class AgentMemory(OpenMemory):
             failed. A retry returns the `end` and `total` of the first call.
 
         Raises:
-            InvalidInput: An id or a message is not valid, or a message is larger than
+            InvalidInput: An id or a message is not valid. Or a message is larger than
                 `max_message_bytes`, or contains recalls or the summary of an older context.
                 Nothing was stored.
             Conflict: The key or an id was used for other content, or the log does not end at
@@ -285,8 +285,8 @@ class AgentMemory(OpenMemory):
             key: An idempotency key, for retries with the same text.
 
         Raises:
-            InvalidInput: The text is empty or too long, there are too many notes, neither a user
-                nor a session is named, or `at` has no time zone. Nothing was stored.
+            InvalidInput: The text is empty or too long, or there are too many notes. Or neither a
+                user nor a session is named, or `at` has no time zone. Nothing was stored.
             Conflict: The key was used for a stored note with another text.
             SessionOfAnotherUser: The session belongs to another user.
         """
@@ -470,7 +470,7 @@ class AgentMemory(OpenMemory):
 
         Args:
             session_id: The conversation.
-            message: The turn so far: the question as text or as a message, or a list of messages,
+            message: The turn so far: the question as text or as a message. Or a list of messages,
                 such as the question, an assistant message with tool calls, and their results.
             user_id: The user. Required if the session does not exist yet.
 
@@ -569,8 +569,8 @@ class AgentMemory(OpenMemory):
 
         Raises:
             InvalidInput: The turn so far, a tool or an option is not valid.
-            Conflict: The key was used for another question, the log does not end at
-                `expected_end` when the answer is complete, or the stored answer was removed.
+            Conflict: The key was used for another question, or its stored answer was removed. Or
+                the log does not end at `expected_end` when the answer is complete.
             ModelRequired: No model is configured or named.
             ModelError: The model failed.
         """

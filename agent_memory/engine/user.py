@@ -149,7 +149,7 @@ class User:
     ) -> list[Fact]:
         """Forget a fact, or all facts from a session or a part of it, permanently.
 
-        Facts that the forgotten facts had superseded hold again. The messages stay in the log and
+        Facts that were superseded by forgotten facts hold again. The messages stay in the log and
         in other blocks. If the block absorbs them again, the facts stay forgotten. Idempotent.
 
         Args:

@@ -194,7 +194,7 @@ class Deletion:
         self._records.write(Kind.SCRUBS, uuid4().hex)
 
     def _scrub(self, noted: Iterable[str] | None = None) -> Part:
-        """Erase the traces in the files, then delete the `noted` notes about them. None: all."""
+        """Erase the traces in the files. Then delete the notes `noted`, or all notes with None."""
         if noted is None:
             noted = self._records.read(Kind.SCRUBS)
         self._store.secure_erase()

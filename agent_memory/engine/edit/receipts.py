@@ -30,7 +30,10 @@ BACKUPS = Part("backups", "not supported", "Earlier backups are not changed.")
 
 
 class Outcome(NamedTuple):
-    """The result of a deletion for each place, and the damaged data. None if not searched for."""
+    """The result of a deletion for each place, and the damaged data that it met.
+
+    `unread` is None if the deletion did not search for damaged data.
+    """
 
     parts: Sequence[Part]
     unread: Sequence[Damaged] | None = None

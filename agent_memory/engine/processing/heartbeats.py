@@ -73,7 +73,7 @@ class Backlog:
                     self._sessions.setdefault(lag.session_id)
 
     def takes(self, head: Head, block: str, upto: int) -> bool:
-        """Add a session if a block has too many pending messages for an update. Return whether."""
+        """Add a session if an update cannot absorb all its messages. Return whether it is added."""
         if block not in self._blocks or upto - head.cursors.get(block, 0) <= _INLINE:
             return False
         with self._lock:

@@ -1,4 +1,4 @@
-"""Retention: removes messages from logs after a time, once nothing reads them any more."""
+"""Retention: removes messages from the beginning of logs once nothing reads them any more."""
 
 from __future__ import annotations
 

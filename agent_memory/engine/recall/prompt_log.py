@@ -79,7 +79,7 @@ class Prompts:
     def without_context(
         self, session_id: str, messages: Sequence[Any], is_stored: Callable[[Head], bool]
     ) -> Sequence[Any]:
-        """Return the messages without messages of the session's last context."""
+        """Return the messages that are not part of the session's last context."""
         context, asked = self._contexts.get(session_id, (None, ()))
         new = without_context(messages, context, asked)
         head = context.head if context is not None else None
