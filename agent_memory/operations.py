@@ -186,8 +186,7 @@ def import_session(
     if since is not None and not deleted:
         raise InvalidInput(
             f"Session {reading.head.session_id!r}, or its user, was deleted here on "
-            f"{since:%Y-%m-%d %H:%M} UTC. It was left so; say deleted=True (--deleted) to bring it "
-            "back."
+            f"{since:%Y-%m-%d %H:%M} UTC. To import it again, set deleted=True (--deleted)."
         )
     head = memory._bring(reading)
     gone.lift(head)

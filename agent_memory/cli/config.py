@@ -67,23 +67,23 @@ def describe(config: AgentMemoryConfig) -> Iterator[tuple[str, str]]:
     blocks = [described(block, config.model) for block in config.all_blocks]
     yield "blocks", "\n".join(blocks) or "none"
     if blocks:
-        when = {"overflow": "what leaves the window", "every_update": "each message at once"}
+        when = {"overflow": "messages that leave the window", "every_update": "each message"}
         absorbs = config.strategy.absorbs
-        told = when[absorbs] if isinstance(absorbs, str) else f"once {absorbs:,} tokens wait"
+        told = when[absorbs] if isinstance(absorbs, str) else f"{absorbs:,} pending tokens"
         yield "absorbing", f"blocks absorb {told}"
     name = config.embedding or "local"
-    yield "embedder", f"{name}, {'asked over the network' if is_remote(name) else 'run here'}"
+    yield "embedder", f"{name}, {'over the network' if is_remote(name) else 'in this process'}"
     at = f" at {without_password(config.api_base)}" if config.api_base else ""
     yield "model", f"{config.model}{at}" if config.model else "none"
-    time = "" if config.retention == "window" else f"{config.retention} after its time, "
-    goes = f"a message goes {time}once it left the window and every block absorbed it"
-    kept = "messages are kept for ever" if config.retention == "forever" else goes
+    time = "" if config.retention == "window" else f" and after {config.retention}"
+    goes = f"a message is deleted after the window and all blocks have passed it{time}"
+    kept = "messages are stored without a time limit" if config.retention == "forever" else goes
     yield "retention", kept.replace(", 0:00:00", "")
-    work = f"room is made after updates, threads here: {config.background_threads}"
+    work = f"overflows are handled after updates by {config.background_threads} threads"
     if config.idle_minutes:
-        work += f"; a session silent for {config.idle_minutes:g} minutes is absorbed wholly"
+        work += f"; sessions idle for {config.idle_minutes:g} minutes are absorbed completely"
     inline = config.overflow_mode == "inline"
-    yield "work", "updates make room before they return" if inline else work
+    yield "work", "overflows are handled within updates" if inline else work
     variable = config.encryption or "none"  # an invalid name may be a key: it is masked
     yield "encryption", variable if variable.isidentifier() else "***"
     for space, grants in config.shares.items():

@@ -182,7 +182,7 @@ def _overflows(memory: AgentMemory, overflows: Sequence[tuple[Head, Head]]) -> N
     summary = overflows[-1][1].summary
     text = "Waits for a model: a local extract stands in until one writes the summary anew."
     waits = [cell(text, "yellow")] if summary and summary.redo_after is not None else []
-    _part(f"What happened: it overflowed {len(overflows)} times", table, *waits)
+    _part(f"Overflows: {len(overflows)}", table, *waits)
 
 
 def _long_term(memory: AgentMemory, listed: bool) -> None:

@@ -148,7 +148,7 @@ def _tell(done: Imported, user: str | None) -> None:
             told = f"belong to {owner}. To move them, delete them there and import with --deleted."
         note(f"{count:,} sessions {told}")
     if done.new_messages or done.assigned:
-        say("To make them recallable, let the blocks absorb them: agent-memory flush")
+        say("They can be recalled now. To extract facts from them: agent-memory flush")
 
 
 def _list(found: Imported, most: int) -> None:

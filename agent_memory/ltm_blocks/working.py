@@ -184,4 +184,4 @@ def _key(record: Record) -> str:
 
 def _no_such(key: str, keys: Iterable[str]) -> ToolRefused:
     there = ", ".join(map(repr, keys)) or "none"
-    return ToolRefused(f"Nothing is kept under {quoted(key)}. Keys: {there}.")
+    return ToolRefused(f"There is no value with the key {quoted(key)}. Keys: {there}.")

@@ -70,7 +70,7 @@ EXPECTED = {
         "memory://sessions/monday%2F1: ['user', 'assistant']",
     ],
     "working": [
-        "  -> Nothing is kept under 'offer'. Keys: 'budget', 'offers', 'plan'.",
+        "  -> There is no value with the key 'offer'. Keys: 'budget', 'offers', 'plan'.",
         '- plan: ["compare","order"]\n- offers: {"Oak &amp; Sons":310,"Chairly":285}\n- budget:',
         "And in another one of the same user: []",
         "After the end: {}",
