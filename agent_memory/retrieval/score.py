@@ -242,9 +242,10 @@ def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     with np.errstate(invalid="ignore"):  # BLAS reads past the finite numbers; see `index`
         parts = _parts(one, query, worth)
     relevance = _relevance(parts, len(worth), one.total)
-    if one.filled.any() and parts[:, PARTS.index("words")].max() < fitted()["other_words"]:
-        # no record has half of the question's words in any form, so shared words are chance
-        parts[:, [PARTS.index(name) for name in _OF_WORDS]] = 0
+    others = fitted()["other_words"]
+    if one.filled.any() and parts[:, PARTS.index("words")].max() < others["below"]:
+        # no record has half of the question's words in any form, so shared ones are mostly chance
+        parts[:, [PARTS.index(name) for name in _OF_WORDS]] *= others["share"]
     weights = fitted()["rank"]
     scores = np.round(parts @ np.array([weights[name] for name in PARTS], np.float32), _DIGITS)
     best = np.argsort(-scores, kind="stable")
