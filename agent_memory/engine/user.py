@@ -56,6 +56,10 @@ class User:
         self._session_id = session_id
         self.user_id = user_id
 
+    @property
+    def _parts(self) -> Components:
+        return self._memory.components  # a memory behind a service has none
+
     def __repr__(self) -> str:
         at_hand = "" if self._session_id is None else f", session_id={self._session_id!r}"
         return f"User({self.user_id!r}{at_hand})"

@@ -66,7 +66,7 @@ class Resources:
     vectors: Callable[[str | None], VectorStore]
     locked: Callable[[str], AbstractContextManager[None]]
     redact: Callable[[str], str] = str
-    min_relevance: float = 0.2
+    min_relevance: float = 0.1
     zones: Zones = IN_UTC
     is_local: bool = False
 
