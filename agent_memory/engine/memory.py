@@ -793,7 +793,9 @@ class AgentMemory(OpenMemory):
         check_share(name)
         from agent_memory.engine.sharing.shares import Share
 
-        return self._shares.setdefault(name, Share(self, name))
+        made = Share(self, name)
+        with self._sharing:
+            return self._shares.setdefault(name, made)
 
     def open(self, kind: str) -> Any:
         """Return the handle of a kind of block for data of everyone, such as `open("skills")`.

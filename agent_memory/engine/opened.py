@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.idempotency import as_it_was
+from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Head, Scope
 from agent_memory.core.threads import apart, given_up
 from agent_memory.engine.assembly import Components
@@ -62,6 +63,7 @@ class OpenMemory:
         self.blocks = parts.blocks
         self._store, self._guard, self._appender = parts.store, parts.guard, parts.appender
         self._shares: weakref.WeakValueDictionary[str, Share] = weakref.WeakValueDictionary()
+        self._sharing = fork_safe_lock()
         self._will_ask_models = bool(self.config.language_models)
         in_background = self.config.overflow_mode == "background"
         threads = self.config.background_threads if in_background else 1

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from agent_memory.errors import (
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM, watched
+from agent_memory.testing.contract import together
 from tests.kit import opened, user
 
 
@@ -233,6 +236,20 @@ def test_one_object_for_each_name() -> None:
             call()
     with pytest.raises(MemoryClosed):
         memory.share("team")
+
+
+def test_one_object_for_each_name_of_threads() -> None:
+    """Wrong: threads that ask for a name at the same moment get handles of their own."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with AgentMemory(store="memory://") as memory:
+            memory.share("team")  # loads the modules
+            for n in range(300):
+                first, *others = together([partial(memory.share, f"team {n}")] * 3)
+                assert all(other is first for other in others), n
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_what_is_refused() -> None:
