@@ -15,7 +15,7 @@ import pytest
 from agent_memory import AgentMemory, AgentMemoryConfig, Message, SpatialMemory
 from agent_memory.core.records import Scope
 from agent_memory.errors import ConfigError, InvalidInput, SessionDeleting, StoreUnavailable
-from agent_memory.ltm_blocks.change_log import version_owner
+from agent_memory.ltm_blocks.change_log import version_of, version_owner
 from agent_memory.ltm_blocks.spatial import Observation, SpatialHandle
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
@@ -283,6 +283,44 @@ def test_once_its_deletion_has_begun(memory: AgentMemory, store: Store) -> None:
     memory.delete("s")
     assert sorted(kept(store, "user:ada"))[-1] == "in t"
     assert nearest(places) == ["in t"]
+
+
+def test_a_session_that_is_deleted_meanwhile(store: Store) -> None:
+    """Wrong: an observation that is written during a deletion survives it, or the user's others
+    cannot be deleted any more, or are read anew by each call.
+    """
+    armed: list[int] = []
+
+    def watch(step: str) -> None:
+        if step == "before put_records" and armed:
+            armed.clear()
+            other.delete("s")
+
+    with (
+        AgentMemory(store=store, blocks=[SpatialMemory()]) as other,
+        AgentMemory(store=watched(store, watch), blocks=[SpatialMemory()]) as memory,
+    ):
+        places = memory.session("s", "ada").owner().spatial()
+        places.observe("before", (1, 0))
+        kept = memory.user("ada").spatial().observe("of no session", (2, 0))
+        armed.append(1)
+        with pytest.raises(SessionDeleting, match="nothing was stored"):
+            places.observe("late", (3, 0))
+        assert nearest(places) == nearest(other.user("ada").spatial()) == ["of no session"]
+        assert version_of(store, "spatial", "user:ada") is not None
+        assert places.delete(kept.id)
+        assert nearest(places) == nearest(other.user("ada").spatial()) == []
+
+
+def test_it_can_be_deleted_after_a_session_of_its_user(memory: AgentMemory) -> None:
+    """Wrong: after the deletion of one session, the user's other observations cannot be deleted."""
+    places = memory.user("ada").spatial()
+    door = places.observe("door", HERE)
+    memory.session("s", "ada").owner().spatial().observe("in s", (1, 0))
+    memory.delete("s")
+    assert texts(places) == ["door"]
+    assert places.delete(door.id)
+    assert (texts(places), places.delete(door.id)) == ([], False)
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from agent_memory.core.ids import check_id
 from agent_memory.core.limits import how_many, quoted, text_of
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Record
-from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.change_log import trail_of
+from agent_memory.errors import InvalidInput, SessionDeleting
+from agent_memory.ltm_blocks.change_log import begun_anew, new_version, trail_of
 from agent_memory.ltm_blocks.keyed_records import (
     Collection,
     id_of_key,
@@ -199,9 +199,9 @@ class SpatialHandle(Collection[Any]):
         indexes = self._limits._indexes
         with self._keyed.changing():
             trail = trail_of(store, name, owner)
-            if trail is None:
-                return False
             index = indexes.at(store, name, owner, trail)
+            if trail is None and index.get(observation_id) is None:
+                return False
 
             def put(version: Sequence[Record]) -> None:
                 # delete even a record that the index lacks: an interrupted call may have left it
@@ -248,7 +248,13 @@ class SpatialHandle(Collection[Any]):
 
         def put(version: Sequence[Record]) -> None:
             both = [*records.values(), *version]
-            put_with_session(store, name, both, keyed.scope, session_id)
+            try:
+                put_with_session(store, name, both, keyed.scope, session_id)
+            except SessionDeleting:
+                if trail is not None and keyed.scope.user_id is not None:
+                    # the version may be removed too, and the user has other observations
+                    store.put_records(name, [new_version(owner), begun_anew(owner)])
+                raise
 
         with keyed.changing():
             trail = trail_of(store, name, owner)
