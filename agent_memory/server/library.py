@@ -17,6 +17,7 @@ from agent_memory.client.calls import CALLS, HANDLES, MESSAGES, MOST, Call, Whos
 from agent_memory.client.values import checked, message_of
 from agent_memory.client.values import plain as exactly
 from agent_memory.core.context import Explanation, MemoryContext
+from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Head, Recall
 from agent_memory.core.turns import Turn, messages_of
 from agent_memory.engine.append import Update
@@ -91,6 +92,8 @@ def made(call: Call, at: At, asked: Any, **more: Any) -> Any:
         given["default"] = _ABSENT
     if call.subject == "operations":
         places = [at.memory]
+    if call.name == "verify_receipt" and not isinstance(asked.receipt, str):
+        given["receipt"] = compact_json(asked.receipt)  # so that all of it is checked
     with admins_told(at):
         if call.name == "search":
             return _search(at, **given)

@@ -239,6 +239,24 @@ def test_what_is_not_usable(
         assert answer.headers["allow"]
 
 
+_RECEIPT = {"kind": "session", "id": "s-ana", "namespace": "default", "parts": []}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"at": "2026-01-01T00:00:00"},
+        {"at": "2026-01-01T00:00:00+00:00", "more": 1},
+        {"at": "2026-01-01T00:00:00+00:00", "id": "\ud800"},
+    ],
+)
+def test_an_invalid_receipt_is_refused(lasting: Service, more: dict[str, Any]) -> None:
+    """Wrong: a receipt without a time zone causes a 500, or an unknown field is ignored."""
+    given = {**_RECEIPT, **more}
+    answer = lasting.call("verify_receipt", lasting.key("*", rights="admin"), {"receipt": given})
+    assert answer.status == 422, answer.body
+
+
 def test_errors_have_stable_types_and_sentences(service: Service) -> None:
     """Wrong: an error lacks a stable type for programs or a sentence for people."""
     key = service.key("ana")
