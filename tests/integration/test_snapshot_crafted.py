@@ -163,6 +163,15 @@ def test_a_value_that_could_not_have_been_put_is_refused(lines: list[str], what:
         operations.import_session(memory, resummed(bodies))
 
 
+def test_a_time_outside_the_calendar_is_refused(lines: list[str]) -> None:
+    """Wrong: a crafted time of a fact causes another error than that of a damaged snapshot."""
+    bodies = bodies_of(lines)
+    fact = next(one for one in bodies if "valid_from" in one.get("metadata", {}))
+    fact["metadata"]["valid_from"] = "0001-01-01T00:00:00+05:00"
+    with remembering("memory://") as memory, pytest.raises(InvalidSnapshot, match="valid_from"):
+        operations.import_session(memory, resummed(bodies))
+
+
 def test_a_value_stands_there_once(lines: list[str]) -> None:
     """Wrong: a snapshot with two values under one key is accepted."""
     bodies = bodies_of(lines)

@@ -33,7 +33,15 @@ the older fact, and "deny" contradicts it without a replacement."""
 Kind = Literal["event", "state", "plan", ""]
 """An event happened, a state lasts, a plan is for the future."""
 
-_Time = Annotated[AwareDatetime, AfterValidator(lambda at: at.astimezone(UTC))]
+
+def _in_utc(at: datetime) -> datetime:
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("it is not within the years 1 to 9999") from None
+
+
+_Time = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 
 _known_fields_only = with_config(ConfigDict(extra="forbid"))
 
