@@ -1,4 +1,4 @@
-"""Adapters for other libraries; each module needs the library it is named after.
+"""Adapters for other libraries. Each module needs the library that it is named after.
 
-`importing` needs none: it reads other programs' exports.
+`importing` needs no other library: it reads the exports of other programs.
 """

@@ -35,14 +35,14 @@ _NONE = "default"
 
 
 class AgentMemoryHistoryProvider(HistoryProvider):
-    """Durable sessions of the framework. Each is a session of the memory, which blocks absorb.
+    """Durable sessions of the framework. Each is a session of the memory, whose blocks absorb it.
 
     Args:
         memory: The memory.
         user_id: The user of the sessions; `memory.delete_user` erases them. None for no user.
-        within_budget: Whether a run gets the session's context within the memory's budget, with its
-            summary, rather than all messages.
-        skip_excluded: Whether to omit messages that a compaction of the framework has excluded.
+        within_budget: Whether a run gets the session's context, which has a summary and fits the
+            memory's budget, instead of all messages.
+        skip_excluded: Whether to omit messages that the framework's compaction has excluded.
         source_id: The provider's name.
         **options: Options of `HistoryProvider`, such as `store_outputs`.
     """

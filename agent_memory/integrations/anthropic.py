@@ -3,7 +3,7 @@
     tool = MemoryTool(memory, user_id="ana")
     client.beta.messages.tool_runner(tools=[tool], model=..., max_tokens=..., messages=...)
 
-The owner of the files is fixed when the tool is made; nothing that Claude sends can change it.
+Creating the tool fixes the owner of the files. Claude cannot change the owner.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ logger = logging.getLogger(__name__)
 class MemoryTool(BetaAbstractMemoryTool):
     """The tool for `anthropic.Anthropic`.
 
-    A failed command returns to Claude as an error result that says what to do.
+    If a command fails, Claude gets an error result that says what to do.
 
     Args:
         memory: A memory with a `FileMemory`.
-        user_id: The files' user.
-        session_id: A session, for the files of its user, or of the session itself if it has none.
+        user_id: The user of the files.
+        session_id: A session. It selects the files of its user, or its own if it has no user.
 
     Raises:
         ConfigError: No `FileMemory` is configured.

@@ -1,5 +1,6 @@
-"""Estimate the cost of a chat log under each strategy. The engine itself processes the log. A
-spending limit of no calls keeps it from calling a model.
+"""Estimates the cost of a chat log under each strategy.
+
+The engine processes the log as usual, but a spending limit of 0 calls keeps it from calling models.
 
 for bill in costs(read_chat("chat.jsonl", "jsonl"), model="openai/gpt-4o-mini"):
     print(bill.strategy, bill.calls, bill.cost)
@@ -49,13 +50,13 @@ class Bill:
     """The cost of a chat log under one strategy.
 
     Attributes:
-        calls: The chat's own calls, one for each answer.
-        prompt_tokens: Their prompt tokens, by the memory's counter.
-        completion_tokens: Their answer tokens.
-        memory_calls: The memory's own calls, for summaries or facts. These and their tokens are
-            estimates.
-        memory_tokens: Prompt and answer tokens of the memory's calls.
-        recalled_tokens: Recalled tokens in the prompts. None for facts, which cannot be predicted.
+        calls: Number of the chat's own model calls, one for each answer.
+        prompt_tokens: Prompt tokens of the chat's calls, by the memory's counter.
+        completion_tokens: Answer tokens of the chat's calls.
+        memory_calls: Estimated number of the memory's own calls, for summaries or facts.
+        memory_tokens: Estimated prompt and answer tokens of the memory's calls.
+        recalled_tokens: Tokens of recalls in the prompts. None for facts, which cannot be
+            predicted.
         cost: Total in US dollars; None if no model is named or its price is unknown.
     """
 
@@ -70,14 +71,14 @@ class Bill:
 
     @property
     def is_estimated(self) -> bool:
-        """Whether a part of it is an estimate."""
+        """Whether a part of the bill is an estimate."""
         return self.memory_calls > 0 or self.recalled_tokens is None
 
 
 def read_chat(
     path: str | PathLike[str], source: str, progress: Callable[[int], object] | None = None
 ) -> list[tuple[str, Message]]:
-    """Return the messages of a log, read as by `import_chats`. Unreadable messages are skipped.
+    """Return the messages of a log, in a format of `import_chats`. Skip unreadable messages.
 
     Raises:
         InvalidInput: The log has no readable messages.
@@ -105,7 +106,8 @@ def costs(
     """Yield the cost of a log under each strategy.
 
     Args:
-        progress: Called with the number of messages processed; `len(chat)` for each strategy.
+        progress: Called with a number of messages just processed. The numbers of each strategy add
+            up to `len(chat)`.
     """
     table = Prices(prices or {})
     counter = TokenCounter(model)
@@ -136,7 +138,7 @@ class _Batches(Block):
 
     kind: str = "batches"
 
-    # the tokens and the number of user messages of each
+    # the tokens of each batch, and the number of user messages in it
     _taken: list[tuple[int, int]] = PrivateAttr(default_factory=list)
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
@@ -151,7 +153,7 @@ class _Batches(Block):
 
 
 def _full_history(chat: Chat, counter: TokenCounter, tell: Callable[[int], object]) -> Bill:
-    """Return the bill without a memory: each call is sent all previous messages."""
+    """Return the bill without a memory, where each prompt has all previous messages."""
     bill, said = Bill(STRATEGIES[0]), dict[str, int]()
     for session, message in chat:
         tokens = counter.message(message)
@@ -174,7 +176,10 @@ def _run(
     name: str,
     strategy: Strategy,
 ) -> tuple[Bill, list[tuple[int, int]]]:
-    """Process the log with a strategy. Return the bill, and each summary's source and length."""
+    """Process the log with a strategy.
+
+    Return the bill, and for each summary the tokens of its source and of itself.
+    """
     bill, summaries = Bill(name), list[tuple[int, int]]()
     heads: dict[str, Head] = {}
     with AgentMemory(
@@ -220,7 +225,10 @@ def _answered(
 def _extractions(
     batches: Iterable[tuple[int, int]], counter: TokenCounter
 ) -> list[tuple[int, int]]:
-    """Return the prompt and answer tokens of calls for facts: one to find, one to compare them."""
+    """Return the prompt and answer tokens of the calls for facts.
+
+    Each batch needs one call that finds facts, and one that compares them.
+    """
     from agent_memory.ltm_blocks.extractive import ExtractiveMemory
     from agent_memory.ltm_blocks.extractive.settling import PROMPT as COMPARING
 

@@ -1,4 +1,4 @@
-"""CrewAI's memory over a memory of ours.
+"""A storage for CrewAI's `Memory`, in the database of an `AgentMemory`.
 
 Memory(storage=AgentMemoryStorage(memory, user_id="ana"))
 """
@@ -40,13 +40,13 @@ Json = dict[str, Any]
 class AgentMemoryStorage:
     """Durable records of CrewAI's `Memory`, in the database of a memory.
 
-    A record is a value, and its embedding an item of a `VectorIndex`, so that all processes find it
-    immediately. A scope includes the scopes below it.
+    A record is stored as a value, and its embedding as an item of a `VectorIndex`. All processes
+    find both immediately. A scope includes the scopes below it.
 
     Args:
-        memory: The memory. Its blocks do not see the records.
-        user_id: The user of the records; `memory.delete_user` erases them. None for no user: scopes
-            alone then separate users.
+        memory: The memory. Its blocks do not absorb the records.
+        user_id: The user of the records; `memory.delete_user` erases them. None for no user. Only
+            scopes then separate users.
     """
 
     def __init__(self, memory: AgentMemory, *, user_id: str | None = None) -> None:
@@ -57,15 +57,15 @@ class AgentMemoryStorage:
         self._lock = Lock()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> AgentMemoryStorage:
-        """Return itself: a copied crew shares the database."""
+        """Return this object, because a copied crew shares the database."""
         return self
 
     def save(self, records: list[MemoryRecord]) -> None:
-        """Store records, replacing those with the same ids.
+        """Store records. Each replaces the record with the same id.
 
         Raises:
-            EmbeddingDimensionMismatchError: An embedding's length differs from the stored ones or
-                the others. Nothing was stored.
+            EmbeddingDimensionMismatchError: An embedding differs in length from another of the
+                list, or from the stored embeddings. Nothing was stored.
             TypeError: Metadata is not JSON. Nothing was stored.
         """
         for one in records:
@@ -75,9 +75,9 @@ class AgentMemoryStorage:
             puts = [Put(_RECORDS, one.id, _kept(one)) for one in records]
             if length:
                 puts.append(Put(_ABOUT, _LENGTH, length))
-            # records first, so that every indexed embedding has one
+            # records are stored first, so that every indexed embedding has a record
             self._values.put_many(puts)
-            # a zero vector has no direction: records with one are only listed
+            # a zero vector has no direction, so searches do not find a record with one
             items = [
                 Item(one.id, None, one.embedding, _told(one))
                 for one in records
@@ -87,7 +87,7 @@ class AgentMemoryStorage:
                 self._index(length).store(items, user_id=self._user_id)
 
     def update(self, record: MemoryRecord) -> None:
-        """Replace the record of an id. Without an embedding it keeps the former one.
+        """Replace the record of an id. A record without an embedding keeps the former embedding.
 
         Raises:
             EmbeddingDimensionMismatchError: See `save`.
@@ -117,10 +117,10 @@ class AgentMemoryStorage:
     ) -> list[tuple[MemoryRecord, float]]:
         """Return records that meet all conditions, each with its cosine, best first.
 
-        A query of zeros finds none.
+        A query of zeros finds no record.
 
         Raises:
-            EmbeddingDimensionMismatchError: The query's length differs from the stored embeddings.
+            EmbeddingDimensionMismatchError: The query and the stored embeddings differ in length.
         """
         if not self._kept_length():
             return []
@@ -161,7 +161,7 @@ class AgentMemoryStorage:
         return len(gone)
 
     def get_record(self, record_id: str) -> MemoryRecord | None:
-        """Return a record with its embedding in the index's precision; None if there is none."""
+        """Return a record, with its embedding in the index's precision; None if there is none."""
         found = self._values.get(_RECORDS, record_id)
         if found is None:
             return None
@@ -191,7 +191,7 @@ class AgentMemoryStorage:
         )
 
     def list_scopes(self, parent: str = _ROOT) -> list[str]:
-        """Return the scopes directly below one."""
+        """Return the scopes directly below a scope."""
         above = _path(parent).rstrip("/") + "/"
         names = {_path(one["scope"]).removeprefix(above).split("/")[0] for one in self._in(parent)}
         return sorted(above + name for name in names if name)
@@ -207,7 +207,7 @@ class AgentMemoryStorage:
     def reset(self, scope_prefix: str | None = None) -> None:
         """Delete all records of a scope, by default of all scopes.
 
-        After all are deleted, embeddings may have another length.
+        Once all records are deleted, new embeddings may have another length.
         """
         with locked(self._memory, "crewai", self._user_id or ""):
             self._forget([one["id"] for one in self._in(scope_prefix)])
@@ -266,7 +266,7 @@ class AgentMemoryStorage:
         return [factor * one for one in vector]
 
     def _nearest(self, length: int, wanted: Sequence[float], limit: int) -> Iterator[Match]:
-        """Yield all matches, nearest first; loads more on demand."""
+        """Yield all matches, nearest first. Further matches are loaded on demand."""
         index, told, depth = self._index(length), 0, max(1, 2 * limit)
         while True:
             found = index.search(wanted, top_k=depth, user_id=self._user_id)
@@ -277,7 +277,7 @@ class AgentMemoryStorage:
 
 
 def _kept(record: MemoryRecord) -> Json:
-    """Return a record as a value, with its embedding's norm, which an index does not store."""
+    """Return a record as a value. It includes the embedding's norm, which indexes do not store."""
     told: Json = record.model_dump(mode="json")
     return {**told, _NORM: math.hypot(*record.embedding)} if any(record.embedding or ()) else told
 
@@ -299,7 +299,7 @@ def _meets(
 
 
 def _path(scope: str | None) -> str:
-    """Return a scope as a path with a leading slash and no trailing one."""
+    """Return a scope as a path with a leading slash, and without a trailing slash."""
     return _ROOT + (scope or "").strip("/")
 
 

@@ -26,22 +26,23 @@ __all__ = ["AgentMemoryHook"]
 Whose = str | Callable[[Mapping[str, Any]], str | None] | None
 
 _STORED = "agent_memory_session"
-"""The field of a message's `meta` with the session that stored it, or whose context it is from."""
+"""The key in a message's `meta` for the session that stored the message or put it in a context."""
 
 
 class AgentMemoryHook:
     """Long-term memory of users and chats within a token budget, for an agent.
 
-    Before each model call it stores the run's new messages and replaces the agent's messages by the
-    session's context: the newest part within the budget, the summary of earlier messages, and
-    recalls for the question. System messages stay first, and are not stored. After the run it
-    stores the answer. Register it for "before_llm" and "after_run".
+    Before each model call, the hook stores the run's new messages. It then replaces the agent's
+    messages by the session's context: the newest messages within the budget, the summary of
+    earlier messages, and recalls for the question. System messages stay first, and are not stored.
+    After the run, the hook stores the answer. Register it for "before_llm" and "after_run".
 
     Args:
         memory: The memory. Its settings control overflow and recall.
         user_id: The user: an id, or a function of the run's `hook_context`, such as
             `lambda context: context["user_id"]`. Never use a model's output.
-        session_id: The chat, in the same form; by default "session_id" of the `hook_context`.
+        session_id: The chat: an id, or such a function; by default "session_id" of the
+            `hook_context`.
     """
 
     allowed_hook_points = ("before_llm", "after_run")
@@ -54,7 +55,7 @@ class AgentMemoryHook:
         self._session_id = session_id
 
     def run(self, state: State) -> None:
-        """Store new messages, and set the session's context if the model has to answer."""
+        """Store new messages. If the model has to answer, set the session's context."""
         context = state.data.get("hook_context") or {}
         session_id = _value(self._session_id, context) or context.get("session_id")
         if session_id is None:

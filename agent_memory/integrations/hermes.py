@@ -44,13 +44,14 @@ Json = dict[str, Any]
 class AgentMemoryProvider(MemoryProvider):
     """Durable conversations of Hermes, with recall across all of a user's conversations.
 
-    Each is a session of the memory, "USER/SESSION", which continues after Hermes compresses. Runs
-    that are not a user's own (cron, subagents) are stored only when they are compressed, without a
-    user.
+    Each conversation is a session of the memory, "USER/SESSION", which continues after Hermes
+    compresses it. Runs that are not a user's own (cron, subagents) are stored without a user, and
+    only when Hermes compresses them.
 
     Args:
-        memory: The memory, which stays open. None opens one, "agent_memory.db" in the home of
-            Hermes' profile, with the settings of the `AGENT_MEMORY_...` variables.
+        memory: The memory, which `shutdown` leaves open. None opens a memory with the settings of
+            the `AGENT_MEMORY_...` variables; the default store is "agent_memory.db" in the home of
+            Hermes' profile.
         user_id: The user; by default "PLATFORM:USER" from Hermes' gateway, or "hermes".
     """
 
@@ -87,10 +88,9 @@ class AgentMemoryProvider(MemoryProvider):
         return _TOLD
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
-        """Return memories relevant to a message, within the memory's budget; empty if there are
-        none.
+        """Return memories relevant to a message, within the memory's budget; "" if there are none.
 
-        Leaves out the session's window, which is in Hermes' transcript.
+        The session's window is left out, because Hermes' transcript contains it.
         """
         if not query.strip() or self._user_id is None:
             return ""
@@ -105,7 +105,7 @@ class AgentMemoryProvider(MemoryProvider):
         session_id: str = "",
         messages: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Store the new part of the transcript; without one, the question and the answer."""
+        """Store the new part of the transcript, or the question and answer without a transcript."""
         if self._user_id is None:
             return
         if messages is not None:
@@ -118,7 +118,7 @@ class AgentMemoryProvider(MemoryProvider):
         self._memory.update(self._at(session_id), pair, user_id=self._user_id)
 
     def get_tool_schemas(self) -> list[Json]:
-        """Return the schemas of the memory's tools, those of blocks included."""
+        """Return the schemas of the memory's tools, including the tools of blocks."""
         tools = self._memory.tools(self._log or "hermes", user_id=self._user_id)
         return [tool["function"] for tool in tools]
 
@@ -130,11 +130,11 @@ class AgentMemoryProvider(MemoryProvider):
     def on_pre_compress(
         self, messages: Sequence[Mapping[str, Any]], *, require_checkpoint: bool = False
     ) -> str:
-        """Store everything that will be compressed, and confirm it to the compressor.
+        """Store all messages that will be compressed. Return a confirmation for the compressor.
 
         Raises:
-            StoreError: It is not durable: nothing may be compressed.
-            AgentMemoryError: See `update` and `checkpoint`; nothing may be compressed.
+            StoreError: The messages may not be durable. Do not compress them.
+            AgentMemoryError: See `update` and `checkpoint`. Do not compress the messages.
         """
         if not self._log:
             raise InvalidInput("The provider has no session yet. Call `initialize` first.")
@@ -159,7 +159,7 @@ class AgentMemoryProvider(MemoryProvider):
         rewound: bool = False,
         **kwargs: Any,
     ) -> None:
-        """Switch to another session. A session that a compression begins continues the log."""
+        """Switch to another session. After a compression, the new session continues the old log."""
         if kwargs.get("reason") == "compression" and new_session_id != parent_session_id:
             self._memory.values(self._user_id).put(_CONTINUES, new_session_id, self._log)
         self._log = self._log_of(new_session_id)
@@ -184,14 +184,14 @@ class AgentMemoryProvider(MemoryProvider):
         return self._log_of(session_id) if session_id else self._log
 
     def _log_of(self, session_id: str) -> str:
-        """Return the memory's session for a session of Hermes."""
+        """Return the session of the memory that belongs to a session of Hermes."""
         found = self._memory.values(self._user_id).get(_CONTINUES, session_id)
         if found is not None:
             return str(found.value)
         return joined(self._user_id or self._context, session_id)
 
     def _store(self, log: str, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Append the part of a transcript that is not in a log yet."""
+        """Append the messages of a transcript that are not in a log yet."""
         given = [
             {name: one[name] for name in _FIELDS if one.get(name) is not None}
             for one in messages
@@ -218,10 +218,11 @@ def _mark(message: Mapping[str, Any]) -> str:
 
 
 def _known(transcript: Sequence[str], log: Sequence[str]) -> int:
-    """Return how many of a transcript's first messages are in a log, or came before it.
+    """Return the number of a transcript's leading messages that are not new to a log.
 
-    Looks for the log's last message. Among several matches, the one preceded by most of the log
-    counts. In doubt more messages are new: a repeated message is better than a lost one.
+    The last message of the log is searched in the transcript. If it occurs several times, the
+    place counts before which most messages agree with the log. In doubt, messages count as new,
+    because storing one twice is better than losing it.
     """
     for end in range(len(log), 0, -1):
         found = [at + 1 for at, one in enumerate(transcript) if one == log[end - 1]]

@@ -1,4 +1,4 @@
-"""Import conversations from exports and databases of other programs.
+"""Imports conversations from the exports and databases of other programs.
 
 done = import_chats(memory, "chatgpt.zip", "chatgpt", user_id="ana")
 print(done.new_messages, done.unread)
@@ -34,31 +34,32 @@ def import_chats(
     assign: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> Imported:
-    """Import conversations, each as a session with its times and branches.
+    """Import conversations, each as a session with its times. A branch is a session of its own.
 
-    Imported messages are not stored again. An interrupted import can therefore be repeated, and a
-    newer export adds what is new. Calls no model and absorbs nothing: `flush`, the next update or a
-    worker does, such as the threads of a memory with `overflow_mode="background"`.
+    A message that was imported before is not stored again. An interrupted import can therefore be
+    repeated, and a newer export adds only new messages. An import calls no model. Blocks absorb the
+    messages later: at a `flush`, at the next update, or on a worker's thread.
 
     Args:
         memory: The memory.
         path: A file, a zip as downloaded, or a folder.
-        source: The format, as `agent-memory import --from` takes it, such as "chatgpt".
-        user_id: The user of all data; None uses the source's users, which most sources lack.
-        deleted: Whether to restore data that was deleted here: sessions, and the sessions and notes
-            of users. Otherwise only a deleted user's messages from after the deletion are imported,
-            and messages without a time are not.
-        assign: Whether to give the user the sessions that were imported before without a user.
-        progress: Called with the number of bytes read, of `size_of(path)` in all.
+        source: The format, a value of `agent-memory import --from`, such as "chatgpt".
+        user_id: The user of all data. None takes the users that the source names; most sources name
+            none.
+        deleted: Whether to restore sessions that were deleted here, and the sessions and notes of
+            users that were deleted here. If not, deleted sessions stay deleted, and a deleted
+            user's data is only imported if it is dated after the deletion.
+        assign: Whether to assign earlier imported sessions without a user to `user_id`.
+        progress: Called with a number of bytes just read. The numbers add up to `size_of(path)`.
 
     Returns:
-        The counts of found and stored data, and unreadable parts with place and reason. A damaged
-        message or conversation does not stop the others.
+        The counts of found and stored data, and the unreadable parts with place and reason. A
+        damaged message or conversation does not stop the import.
 
     Raises:
         InvalidInput: The path does not exist, or has no data of that source; or `assign` is given
             without a user.
-        StoreError: The store failed. Imported data stays, and another call continues.
+        StoreError: The store failed. Imported data stays; call this again to continue.
     """
     if assign and user_id is None:
         raise InvalidInput("`assign` needs a user. Give one with user_id (--user ID).")
@@ -72,7 +73,7 @@ def preview(
     user_id: str | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Imported:
-    """Return what `import_chats` would find, and what it could not read. Stores nothing.
+    """Return the counts that `import_chats` would find, and unreadable parts. Stores nothing.
 
     Raises:
         InvalidInput: See `import_chats`.

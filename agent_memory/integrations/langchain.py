@@ -37,15 +37,16 @@ Whose = str | Callable[[Runtime[Any]], str | None] | None
 class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     """Long-term memory of users and chats within a token budget, for an agent.
 
-    Before each model call it stores the run's new messages. The model gets the session's context
-    instead of the graph's messages: the newest ones within the budget, the summary of earlier ones,
-    and recalls for the question. A retry stores nothing twice. The graph's own state is unchanged.
+    Before each model call, the middleware stores the run's new messages. The model gets the
+    session's context instead of the graph's messages: the newest messages within the budget, a
+    summary of earlier messages, and recalls for the question. A retry stores nothing twice. The
+    graph's own state does not change.
 
     Args:
         memory: The memory. Its settings control overflow and recall.
         user_id: The user: an id, or a function of LangGraph's `Runtime`, such as
             `lambda runtime: runtime.context.user_id`. Never use a model's output.
-        session_id: The chat, in the same form; by default the run's thread.
+        session_id: The chat: an id, or such a function; by default the run's thread.
     """
 
     def __init__(
@@ -116,9 +117,9 @@ class AgentMemoryChatMessageHistory(BaseChatMessageHistory):
     Args:
         memory: The memory.
         session_id: The session.
-        user_id: Its user.
-        recalled: Whether `messages` returns the session's context within the budget, with recalls,
-            rather than all messages.
+        user_id: The user of the session.
+        recalled: Whether `messages` returns the session's context, which has recalls and fits the
+            budget, instead of all messages.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class AgentMemoryChatMessageHistory(BaseChatMessageHistory):
 
 
 def from_langchain(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
-    """Convert LangChain's messages for `update`. They are stored unchanged and can be restored.
+    """Convert LangChain's messages for `update`, which stores them so that they can be restored.
 
     A tool's `artifact` is stored as JSON if possible, otherwise as text.
     """
@@ -161,7 +162,7 @@ def from_langchain(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
 
 
 def to_langchain(messages: Sequence[Message]) -> list[BaseMessage]:
-    """Convert a log's messages to LangChain's, including those from other sources."""
+    """Convert a log's messages, of any source, to LangChain's."""
     return _read([item for one in messages for item in items_of(one, LANGCHAIN)])
 
 

@@ -38,7 +38,7 @@ class AgentMemoryMemory(BaseMemory):
 
     Attributes:
         session_id: The session.
-        user_id: Its user.
+        user_id: The user of the session.
     """
 
     session_id: str
@@ -71,7 +71,7 @@ class AgentMemoryMemory(BaseMemory):
         return made
 
     def bound(self, memory: AgentMemory) -> AgentMemoryMemory:
-        """Connect it to a memory again after deserialization: JSON does not contain one."""
+        """Connect this session to a memory after deserialization, since JSON contains no memory."""
         self._memory = memory
         return self
 
@@ -80,14 +80,14 @@ class AgentMemoryMemory(BaseMemory):
 
         Args:
             input: The question for recall; by default the user's newest message.
-            **kwargs: LlamaIndex's own; ignored.
+            **kwargs: Other arguments of LlamaIndex; ignored.
         """
         told = self._session.get(input, format=LLAMA_INDEX).to_messages()
         found = [ChatMessage.model_validate(one) for one in told]
         if input and found and _asks(found[-1], input):
             newest = _messages(self._session.history(last=1))
             if not (newest and _asks(newest[-1], input)):
-                return found[:-1]  # not stored yet: a chat engine adds it
+                return found[:-1]  # the question is not stored yet, and a chat engine adds it
         return found
 
     def get_all(self) -> list[ChatMessage]:
@@ -123,11 +123,11 @@ class AgentMemoryMemory(BaseMemory):
 
 
 class AgentMemoryChatStore(BaseChatStore):
-    """Lists of messages by key, each a session of the memory.
+    """Lists of messages by key. Each list is a session of the memory.
 
     Attributes:
-        user_id: Their user.
-        prefix: The start of their sessions' ids, before the key.
+        user_id: The user of all lists.
+        prefix: The beginning of each session id. The key follows it.
     """
 
     user_id: str | None = None
@@ -148,7 +148,7 @@ class AgentMemoryChatStore(BaseChatStore):
         self._of(key).edit(lambda log: [_kept(one) for one in messages])
 
     def get_messages(self, key: str) -> list[ChatMessage]:
-        """Return a key's list."""
+        """Return a key's list; empty if there is none."""
         return _messages(self._of(key).history())
 
     def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
@@ -194,7 +194,7 @@ class AgentMemoryChatStore(BaseChatStore):
 
 
 class AgentMemoryBlock(BaseMemoryBlock[str]):
-    """A memory's knowledge of a user, as a block of LlamaIndex's own `Memory`.
+    """A block for LlamaIndex's own `Memory` that recalls for a user, and stores messages.
 
     Attributes:
         user_id: The user.
@@ -244,13 +244,13 @@ def _asks(message: ChatMessage, question: str) -> bool:
 
 def _kept(message: ChatMessage) -> Message:
     raw = message.model_dump(mode="json")
-    if ChatMessage.model_validate(raw) != message:  # JSON would not restore it
+    if ChatMessage.model_validate(raw) != message:  # JSON would not restore the message
         raw = exact.written({**raw, "additional_kwargs": message.additional_kwargs})
     return Message(raw=raw, format=LLAMA_INDEX)
 
 
 def _messages(log: Iterable[Entry]) -> list[ChatMessage]:
-    """Return a log's messages as LlamaIndex's, including those from other sources."""
+    """Return a log's messages as LlamaIndex's. Messages from other sources are converted."""
     return [one for entry in log for one in _read(entry.message)]
 
 

@@ -1,4 +1,4 @@
-"""Lenient access to other programs' JSON. Pure."""
+"""Reads fields from other programs' JSON, whose values may have any type. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ def text_in(value: object) -> str | None:
 
 
 def moment(*said: object) -> datetime | None:
-    """Return the first of these that is a time: a datetime, epoch seconds or milliseconds, or a
-    text in ISO 8601. Times without a zone are UTC.
+    """Return the first of these values that is a time; None if none is.
+
+    A time is a datetime, a number of epoch seconds or milliseconds, or a text in ISO 8601. A time
+    without a zone is UTC.
     """
     for value in said:
         if isinstance(value, float) and not math.isfinite(value):
@@ -32,15 +34,15 @@ def moment(*said: object) -> datetime | None:
 
 
 def dated(message: Json, at: datetime | None) -> Json:
-    """Return a message with its time, if known."""
+    """Return a message with its time, or unchanged if the time is None."""
     return message if at is None else {**message, "created_at": at}
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """Return a mapping; an empty one for other values."""
+    """Return the value if it is a mapping, otherwise an empty mapping."""
     return value if isinstance(value, Mapping) else {}
 
 
 def listed(value: object) -> list[Any]:
-    """Return a list; an empty one for other values."""
+    """Return the value if it is a list, otherwise an empty list."""
     return value if isinstance(value, list) else []

@@ -38,17 +38,17 @@ _EXACT = "exact"
 
 
 class AgentMemorySession:
-    """A session of the SDK. Items are returned as they were added, including compactions and
-    reasoning.
+    """A session of the SDK. It returns items as they were added, even compactions and reasoning.
 
-    `recalled` adds the memory's recalls to a run, within its budget. Set it as
+    `recalled` adds the memory's recalls to a run, within the memory's budget. Set `recalled` as
     `session_input_callback` in the run's configuration.
 
     Args:
         memory: The memory.
         session_id: The session.
-        user_id: Its user.
-        session_settings: The SDK's settings; `limit` is the number of newest items a run gets.
+        user_id: The user of the session.
+        session_settings: The SDK's settings. `limit` is the number of newest items that a run
+            gets.
 
     Attributes:
         session_id: As given.
@@ -78,7 +78,8 @@ class AgentMemorySession:
         """Return the items, oldest first.
 
         Args:
-            limit: Maximum number of newest items; None uses the settings, below 0 returns all.
+            limit: Maximum number of newest items. None takes the limit of the settings; a negative
+                number returns all items.
         """
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
@@ -87,12 +88,15 @@ class AgentMemorySession:
         return [item for entry in entries for item in _of(entry.message)]
 
     async def add_items(self, items: Items) -> None:
-        """Append items, all or none. A cancelled caller waits until they are stored."""
+        """Append items, all or none. A cancelled caller waits until the items are stored."""
         if items:
             await _finished(lambda: self._session.update([_kept(item) for item in items]))
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Remove the newest item, with everything absorbed from it. Return it; None if empty."""
+        """Remove and return the newest item; None if the session is empty.
+
+        Blocks forget everything that they absorbed from the item.
+        """
         popped = await _finished(lambda: self._session.pop(1))
         found = [item for message in popped for item in _of(message)]
         return found[-1] if found else None
@@ -105,17 +109,17 @@ class AgentMemorySession:
     def recalled(self, history: Items, new_items: Items) -> Items:
         """Return a run's input: the session's context within the budget, and the new items.
 
-        The context includes recalls for the newest question. Stores nothing.
+        The context includes recalls for the newest question. Nothing is stored.
 
         Args:
-            history: The result of `get_items`; the memory's window replaces it.
+            history: The result of `get_items`, which is not used: the context replaces it.
             new_items: The run's new items.
         """
         question = next((text for one in reversed(new_items) if (text := _asked(one))), None)
         context = self._session.get(question, format=RESPONSES)
         told = context.to_messages()
         if question is not None and told and _asked(told[-1]) == question:
-            told = told[:-1]  # it is among the new items
+            told = told[:-1]  # the question is among the new items
         return [*cast("Items", told), *new_items]
 
 
@@ -139,14 +143,14 @@ def _kept(item: Any) -> Message:
 
 
 def _of(message: Message) -> Sequence[TResponseInputItem]:
-    """Return the items of a message, including one from another source."""
+    """Return the items of a message. A message from another source is converted."""
     if message.raw is not None and message.format == _EXACT:
         return [exact.read(message.raw["value"])]
     return items_of(message, RESPONSES)
 
 
 async def _finished(call: Callable[[], T]) -> T:
-    """Make a call on a thread. A cancelled caller waits until it has ended."""
+    """Make a call on a thread. A cancelled caller waits until the call has ended."""
     made = asyncio.ensure_future(asyncio.to_thread(call))
     cancelled: asyncio.CancelledError | None = None
     while not made.done():

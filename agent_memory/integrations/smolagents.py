@@ -29,14 +29,14 @@ __all__ = ["AgentMemorySteps"]
 class AgentMemorySteps(Memory):
     """A chat within the memory's budget, with recalls for its user, for an agent's `memory`.
 
-    Each run begins with the session's context: the steps of earlier runs within the budget, the
-    summary of those before, and recalls for the task. With `reset=False` too, it replaces the steps
-    of earlier runs. The task and each step of the run are stored.
+    Each run begins with the session's context: the newest steps of earlier runs within the budget,
+    a summary of the steps before these, and recalls for the task. The context replaces the agent's
+    own steps of earlier runs, even with `reset=False`. The task and each step of a run are stored.
 
     Args:
         memory: The memory.
         session_id: The session.
-        user_id: Its user.
+        user_id: The user of the session.
     """
 
     def __init__(self, memory: AgentMemory, session_id: str, *, user_id: str | None = None) -> None:
@@ -45,7 +45,7 @@ class AgentMemorySteps(Memory):
 
     @property
     def steps(self) -> list[Any]:
-        """The steps that the agent sends: the context, and the run's own."""
+        """The steps that the agent sends: the context, and the steps of the run."""
         return self._steps
 
     @steps.setter
@@ -65,7 +65,7 @@ class _Steps(list[Any]):
             self._session.update({"raw": {"task": step.task}, "format": SMOLAGENTS})
             items = self._session.get(format=SMOLAGENTS).to_messages()
             if items and "task" in items[-1]:
-                step.task = items.pop()["task"]  # recalls may stand in it
+                step.task = items.pop()["task"]  # the context may have put recalls into the task
             self[:] = [_step(item) for item in items]
         elif isinstance(step, ActionStep) and (raw := _raw(step)):
             self._session.update({"raw": raw, "format": SMOLAGENTS})
@@ -73,9 +73,9 @@ class _Steps(list[Any]):
 
 
 def _raw(step: ActionStep) -> dict[str, Any]:
-    """Return what the log stores of a step; an empty dict for one that failed before its output."""
+    """Return the fields of a step to store; none for a step that failed before its output."""
     calls = step.tool_calls
-    if calls is None and step.model_output_message is not None:  # its tool failed
+    if calls is None and step.model_output_message is not None:  # the step's tool failed
         requested = step.model_output_message.tool_calls or ()
         calls = [ToolCall(one.function.name, one.function.arguments, one.id) for one in requested]
     is_last = step.is_final_answer or isinstance(step.error, AgentMaxStepsError)

@@ -36,10 +36,10 @@ T = TypeVar("T")
 
 
 class AgentMemorySessionRepository(SessionRepository):
-    """Sessions, agents and their messages.
+    """Strands' sessions and agents, and the messages of agents.
 
-    Each agent's messages are a session of the memory, "SESSION/AGENT": its blocks absorb them, and
-    `search` finds them.
+    The messages of each agent are a session of the memory, "SESSION/AGENT". The memory's blocks
+    absorb them, and its `search` finds them.
 
     Args:
         memory: The memory.
@@ -104,7 +104,7 @@ class AgentMemorySessionRepository(SessionRepository):
         """Append a message. An identical repetition is not stored twice.
 
         Raises:
-            SessionException: Another message has its number, or the agent does not exist.
+            SessionException: Another message has the same number, or the agent does not exist.
         """
         self._agent(session_id, agent_id)
         kept = {**_kept(session_message), "id": str(session_message.message_id)}
@@ -123,7 +123,7 @@ class AgentMemorySessionRepository(SessionRepository):
     def update_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
     ) -> None:
-        """Replace a message; blocks forget everything absorbed from the old one.
+        """Replace a message. Blocks forget everything that they absorbed from the old message.
 
         Raises:
             SessionException: The message does not exist.
@@ -146,7 +146,7 @@ class AgentMemorySessionRepository(SessionRepository):
         offset: int = 0,
         **kwargs: Any,
     ) -> list[SessionMessage]:
-        """Return messages of an agent, oldest first: at most `limit`, after the first `offset`.
+        """Return at most `limit` messages of an agent, oldest first. Skip the first `offset`.
 
         Raises:
             SessionException: The agent does not exist.
@@ -203,9 +203,10 @@ class AgentMemorySessionManager(RepositorySessionManager, AgentMemorySessionRepo
     Args:
         session_id: The session; created if needed.
         memory: The memory.
-        user_id: Its user.
-        within_budget: Whether the model gets the session's context within the memory's budget, with
-            its summary and recalls, rather than the agent's messages. These stay unchanged.
+        user_id: The user of the session.
+        within_budget: Whether the model gets the session's context instead of the agent's messages.
+            The context has a summary and recalls, and fits the memory's budget. The agent's own
+            messages stay unchanged.
     """
 
     def __init__(
@@ -248,7 +249,7 @@ def _kept(message: SessionMessage) -> dict[str, Any]:
 
 
 def _messages(entry: Entry) -> Sequence[SessionMessage]:
-    """Return the message of an entry; nothing for messages from other sources."""
+    """Return the message of an entry in a list, which is empty if Strands did not store it."""
     raw = entry.message.raw
     if entry.message.format != CONVERSE or raw is None or "message_id" not in raw:
         return ()

@@ -1,6 +1,6 @@
-"""Parse an agent's hook event, and render the hook's answer. Pure.
+"""Parses an agent's hook event, and renders the hook's answer. Pure.
 
-An event cannot name a user or a store: these were fixed when the hook was installed.
+An event cannot name a user or a store: installing the hook fixed both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from agent_memory.errors import InvalidInput
 AGENTS = ("claude-code", "codex", "cursor", "gemini-cli")
 
 EVENTS = ("SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd")
-"""Events by Claude Code's names, which Codex shares."""
+"""The names of the events in Claude Code and Codex."""
 
 GEMINIS = {
     "SessionStart": "SessionStart",
@@ -31,11 +31,12 @@ class Event(NamedTuple):
     """One event.
 
     Attributes:
-        transcript: The agent's file of the session; empty if there is none.
-        prompt: The user's prompt; empty for events without one.
-        reply: The agent's answer to it, which only Gemini CLI sends; empty for other agents.
+        transcript: The path of the session's transcript; empty if there is none.
+        prompt: The user's prompt; empty for events without a prompt.
+        reply: The answer to the prompt, which only Gemini CLI sends; empty for other agents.
         at: The time of an event of Gemini CLI; empty for other agents.
-        source: The start of a session: "startup", "resume", "clear", "compact"; empty for others.
+        source: What started the session: "startup", "resume", "clear" or "compact"; empty for
+            other events.
     """
 
     agent: str
@@ -52,8 +53,8 @@ class Event(NamedTuple):
 def read_event(agent: str, name: str, given: bytes) -> Event:
     """Parse an agent's event.
 
-    Cursor also runs Claude Code's hooks. Its events are recognized by their fields and count as
-    Cursor's.
+    Cursor also runs Claude Code's hooks. An event from Cursor is recognized by a field, and its
+    agent is then "cursor".
     """
     try:
         fields = json.loads(given)

@@ -1,7 +1,7 @@
-"""Read a user's messages directly from a SQLite file, and an index of their words.
+"""Reads a user's messages directly from a SQLite file, with an index of their words.
 
-Prompts use this instead of the library, which takes longer to load. It only reads, and supports one
-version of the tables.
+The hook for prompts uses this instead of the library, which takes longer to load. It only reads,
+and supports one version of the tables.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agent_memory.errors import StoreUnavailable
 from agent_memory.retrieval.words import RUN, pairs
 
 MOST = 256
-"""Maximum number of messages in one index: a place is one byte."""
+"""Maximum number of messages in one index, where a place is one byte."""
 
 _MARK = "words 3"
 _WIDTH = 9
@@ -42,7 +42,7 @@ class WordPlaces:
         self.count = int(count)
 
     def holding(self, root: str) -> set[int]:
-        """Return the places of messages with a word of this prefix, and possibly of others."""
+        """Return the places of all messages with a word of this prefix, and perhaps of others."""
         prefix, places = root[:_WIDTH], ""
         at = bisect_left(range(len(self._entries)), prefix, key=self._word_at)
         while self._entries.startswith(prefix, at + 1):
@@ -72,7 +72,7 @@ def packed(said: Sequence[str | None]) -> str:
 
 
 def _written(text: str) -> set[str]:
-    """Return the words of a text as written, in lower case; see `retrieval.words.roots`."""
+    """Return the words of a text, unstemmed, in lower case; see `retrieval.words.roots`."""
     if text.isascii():
         return set(_ASCII_WORD.findall(text.lower()))
     return set(chain.from_iterable(map(_parted, WORD.findall(text.casefold()))))
@@ -122,7 +122,8 @@ class StoredMessage(NamedTuple):
     """A message as stored.
 
     Attributes:
-        text: Its text, if `body` is empty.
+        text: The text, if `body` is empty.
+        body: The message as JSON, if the text alone does not restore it.
     """
 
     role: str
@@ -136,7 +137,7 @@ class Part(NamedTuple):
 
     Attributes:
         size: Number of messages.
-        holding: Returns the places in `seqs` of messages with a root, and possibly of others.
+        holding: Returns the places in `seqs` of all messages with a root. Others may be among them.
     """
 
     session: str
@@ -146,7 +147,7 @@ class Part(NamedTuple):
 
 
 class LogFile:
-    """A memory's file, read at one point in time."""
+    """A memory's SQLite file, in a read transaction: later changes are not visible."""
 
     def __init__(self, path: str, namespace: str) -> None:
         self._namespace = namespace
@@ -173,9 +174,9 @@ class LogFile:
             )
 
     def parts(self, user_id: str, most: int, without: str) -> Iterator[Part]:
-        """Yield messages of a user and the assistant, newest session first, until there are `most`.
+        """Yield messages from a user's sessions, newest session first, until there are `most`.
 
-        Leaves out the session `without`.
+        Only messages of the user and the assistant count. The session `without` is left out.
         """
         rows = self._file.execute(_SESSIONS, (self._namespace, f"user:{user_id}")).fetchall()
         for session_id, about, start, end in rows:
@@ -188,7 +189,7 @@ class LogFile:
                 return
 
     def _of(self, session_id: str, start: int, end: int, most: int) -> Iterator[Part]:
-        """Yield contiguous indexed messages, then read the others."""
+        """Yield the messages of a session: first those with an index, then the others."""
         low = high = 0
         of = (self._namespace, session_id)
         for first, last, body in self._file.execute(_WORDS, of):

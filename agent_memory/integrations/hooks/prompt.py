@@ -1,7 +1,7 @@
-"""Recall for a prompt in a short-lived process: messages relevant to it by words alone.
+"""Recall for a prompt in a short-lived process, by words alone.
 
-Words are compared and weighted as in recall, but without the arrays of `retrieval.postings`:
-loading numpy takes longer than the whole search.
+Words have the weights of a normal recall. The code avoids the arrays of `retrieval.postings`,
+because loading numpy takes longer than the whole search.
 """
 
 from __future__ import annotations
@@ -86,10 +86,10 @@ def relevant_messages(
 def _counter(
     prompt: str, begun: Sequence[str], languages: frozenset[str]
 ) -> Callable[[str], tuple[Counter[str], int]]:
-    """Return a function that counts a text's words: those of the prompt, and all of them.
+    """Return a function that counts the prompt's words in a text, and the text's words in all.
 
     Stemming takes most of the time. In English without accents, only words that contain a root of
-    the prompt are stemmed, which gives the same counts.
+    the prompt's words are stemmed. The counts of the prompt's words stay the same.
     """
 
     def count(text: str) -> tuple[Counter[str], int]:
@@ -117,7 +117,11 @@ def _ends(prompt: str) -> str:
 def _holding(
     root_of: Mapping[str, str], asked: Sequence[str], parts: Iterable[Part]
 ) -> tuple[dict[str, list[int]], list[tuple[str, Sequence[int]]], int]:
-    """Return the messages that contain the prompt's roots; of a long prompt, its longest words."""
+    """Return for each word of a prompt the messages that contain its root.
+
+    The other results are the session and the seqs of each part, and the number of messages. Only
+    the longest words of a long prompt are searched.
+    """
     looked = sorted(asked, key=len, reverse=True)[:_MOST_WORDS]
     begun = {word: root for word in looked if (root := root_of.get(word, word))}
     holding: dict[str, list[int]] = {}
@@ -134,7 +138,7 @@ def _holding(
 
 
 def _first_look(holding: dict[str, list[int]], rarity: dict[str, float]) -> list[int]:
-    """Return the candidates with most of the rare words, for close comparison."""
+    """Return the messages with the most and rarest words of the prompt, for close comparison."""
     scores: dict[int, float] = {}
     for word in sorted(holding, key=lambda one: len(holding[one])):
         among: Iterable[int] = holding[word]
@@ -176,9 +180,9 @@ _LONGEST = 600  # characters of a quote
 
 
 def recalled(path: str, user_id: str, prompt: str, session_id: str) -> str:
-    """Return messages of a user's other sessions that are relevant to a prompt, as context.
+    """Return a context of messages that are relevant to a prompt, from a user's other sessions.
 
-    Empty if there are none.
+    The context is empty if no message is relevant.
     """
     try:
         file = LogFile(path, _NAMESPACE)

@@ -1,4 +1,4 @@
-"""Run a hook for one event: a fast path for prompts, the library for other events."""
+"""Runs a hook for one event: prompts by a fast path, other events with the library."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def run(
     """Return the output for an event.
 
     Args:
-        file: The SQLite file, if prompts may read it directly; None to use the library.
+        file: The path of the SQLite file, if prompts may read it directly; None to use the library.
+        opened: Opens the memory.
     """
     event = read_event(agent, name, given)
     if name == "UserPromptSubmit":
@@ -65,15 +66,15 @@ def _for_prompt(
 
 _SESSIONS = 2
 _LOOKED_AT = 50  # newest sessions searched for those of the same folder
-_TAIL = 40  # last entries of a session searched for its last question and answer
+_TAIL = 40  # newest entries of a session that are searched for its last question and answer
 _MOST = 8_000  # characters of a hook's context that an agent shows; it cuts or files the rest
 
 
 def at_start(memory: AgentMemory, event: Event, user_id: str) -> str:
     """Return facts about the user, and the ends of the newest sessions in this folder.
 
-    After a compaction, return the session's own messages relevant to its newest question, which the
-    agent may have lost.
+    After a compaction, return messages of the session itself that are relevant to its newest
+    question. The agent may have lost these messages.
     """
     if event.source == "compact":
         asked = _last(memory, event.session_id, user_id, "user")
@@ -87,7 +88,10 @@ def at_start(memory: AgentMemory, event: Event, user_id: str) -> str:
 
 
 def for_prompt(memory: AgentMemory, event: Event, user_id: str) -> str:
-    """Return messages of the user's other sessions relevant to a prompt, by words and meaning."""
+    """Return messages of the user's other sessions that are relevant to a prompt.
+
+    They are found by words and meaning.
+    """
     found = memory.search(event.prompt, user_id=user_id, limit=2 * LIMIT)
     others = [one for one in found if event.session_id not in {name for name, _ in one.sources}]
     return _told(others[:LIMIT])

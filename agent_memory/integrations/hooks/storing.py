@@ -1,4 +1,4 @@
-"""Store the new part of a transcript, and index the words of sessions for prompts."""
+"""Stores the new part of a transcript, and indexes the words of sessions for later prompts."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ Messages = list[dict[str, Any]]
 
 
 def store(memory: AgentMemory, event: Event, user_id: str, until: float | None = None) -> int:
-    """Store a session's transcript from where the last call ended; of Gemini CLI, the turn.
+    """Store the part of a session's transcript after the end of the last call. Return its messages.
 
-    Message ids derive from the transcript, so concurrent or interrupted hooks store nothing twice.
-    The position is a value of the user, which outlasts the session: after its deletion, only later
-    messages are stored.
+    For Gemini CLI, store the turn of the event. Message ids derive from the transcript, so that
+    concurrent or interrupted hooks store nothing twice. The position in the transcript is stored
+    as a value of the user. It outlasts the session: after a deletion, only new messages are stored.
 
     Args:
-        until: The end on the clock of `time.monotonic`; the next call stores the rest. None for no
-            end.
+        until: The time limit on the clock of `time.monotonic`; the next call stores the rest. None
+            for no limit.
     """
     if event.agent == "gemini-cli":
         messages = _turn(event)
@@ -99,7 +99,7 @@ def _batches(event: Event, lines: Iterator[Line]) -> Iterator[tuple[Messages, in
 
 
 def _place(agent: str, line: Line) -> str:
-    """Return an id for a line without one: from its content and, for Cursor, its place."""
+    """Return an id for a line, from its content and (for Cursor) its place."""
     where = str(line.start) if agent == "cursor" else ""
     return hashlib.sha256(where.encode() + line.raw).hexdigest()[:32]
 
@@ -126,17 +126,17 @@ def _one_by_one(memory: AgentMemory, event: Event, user_id: str, messages: Messa
             logger.warning("%s: %s was skipped: %s", event.agent, message["id"], error)
 
 
-_LOOKED_AT = 500  # newest sessions; earlier ones were indexed when they were new
+_LOOKED_AT = 500  # newest sessions; earlier sessions were indexed when they were new
 _SPOKEN = ("user", "assistant")
 
 
 def note_words(memory: AgentMemory, user_id: str, until: float | None = None) -> None:
-    """Index the words of a user's sessions where they are not indexed yet.
+    """Index the words of those messages of a user that have no index yet.
 
-    A prompt reads messages that are not indexed, so ending early loses nothing.
+    Ending early loses nothing: prompts read messages without an index directly.
 
     Args:
-        until: The end on the clock of `time.monotonic`; None for no end.
+        until: The time limit on the clock of `time.monotonic`; None for no limit.
     """
     for head in memory.sessions(user_id=user_id, newest=True, limit=_LOOKED_AT):
         for number in _behind(memory, head):
@@ -167,7 +167,7 @@ def _covers(noted: Record, head: Head, number: int) -> bool:
 
 
 def _note(memory: AgentMemory, session_id: str, number: int) -> None:
-    """Index a group of messages under the session's lock, so that none is removed meanwhile."""
+    """Index a group of messages, under a lease so that no message is removed meanwhile."""
     parts = memory.components
     with parts.leases.hold(session_id) as lease:
         entries = parts.store.read(session_id, after=number * MOST, limit=MOST) if lease else []

@@ -1,4 +1,4 @@
-"""Import sources by name. Readers are loaded on demand."""
+"""The sources of imports by name. The reader of a source is loaded on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claude's data export: `conversations.json`, messages with blocks, attachments and parents."""
+"""Reads Claude's data export: `conversations.json`, with messages that name their parents."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _conversation(part: Element) -> Iterator[Event]:
 
 
 def _message(where: str, own: str, given: object, begun: object) -> Iterator[Event]:
-    """Yield chat messages: text, tool calls and results separately."""
+    """Yield a message as chat messages: text, tool calls and tool results are separate."""
     message = mapping(given)
     role = _ROLES.get(str(message.get("sender")))
     if role is None:
@@ -87,7 +87,7 @@ def _message(where: str, own: str, given: object, begun: object) -> Iterator[Eve
 
 
 def _steps(blocks: Sequence[Mapping[str, Any]], own: str, role: str) -> Iterator[Json]:
-    """Split a message: exports have tool calls and results in the message with the text."""
+    """Split a message: exports put text, tool calls and tool results into one message."""
     texts: list[str] = []
     unnamed = [one for one in blocks if one.get("type") == "tool_result"]
     results = {told: one for one in unnamed if (told := text_in(one.get("tool_use_id")))}

@@ -1,6 +1,7 @@
-"""Claude Code's transcripts: `~/.claude/projects/*/*.jsonl`; each line names its parent.
+"""Reads Claude Code's transcripts: `~/.claude/projects/*/*.jsonl`, whose lines name their parents.
 
-A file is read twice: first to find questions that were asked again, then for its messages.
+A file is read twice: first for the questions that the user edited and sent again, then for the
+messages.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from agent_memory.integrations.loose import Json, dated, mapping, moment, text_i
 from agent_memory.integrations.transcripts.claude_code import SPOKEN, spoken
 
 FORMAT = "claude-code.message"
-"""The format of messages that no chat shows, such as a compaction's summary; stored unchanged."""
+"""The format of messages that no chat shows, such as the summary of a compaction. They are stored
+unchanged."""
 
 
 def read_claude_code(source: SourceFiles) -> Iterator[Event]:
-    """Yield the content of a transcript, or of all in a folder."""
+    """Yield the content of a transcript, or of all transcripts in a folder."""
     return read_each(source.files("*.jsonl"), _transcript)
 
 
@@ -85,9 +87,9 @@ def _line(where: str, place: int, line: Json, stem: str, tree: _Tree) -> Iterato
 class _Tree:
     """Assigns lines to branches.
 
-    Parallel tool results also fork a transcript, but belong together. If a question was asked
-    again, the newest version is the main line, and the others begin branches. A subagent's lines
-    are a branch too.
+    If the user sent versions of a question, the newest version is on the main line, and each other
+    version begins a branch. The lines of a subagent are a branch, too. Parallel tool results also
+    fork a transcript, but begin no branches.
     """
 
     def __init__(self) -> None:
@@ -98,12 +100,12 @@ class _Tree:
 
     @cached_property
     def title(self) -> str | None:
-        """The session's title; a file has other sessions' titles too."""
+        """The session's title. A file also contains the titles of other sessions."""
         found = [title for line, title in self._titles.items() if line in self._lines]
         return found[-1] if found else None
 
     def look(self, line: Mapping[str, Any]) -> None:
-        """Record a line, in the order of the file."""
+        """Record a line. Call this for each line, in the order of the file."""
         own, parent = line.get("uuid"), line.get("parentUuid")
         if isinstance(own, str):
             self._lines.add(own)
@@ -113,7 +115,7 @@ class _Tree:
             self._newest[parent] = own
 
     def branch(self, line: Mapping[str, Any]) -> str | None:
-        """Return the name of a line's branch; None for the main line. Lines must come in order."""
+        """Return the name of a line's branch; None for the main line. Call this in file order."""
         own, parent = line.get("uuid"), line.get("parentUuid")
         if line.get("isSidechain") is True:
             agent = text_in(line.get("agentId"))
@@ -129,7 +131,7 @@ class _Tree:
 
 
 def _is_question(line: Mapping[str, Any]) -> bool:
-    """Return whether a person wrote it."""
+    """Return whether a person wrote the message of a line."""
     if line.get("type") != "user" or line.get("isMeta") is True or line.get("isSidechain") is True:
         return False
     content = mapping(line.get("message")).get("content")

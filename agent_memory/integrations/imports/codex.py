@@ -1,4 +1,4 @@
-"""Codex's sessions: `~/.codex/sessions/**/rollout-*.jsonl`, items of OpenAI's Responses API."""
+"""Reads Codex's sessions: `~/.codex/sessions/**/rollout-*.jsonl`, items of the Responses API."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from agent_memory.integrations.loose import Json, dated, moment, text_in
 from agent_memory.integrations.transcripts.codex import ITEM, is_said, item_of
 
 FORMAT = "codex.item"
-"""The format of items that no chat shows; stored unchanged."""
+"""The format of items that no chat shows. They are stored unchanged."""
 
 _OWN = ("ghost_snapshot", "other")
 
 
 def read_codex(source: SourceFiles) -> Iterator[Event]:
-    """Yield the content of a session's file, or of all in a folder."""
+    """Yield the content of a session's file, or of all session files in a folder."""
     return read_each(source.files("rollout-*.jsonl"), _session)
 
 

@@ -22,13 +22,14 @@ _UNUSABLE = re.compile("[\x00-\x1f\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class SessionBegin:
-    """A session whose messages follow. It may be repeated: the first one counts.
+    """A session whose messages follow. If the event is repeated, the first one counts.
 
     Attributes:
-        about: Its metadata.
-        branch: The session that it branches from; None for a main session.
+        about: The session's metadata.
+        branch: The session that this one branches from; None for a main session.
         first: The id of a branch's first message.
-        is_tree: Whether a later export may continue another branch.
+        is_tree: Whether the conversation has branches. Its log may then hold another branch than a
+            later export's main line.
     """
 
     session_id: str
@@ -44,7 +45,8 @@ class SourceMessage:
     """One message.
 
     Attributes:
-        is_again: Whether it is in another session too.
+        where: The message's place in the source.
+        is_again: Whether another session contains the message, too.
     """
 
     session_id: str
@@ -55,13 +57,13 @@ class SourceMessage:
 
     @property
     def is_question(self) -> bool:
-        """Whether a user says it."""
+        """Whether the message is a user's."""
         return self.message.get("role") == "user"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceNote:
-    """An item of another memory about a user."""
+    """An item of another program's memory about a user."""
 
     id: str
     text: str
@@ -72,7 +74,7 @@ class SourceNote:
 
 
 class Element(NamedTuple):
-    """A part of a source that was parsed: an element of a list, a line, or a table's row."""
+    """A parsed part of a source: an element of a list, a line, or a row of a table."""
 
     where: str
     value: Any
@@ -129,12 +131,12 @@ def whole(where: str | None, events: Iterable[Event]) -> Iterator[Event]:
 
 
 def named(source: str, *parts: object) -> str:
-    """Return a session's id from its source and its id there: `chatgpt/6938...`."""
+    """Return an id for a session, made of the source and the session's id there: `chatgpt/6938`."""
     return usable("/".join([source, *(str(part) for part in parts)]))
 
 
 def usable(text: str) -> str:
-    """Return a text as a valid id: unchanged, or its valid characters and a digest."""
+    """Return a text as a valid id. An invalid text is reduced to valid characters and a digest."""
     if text.strip() and len(text) <= MAX_ID and not _UNUSABLE.search(text):
         return text
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -142,7 +144,7 @@ def usable(text: str) -> str:
 
 
 def again(said: SourceMessage) -> SourceMessage:
-    """Return a message for a second session: the question that a branch answers."""
+    """Return a copy of a question for the branch that answers it, under an id of its own."""
     return replace(said, id=f"{said.id}~again", is_again=True)
 
 
@@ -170,17 +172,17 @@ def sessions_of(
     read: Callable[[str], Iterable[Event]],
     finish: Callable[[Sequence[SourceMessage]], Iterable[SourceMessage]] = iter,
 ) -> Iterator[Event]:
-    """Yield a tree's branches as sessions, first the main one.
+    """Yield the branches of a tree as sessions, the main branch first.
 
-    If another branch begins with an answer, its question comes first.
+    If a later branch begins with an answer, a copy of the question precedes the answer.
 
     Args:
         main: The main session's id.
-        about: Its metadata.
+        about: The main session's metadata.
         parents: The parent of each node.
         current: See `branches`.
-        read: Returns the content of a node. Parents are read before their answers.
-        finish: Returns the messages of a session from those of its nodes.
+        read: Returns the content of a node. A node is read after its parent.
+        finish: Returns the messages of a session, given the messages of its nodes.
     """
     questions: dict[str | None, SourceMessage | None] = {}
     for number, (nodes, after) in enumerate(branches(parents, current)):
@@ -210,8 +212,8 @@ def branches(
 ) -> Iterator[tuple[list[str], str | None]]:
     """Yield the nodes of each branch, with the node that it forks from.
 
-    The first branch is the path to the current node. Others contain only the nodes after their
-    fork, so each node is in one branch. Cycles are cut.
+    The first branch is the path to the current node. Each other branch contains only the nodes
+    after its fork, so that each node is in one branch. Cycles are cut.
 
     Args:
         current: The conversation's current node; None for the last leaf.
@@ -256,17 +258,17 @@ class Imported:
         messages: Readable messages in the source.
         notes: Notes in the source.
         new_sessions: Sessions that this import created; 0 for a dry run.
-        new_messages: Messages that it stored; the others existed.
-        new_notes: Notes that it wrote.
+        new_messages: Messages that this import stored; the others existed before.
+        new_notes: Notes that this import wrote.
         first: Time of the oldest message, if known.
         last: Time of the newest message, if known.
-        deleted: Sessions and notes that were deleted here and stay so, wholly or in part.
-        assigned: Sessions without a user that were given to the user.
-        elsewhere: Number of sessions imported before that belong to another user, by that user;
-            None: without a user.
+        deleted: Sessions and notes that stay deleted, wholly or in part.
+        assigned: Sessions without a user that this import assigned to the user.
+        elsewhere: By user, the number of earlier imported sessions that belong to another user.
+            The key None counts sessions without a user.
         unread: The first 10,000 parts that could not be read or stored, with the reason.
-        failed: Number of such parts.
-        left_out: Number of parts that were left out, such as empty messages, by kind.
+        failed: Number of all parts that could not be read or stored.
+        left_out: By kind, the number of parts that were left out, such as empty messages.
     """
 
     sessions: int = 0

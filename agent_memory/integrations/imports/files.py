@@ -1,4 +1,4 @@
-"""The files and database tables of a source: a file, a zip as downloaded, or a folder."""
+"""Opens the files and database tables of a source, which is a file, a zip or a folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OpenFile(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """Its name without folders and extension."""
+        """The file's name without folders and extension."""
         return self.name.rpartition("/")[2].rpartition(".")[0] or self.name
 
 
@@ -41,7 +41,7 @@ class SourceFiles:
     """The source of an import.
 
     Args:
-        read: Called with the number of bytes read from the files on disk.
+        read: Called with a number of bytes just read from the disk.
     """
 
     def __init__(self, path: Path, read: Read | None = None) -> None:
@@ -51,14 +51,14 @@ class SourceFiles:
         self._read = read
 
     def tell(self, count: int) -> None:
-        """Report bytes that were read by other means."""
+        """Report a number of bytes that were read without `files`."""
         if self._read is not None:
             self._read(count)
 
     def files(self, *patterns: str) -> Iterator[OpenFile | Unread]:
-        """Yield the files with matching names, each open until the next one.
+        """Yield the files whose names match. Each file is open until the next one is yielded.
 
-        A single file that is not a zip matches whatever its name.
+        If the source is a single file, its name need not match.
         """
         found = 0
         for one in self._all(patterns):
@@ -129,11 +129,11 @@ class _Counting:
     """A file that reports the bytes read, and ends where it is damaged.
 
     Args:
-        read: Called with the number of bytes read.
-        share: Factor of the reported bytes.
+        read: Called with the number of bytes just read.
+        share: Factor of the reported number.
 
     Attributes:
-        is_damaged: Whether it ended at damage.
+        is_damaged: Whether reading ended early because of damage.
     """
 
     def __init__(self, file: BinaryIO, read: Read | None, share: float) -> None:
@@ -178,12 +178,12 @@ def _begins_with(path: Path, mark: bytes) -> bool:
 
 
 def is_database(source: SourceFiles) -> bool:
-    """Return whether it is a SQLite database."""
+    """Return whether a source is a SQLite database."""
     return _begins_with(source.path, b"SQLite format 3\x00")
 
 
 def tables(path: Path) -> dict[str, list[str]]:
-    """Return the columns of each table."""
+    """Return the names of each table's columns, by table."""
     try:
         with closing(_opened(path)) as database:
             names = [

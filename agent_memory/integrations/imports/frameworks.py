@@ -1,8 +1,8 @@
-"""Chats of LangChain, LlamaIndex and OpenAI's Agents SDK, and JSON lines.
+"""Reads chats of LangChain, LlamaIndex and OpenAI's Agents SDK, and JSON lines.
 
-LangChain: the database of `SQLChatMessageHistory`, and dumps of `messages_to_dict`. LlamaIndex: a
-`SimpleChatStore` as `persist` writes it. The Agents SDK: the database of its `SQLiteSession`, items
-of the Responses API. JSON lines: each a message with its session.
+LangChain: the database of `SQLChatMessageHistory`, and dumps of `messages_to_dict`. LlamaIndex: the
+file that `SimpleChatStore.persist` writes. The Agents SDK: the database of `SQLiteSession`, with
+items of the Responses API. JSON lines: one message in each line, with its session.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HISTORY = {"id", "session_id", "message"}
 
 
 def _tables(source: SourceFiles, columns: set[str], what: str) -> list[str]:
-    """Return the tables with these columns; their names are configurable."""
+    """Return the tables with these columns, since users can configure the names of tables."""
     found = tables(source.path) if is_database(source) else {}
     names = [name for name, there in found.items() if columns <= set(there)]
     if not names:
@@ -49,7 +49,7 @@ def _tables(source: SourceFiles, columns: set[str], what: str) -> list[str]:
 
 
 def read_langchain(source: SourceFiles) -> Iterator[Event]:
-    """Yield the content of a database or a dump; a dump is a session named after its file."""
+    """Yield the content of a database or a dump. A dump is one session, named after its file."""
     if not is_database(source):
         yield from read_each(source.files("*.json"), _dump)
         return
@@ -96,12 +96,12 @@ def _of_langchain(where: str, session: str, own: str | None, given: object, plac
 
 
 def read_llama_index(source: SourceFiles) -> Iterator[Event]:
-    """Yield the content of a store's file: a session for each key."""
+    """Yield the content of a store's file, with a session for each key."""
     return read_each(source.files("*.json"), lambda file: read_each(_parts(file), _store))
 
 
 def _parts(file: OpenFile) -> Iterator[Element | Unread]:
-    """Yield the content of a file; the first releases wrote JSON inside a JSON string."""
+    """Yield the content of a file. The first releases wrote it as a JSON string of JSON."""
     is_text = file.file.read(1) == b'"'
     file.file.seek(0)
     if not is_text:
@@ -145,7 +145,7 @@ _ITEMS = {"id", "session_id", "message_data", "created_at"}
 
 
 def read_openai_agents(source: SourceFiles) -> Iterator[Event]:
-    """Yield the content of the database; the tables' names are configurable."""
+    """Yield the content of a database."""
     for table in _tables(source, _ITEMS, "a database of the Agents SDK's SQLiteSession"):
         yield from read_each(rows(source, table, "id"), partial(_item_row, table))
 

@@ -1,7 +1,8 @@
-"""Elements of a long JSON list, one at a time, and lines of a file, with size limits.
+"""Reads a long JSON list element by element, and a file line by line, with size limits.
 
-Damage affects a single element. Reading continues after its last bracket or, because an unclosed
-quote hides brackets, where another element of the first one's form begins.
+Damage affects a single element. Reading continues after the closing bracket of the damaged element.
+An unclosed quote hides that bracket. Reading then continues at a text that looks like the beginning
+of the first element.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from agent_memory.integrations.imports.files import SourceFiles
 from agent_memory.integrations.transcripts.chat import LONGEST, lines_of
 
 _CHUNK = 1024 * 1024
-_LITERAL = 16  # characters: a shorter rest may be the beginning of a literal or an escape
-_FORM = 4096  # characters: a longer beginning of an element is not recognized
+_LITERAL = 16  # characters; an error this near to the end may be a literal that is cut
+_FORM = 4096  # characters; a longer beginning of an element may not be recognized
 _BETWEEN = re.compile(r"[\s,]*")
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")
@@ -28,7 +29,7 @@ _decode = json.JSONDecoder().raw_decode
 
 
 def elements(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
-    """Yield the elements of a file's list; a file with one object yields that."""
+    """Yield the elements of the list in a file. If the file is one object, yield the object."""
     scan = _Scan(file)
     opening = scan.next_character()
     if opening == "{":
@@ -54,7 +55,10 @@ def elements(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
 
 
 def _beginning_of(value: Any) -> re.Pattern[str] | None:
-    """Return a pattern of the beginning of similar elements; None for fewer than two keys."""
+    """Return a pattern that finds the beginning of elements with the same first two keys.
+
+    Return None if the value is not an object with two keys.
+    """
     keys = [json.dumps(key) for key in value][:2] if isinstance(value, dict) else []
     if len(keys) < 2:
         return None
@@ -64,13 +68,13 @@ def _beginning_of(value: Any) -> re.Pattern[str] | None:
 
 
 def elements_in(source: SourceFiles, *patterns: str) -> Iterator[Element | Unread]:
-    """Yield the elements of all files of a source with matching names."""
+    """Yield the elements of all files of a source whose names match a pattern."""
     for file in source.files(*patterns):
         yield from [file] if isinstance(file, Unread) else elements(file.name, file.file)
 
 
 def lines(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
-    """Yield the parsed lines of a file; blank ones are skipped."""
+    """Yield the parsed lines of a file. Skip blank lines."""
     for number, line in enumerate(lines_of(file), 1):
         if line.raw.strip() or line.end - line.start > LONGEST:
             where = f"{name}, line {number}"
@@ -99,10 +103,10 @@ def _reason(error: Exception, begun: int = 0) -> str:
 
 
 class _Scan:
-    """The text of a file, of which a part is in memory.
+    """The text of a file, of which only a part is in memory.
 
     Attributes:
-        at: The position in that part.
+        at: The position in the part in memory.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -126,7 +130,7 @@ class _Scan:
                 return self._text[self.at : self.at + 1]
 
     def value(self, where: str) -> Element | Unread:
-        """Return the value that begins here, and move past it if it could be read."""
+        """Return the value that begins at this position. Move past it if it could be read."""
         while True:
             try:
                 value, end = _decode(self._text, self.at)
@@ -145,7 +149,10 @@ class _Scan:
         return Element(where, value)
 
     def skip(self, beginning: re.Pattern[str] | None) -> bool:
-        """Move past a damaged value, or to a beginning within it. Return False if it has no end."""
+        """Move past a damaged value, or to the beginning of a new element within it.
+
+        Return False if neither an end nor a beginning is found.
+        """
         end = self._end()
         while True:
             upto = len(self._text) if end is None else end
@@ -165,7 +172,7 @@ class _Scan:
                 if found[0][0] == '"':
                     continue
                 if depth == 0 and found.start() > self.at:
-                    return found.start()  # no value, but text between two
+                    return found.start()  # not a value, but text before the next value
                 depth += 1 if found[0] in "{[" else -1
                 if depth <= 0:
                     return found.end()
@@ -173,7 +180,7 @@ class _Scan:
                 return None
 
     def _may_be_cut(self, error: Exception) -> bool:
-        """Return whether the rest of a value may be missing in the part that is in memory."""
+        """Return whether the value may continue after the part in memory."""
         return isinstance(error, json.JSONDecodeError) and (
             error.msg.startswith("Unterminated") or error.pos > len(self._text) - _LITERAL
         )

@@ -1,4 +1,4 @@
-"""Letta's agent files (.af): messages of agents as sessions, memory blocks as notes."""
+"""Reads Letta's agent files (.af). An agent's messages become a session, memory blocks notes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ROLES = {"system", "developer", "user", "assistant", "tool"}
 
 
 def read_letta(source: SourceFiles) -> Iterator[Event]:
-    """Yield the content of an agent file, or of all in a folder."""
+    """Yield the content of an agent file, or of all agent files in a folder."""
     return read_each(source.files("*.af", "*.json"), _file)
 
 
@@ -73,7 +73,7 @@ def _block(where: str, stem: str, block: Mapping[str, Any], at: Any) -> Iterator
 
 
 def _pieces(text: str, longest: int) -> Iterator[str]:
-    """Split a text into parts that fit into a note, at line ends if possible."""
+    """Yield the parts of a text, each short enough for a note. Split at line ends if possible."""
     while len(text) > longest:
         cut = text.rfind("\n", 1, longest) + 1 or longest
         yield text[:cut].strip()

@@ -1,6 +1,7 @@
-"""mem0: results of `get_all` or `history` as JSON, or the history's database.
+"""Reads mem0's memories: results of `get_all` or `history` as JSON, or the history's database.
 
-A memory becomes a note of its user. The history has all events of a memory: the last one counts.
+A memory becomes a note of its user. The history has all events of a memory, of which the last one
+counts.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def _file(file: OpenFile) -> Iterator[Event]:
 
 
 def _flat(parts: Iterable[Element | Unread]) -> Iterator[Element | Unread]:
-    """Yield the elements of a list, or of the lists in a call's result."""
+    """Yield the memories of a list, or of a result that has a list in `results` or `memories`."""
     for part in parts:
         value = mapping(part.value) if isinstance(part, Element) else {}
         inner = [*listed(value.get("results")), *listed(value.get("memories"))]
@@ -94,7 +95,7 @@ def _memory(where: str, given: Mapping[str, Any]) -> Event:
 def _newer(
     before: tuple[str, Mapping[str, Any], object] | None, where: str, event: Mapping[str, Any]
 ) -> tuple[str, Mapping[str, Any], object]:
-    """Return the later of two events of a memory, with the memory's creation time."""
+    """Return the later event of a memory, with its place and the memory's creation time."""
     if before is None:
         return where, event, event.get("created_at")
     times = [moment(one.get("updated_at"), one.get("created_at")) for one in (before[1], event)]

@@ -1,4 +1,4 @@
-"""Write a reader's events. A repeated import stores nothing twice, and calls no model."""
+"""Writes the events of a reader. A repeated import stores nothing twice, and calls no model."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Import:
     """The terms of an import, and its result.
 
     Attributes:
-        memory: The memory; None only counts.
-        user_id: The user of all data; None uses the source's users.
+        memory: The memory; None to count without storing.
+        user_id: The user of all data; None takes the users that the source names.
         deleted: Whether to restore sessions and notes that were deleted here.
-        assign: Whether to give sessions without a user to the user.
+        assign: Whether to assign sessions without a user to `user_id`.
     """
 
     memory: AgentMemory | None
@@ -49,7 +49,7 @@ class Import:
     done: Imported = field(default_factory=Imported)
 
     def user_of(self, user_id: str | None) -> str | None:
-        """Return the user of data for which the source names a user, or none."""
+        """Return the user of data, given the user that the source names for it (or None)."""
         return self.user_id or (None if user_id is None else usable(user_id))
 
 
@@ -109,7 +109,10 @@ class SessionWriting:
     """Writes the messages of a session that are not in its log.
 
     Attributes:
-        is_new: Whether it has no log yet.
+        parted: The session in which the conversation continues; None if it continues in this one.
+        asked: The last question that was read.
+        is_new: Whether the session has no log yet.
+        known: The digests of this source's messages in the log, by id.
     """
 
     def __init__(self, memory: AgentMemory, terms: Import, begun: SessionBegin) -> None:
@@ -132,7 +135,7 @@ class SessionWriting:
         known: dict[str, str] = {}
         after, is_whole = 0, True
         while page := self._memory.history(self.begun.session_id, after=after, limit=_PAGE):
-            # otherwise a retention has removed earlier entries
+            # there is a gap if a retention has removed earlier entries
             is_whole &= page[0].seq == after + 1
             self.is_new, after = False, page[-1].seq
             for entry in page:
@@ -144,8 +147,9 @@ class SessionWriting:
         return known
 
     def parts_at(self, own: str) -> bool:
-        """Return whether the source leaves the log: a message is new, and the last message of the
-        log has not been read yet.
+        """Return whether the conversation leaves the log at a message.
+
+        The message is then new, although the last message of the log has not been read yet.
         """
         if own == self._newest:
             self._newest = None
@@ -154,10 +158,10 @@ class SessionWriting:
 
     @property
     def state(self) -> tuple[str | None, str | None]:
-        """The state to restore when it is opened again.
+        """The state to restore when the session is opened again.
 
-        The id of the log's last message before the import, None once it was read, and the session
-        in which the conversation continues.
+        It consists of the id of the log's last message before the import, or None once that message
+        was read, and of `parted`.
         """
         return self._newest, self.parted
 
@@ -182,7 +186,7 @@ class SessionWriting:
         return _MESSAGE + len(repr(said.message))
 
     def _check_owner(self) -> None:
-        """Assign or count a session that was imported before and is not the user's."""
+        """Assign or count a session that was imported before, and does not belong to the user."""
         if self._user_id is None or self._is_checked:
             return
         self._is_checked = True
@@ -212,7 +216,7 @@ class SessionWriting:
     def _not_deleted(
         self, waiting: list[tuple[SourceMessage, Message]]
     ) -> list[tuple[SourceMessage, Message]]:
-        """Return the messages that may be written: no deleted ones, unless they are restored."""
+        """Return the messages without deleted ones, unless the import restores these."""
         gone, session_id = self._memory.components.deleted, self.begun.session_id
         if not self._is_asked:
             self._is_asked = True
@@ -230,7 +234,7 @@ class SessionWriting:
         return [] if self._is_refused else kept
 
     def _was_deleted(self, message: Message) -> bool:
-        """Return whether a message may have been deleted here; true for one without a time."""
+        """Return whether a message may have been deleted here. It may have if it has no time."""
         is_dated = "created_at" in message.model_fields_set
         return self._since is not None and not (is_dated and message.created_at > self._since)
 
@@ -248,13 +252,13 @@ class SessionWriting:
             if len(waiting) == 1:
                 self._done.fail(waiting[0][0].where, str(error))
                 return
-            for one in waiting:  # none was stored: find the invalid one
+            for one in waiting:  # nothing was stored: write one by one, to find the invalid message
                 self._write([one])
             return
         self._done.new_messages += new
         if new and self._is_checked:  # the session now has a user
             self._done.elsewhere -= Counter([None])
-        if self._is_first and new:  # otherwise another import was first
+        if self._is_first and new:  # a concurrent import may have been first
             self._is_first = False
             self._done.new_sessions += 1
 
@@ -317,7 +321,7 @@ class ImportWriting:
             if session.parted is not None:
                 session = self._opened(session.parted)
         elif said.is_again:
-            return  # stored already, when the branch was the main line
+            return  # it was stored when the branch was the main line
         self._waiting += session.add(said, message)
         if self._waiting >= _HEAVY:
             self._flush()
@@ -333,7 +337,7 @@ class ImportWriting:
         self._waiting = 0
 
     def _opened(self, session_id: str) -> SessionWriting:
-        """Return a message's session. If too many are open, close the least recently used one."""
+        """Return the writing of a session. If too many are open, close the least recently used."""
         found = self._open.get(session_id)
         if found is None:
             found = self._open[session_id] = self._placed(self._begun[session_id])
@@ -353,13 +357,13 @@ class ImportWriting:
         if begun.session_id in self._states:
             found.state = self._states[begun.session_id]
         if begun.branch in self._begun and begun.branch is not None and found.is_new:
-            # this branch was the main line when it was first imported
+            # this branch may have been the main line when it was first imported
             main = self._opened(begun.branch)
             return main if begun.first in main.known else found
         return found
 
     def _part(self, main: SessionWriting, said: SourceMessage) -> None:
-        """Continue a conversation in another session, because its log is now another branch."""
+        """Continue a conversation in a new session, because its log now holds another branch."""
         branch = usable(f"{said.session_id}~{said.id}")
         about = {**main.begun.about, "branch_of": said.session_id}
         self._begun[branch] = SessionBegin(branch, main.begun.user_id, about)

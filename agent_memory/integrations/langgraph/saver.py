@@ -40,8 +40,8 @@ _Writes = list[PendingWrite]  # the saver's own `list` hides the type
 class AgentMemorySaver(BaseCheckpointSaver[str]):
     """Durable states of graphs by thread, in the database of a memory.
 
-    A checkpoint, the values of its channels and the id of the newest checkpoint are written
-    atomically.
+    A new checkpoint, the new values of its channels and the id of the thread's newest checkpoint
+    are written atomically.
 
     Args:
         memory: The memory.
@@ -60,7 +60,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         self._values = memory.values(user_id)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint of a config, or its thread's newest; None if there is none."""
+        """Return the checkpoint that a config names, or its thread's newest; None without one."""
         place = _place(config)
         wanted = get_checkpoint_id(config)
         if not wanted:
@@ -80,10 +80,10 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         """Yield checkpoints, newest first within each namespace.
 
         Args:
-            config: The thread, namespace or checkpoint; None for all.
+            config: The thread, namespace or checkpoint; None for all threads.
             filter: Required metadata.
-            before: A config; only checkpoints before its checkpoint are returned.
-            limit: Maximum number.
+            before: A config. Only checkpoints that are older than its checkpoint are returned.
+            limit: Maximum number of checkpoints.
         """
         wanted = get_checkpoint_id(config) if config else None
         end = get_checkpoint_id(before) if before else None
@@ -141,8 +141,8 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
     ) -> None:
         """Store a task's writes after a checkpoint.
 
-        A write that exists at the same place stays. On LangGraph's special channels, such as
-        errors and interrupts, it is replaced.
+        An earlier write at the same place stays. On LangGraph's special channels, such as errors
+        and interrupts, the new write replaces it.
         """
         place = (*_place(config), "writes", _given(config)["checkpoint_id"])
         puts = []
@@ -167,7 +167,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
             self._drop(place, every, gone)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy a thread with all its checkpoints to another one."""
+        """Copy a thread with all its checkpoints to another thread."""
         found = self._values.search((_ROOT, str(source_thread_id)), limit=MOST)
         to = (_ROOT, str(target_thread_id))
         self._values.put_many(
@@ -178,8 +178,8 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         """Erase threads ("delete"), or all but the newest checkpoint of each namespace
         ("keep_latest").
 
-        With delta channels, "keep_latest" also keeps the ancestors back to the last full write of
-        each channel.
+        If the newest checkpoint has delta channels, "keep_latest" also keeps its ancestors, back to
+        the last full write of each such channel.
         """
         if strategy not in ("keep_latest", "delete"):
             raise ValueError(f'strategy is {strategy!r}. Give "keep_latest" or "delete".')
@@ -214,12 +214,12 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
             yield one
 
     def get_next_version(self, current: str | None, channel: None) -> str:
-        """Return a channel's next version; two branches from one version get different ones."""
+        """Return a channel's next version. A random part tells branches apart."""
         number = 0 if current is None else int(str(current).split(".")[0])
         return f"{number + 1:032}.{random.random():016}"
 
     def _places(self, config: RunnableConfig | None) -> Sequence[Place]:
-        """Return the threads' namespaces that have checkpoints."""
+        """Return the places (thread and namespace) that have checkpoints."""
         given = _given(config) if config else {}
         prefix = (_ROOT, str(given["thread_id"])) if "thread_id" in given else (_ROOT,)
         found = {
@@ -264,7 +264,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         return metadata
 
     def _needed(self, place: Place, every: Sequence[KeyValue]) -> set[str]:
-        """Return the newest checkpoint of a namespace, and those needed to read it."""
+        """Return the ids of a namespace's newest checkpoint and of all that it depends on."""
         of_name = {one.key: one for one in every}
         at = every[0].key if every else None
         needed: set[str] = set()
@@ -316,7 +316,7 @@ def _place(config: RunnableConfig) -> Place:
 
 
 def _label(checkpoint_ns: str) -> str:
-    """Return a valid label: not empty, and within the stores' limit."""
+    """Return a namespace as a valid label, which is not empty and within the stores' limit."""
     if len(checkpoint_ns) > _LONGEST:
         return f"sha256:{sha256(checkpoint_ns.encode(errors='surrogatepass')).hexdigest()}"
     return f"ns:{checkpoint_ns}"

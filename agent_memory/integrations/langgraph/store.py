@@ -36,11 +36,11 @@ class AgentMemoryStore(BaseStore):
 
     Args:
         memory: The memory.
-        user_id: The user of the items; `memory.delete_user` erases them. None for no user:
-            namespaces alone then separate users.
-        index: The fields to search by meaning, as in LangGraph's own stores: `embed`, `dims` and
-            `fields`. Without `embed` the memory's embedder is used.
-        ttl: LangGraph's `default_ttl` (minutes) and `refresh_on_read`.
+        user_id: The user of the items; `memory.delete_user` erases them. None for no user. Only
+            namespaces then separate users.
+        index: LangGraph's settings for search by meaning: `embed`, `dims` and `fields`. Without
+            `embed` the memory's embedder is used.
+        ttl: LangGraph's settings `default_ttl` (minutes) and `refresh_on_read`.
 
     Attributes:
         index_config: As given.
@@ -87,7 +87,7 @@ class AgentMemoryStore(BaseStore):
     abatch = threaded(batch)
 
     def sweep_ttl(self) -> int:
-        """Erase expired items, which no search finds any more, and return their number."""
+        """Erase expired items, which searches already ignore, and return their number."""
         return self._values.sweep()
 
     def _read(self, op: Op) -> Result:

@@ -1,4 +1,4 @@
-"""Lines of transcripts, and their chat messages. Only complete lines of a file are read."""
+"""Reading of transcripts' lines, and conversion of a line to chat messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, NamedTuple
 from agent_memory.integrations.loose import Json, dated, moment
 
 LONGEST = 64 * 1024 * 1024
-"""Maximum size of a line, in bytes; longer ones are skipped."""
+"""Maximum size of a line, in bytes. Longer lines are skipped."""
 
 BOM = b"\xef\xbb\xbf"
 _CHUNK = 1024 * 1024
@@ -20,10 +20,10 @@ class Line(NamedTuple):
     """One line of a file.
 
     Attributes:
-        start: Its offset in bytes.
+        start: The offset of the line, in bytes.
         end: The offset of the next line.
-        raw: Its bytes; empty if longer than `LONGEST`.
-        is_ended: Whether it is complete.
+        raw: The bytes of the line; empty if it is longer than `LONGEST`.
+        is_ended: Whether the line is complete, with its line end.
     """
 
     start: int
@@ -32,7 +32,7 @@ class Line(NamedTuple):
     is_ended: bool = True
 
     def record(self) -> dict[str, Any] | None:
-        """Return its JSON object; None if it has none."""
+        """Return the JSON object of the line; None if the line is not a JSON object."""
         try:
             found = json.loads(self.raw)
         except (ValueError, RecursionError):
@@ -56,10 +56,9 @@ def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
 
 
 def lines_from(path: Path, offset: int) -> Iterator[Line]:
-    """Yield the complete lines from an offset on.
+    """Yield the complete lines from an offset on. An incomplete last line is left out.
 
-    An incomplete line is left for the next call. If no line ends at the offset, the file was
-    replaced, and is read from its beginning.
+    If no line ends at the offset, the file was replaced, and is read from its beginning.
     """
     with path.open("rb") as file:
         if offset > 0:
@@ -75,7 +74,7 @@ _SILENT = ("thinking", "redacted_thinking", "tool_use", "tool_result", "tool_ref
 
 
 def text_of(content: Any) -> str:
-    """Return the text of a content; other parts are named."""
+    """Return the text of a message's content. A part that is not text is replaced by its type."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -89,7 +88,13 @@ def text_of(content: Any) -> str:
 
 
 def messages(views: Iterable[Mapping[str, Any]], own: str, at: object) -> list[Json]:
-    """Return the messages of a line, without empty ones."""
+    """Return the messages of a line, without empty messages.
+
+    Args:
+        views: The messages as chat dicts.
+        own: The id of the line.
+        at: The time of the line.
+    """
     said = [one for view in views if (one := _said(view)) is not None]
     return [
         dated({**one, "id": f"{own}.{number}" if number else own}, moment(at))

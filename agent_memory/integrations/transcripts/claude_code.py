@@ -1,4 +1,4 @@
-"""Lines of Claude Code's transcripts, as messages of Anthropic's API and as chat messages. Pure.
+"""Converts lines of Claude Code's transcripts to messages of Anthropic's API and of chats. Pure.
 
 Anthropic calls the format of these files internal. Unknown lines are skipped.
 """
@@ -26,8 +26,9 @@ class Spoken(NamedTuple):
     """The message of a line, without hook output.
 
     Attributes:
-        said: The user's or the model's part, without reminders and commands. None for messages that
-            Claude Code writes in their name, such as a compaction's summary.
+        whole: The whole message.
+        said: The message without reminders and commands. None if Claude Code wrote the message in
+            the name of the user or the model, such as the summary of a compaction.
     """
 
     whole: Json
@@ -35,7 +36,7 @@ class Spoken(NamedTuple):
 
 
 def spoken(line: Mapping[str, Any]) -> Spoken | None:
-    """Return the message of a line; None if it has none."""
+    """Return the message of a line; None if the line has none."""
     message = mapping(line.get("message"))
     role, content = message.get("role"), message.get("content")
     if role not in SPOKEN or line.get("type") not in SPOKEN or not isinstance(content, str | list):
@@ -48,9 +49,10 @@ def spoken(line: Mapping[str, Any]) -> Spoken | None:
 
 
 def messages(line: Mapping[str, Any], place: str) -> list[Json]:
-    """Return the messages of a line: none, one, or each tool's result and the user's text.
+    """Return the messages of a line. Each tool result is a message apart from the text.
 
-    Leaves out subagents' lines, thinking, and generated text. Images are named, not stored.
+    Lines of subagents, thinking, and text of Claude Code itself are left out. An image is replaced
+    by its type.
     """
     found = spoken(line)
     if found is None or found.said is None or line.get("isSidechain"):
@@ -96,7 +98,7 @@ def _typed(text: str) -> str:
 
 
 def _is_command(text: str) -> bool:
-    """Return whether a text consists of Claude Code's output of local commands."""
+    """Return whether a text consists only of elements in which Claude Code reports commands."""
     at = 0
     while found := _COMMAND.match(text, at):
         ends = f"</{found[1]}>"

@@ -1,6 +1,7 @@
-"""Lines of Codex's rollouts, as items of OpenAI's Responses API and as chat messages. Pure.
+"""Converts lines of Codex's rollouts to items of OpenAI's Responses API and chat messages. Pure.
 
-A rollout contains two logs. Only `response_item` lines, the exchange with the model, are read.
+A rollout contains two logs. Only the log of the exchange with the model is read, whose lines have
+the type `response_item`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ ITEM = "response_item"
 _CALLS = ("function_call", "custom_tool_call")
 _RESULTS = ("function_call_output", "custom_tool_call_output")
 _FIRST = ("message", "reasoning", "local_shell_call", "web_search_call", *_CALLS, *_RESULTS)
-"""Items that the first releases wrote as lines of their own."""
+"""Types of items. The first releases of Codex wrote these items without a wrapper."""
 
 _SCAFFOLD = re.compile(
     r"\s*(?:<(?:environment_context|user_instructions|permissions instructions|turn_aborted|skill|"
@@ -29,10 +30,7 @@ _SCAFFOLD = re.compile(
 
 
 def item_of(line: Mapping[str, Any]) -> tuple[str, Json]:
-    """Return the type of a line and its payload, without hook output.
-
-    The first releases wrote items without a wrapper.
-    """
+    """Return the type of a line, and the line's payload without hook output."""
     payload = line.get("payload")
     if isinstance(payload, Mapping):
         return str(line.get("type")), without_ours_in(payload)
@@ -46,8 +44,8 @@ def item_of(line: Mapping[str, Any]) -> tuple[str, Json]:
 def is_said(item: Mapping[str, Any]) -> bool:
     """Return whether an item is from the user or the model.
 
-    Codex also writes in the user's name (the environment, AGENTS.md). Its own text and that of
-    hooks has the role of a developer.
+    Some user messages are from Codex itself (the environment, AGENTS.md). Other text of Codex, and
+    text of hooks, has the role of a developer.
     """
     if item.get("role") == "user":
         return _SCAFFOLD.match(chat.text_of(item.get("content"))) is None
@@ -57,7 +55,7 @@ def is_said(item: Mapping[str, Any]) -> bool:
 def messages(line: Mapping[str, Any], place: str) -> list[Json]:
     """Return the messages of a line: one or none.
 
-    Leaves out reasoning and generated text. Images are named, not stored.
+    Reasoning and text of Codex itself are left out. An image is replaced by its type.
     """
     kind, item = item_of(line)
     if kind != ITEM or item.get("type") not in ("message", *_CALLS, *_RESULTS):

@@ -1,7 +1,7 @@
-"""Lines of Cursor's agent transcripts, as chat messages. Pure.
+"""Converts lines of Cursor's agent transcripts to chat messages. Pure.
 
-They have no ids, times or tool results. A call without its result is left out, and the text beside
-it is stored.
+The lines have no ids, times or tool results. Tool calls are left out, because their results are
+missing. The text of a message with a call is stored.
 """
 
 from __future__ import annotations

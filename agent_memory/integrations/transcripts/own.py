@@ -1,4 +1,4 @@
-"""Render a hook's additions to an agent's context, and remove them from transcripts. Pure."""
+"""Renders a hook's additions to an agent's context, and removes them from transcripts. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OURS = re.compile(r"<memory>\n(?:<([^\s<>]+_memory)>\n[^<]*\n</\1>\n)+</memory>
 
 
 def told(parts: Mapping[str, Sequence[str]]) -> str:
-    """Render lines by source as the `<memory>` element of a context; empty for no lines."""
+    """Render lines, given by source, as the `<memory>` element of a context; "" for no lines."""
     elements = []
     for name, lines in parts.items():
         items = [listed_text(line) for line in lines]
@@ -26,10 +26,13 @@ def told(parts: Mapping[str, Sequence[str]]) -> str:
 
 
 def without_ours(text: str) -> str:
-    """Return a text without hook output. Quotes in it are escaped: its first end tag ends it."""
+    """Return a text without hook output.
+
+    Hook output ends at its first end tag, because the quotes in it are escaped.
+    """
     kept: list[str] = []
     at = 0
-    while (end := text.find(_ENDS, at)) >= 0:  # a regex for both ends may take hours
+    while (end := text.find(_ENDS, at)) >= 0:  # a regex for start and end may take hours
         start = text.rfind(_OPENS, at, end)
         end += len(_ENDS)
         if start >= 0 and _OURS.fullmatch(text, start, end):
@@ -42,7 +45,7 @@ def without_ours(text: str) -> str:
 
 
 def without_ours_in(value: Any, depth: int = _DEEPEST) -> Any:
-    """Remove hook output from each text in a content, and parts that become empty."""
+    """Return a content without hook output in its texts, and without parts that become empty."""
     if isinstance(value, str):
         return without_ours(value)
     if depth and isinstance(value, Mapping):
@@ -59,9 +62,9 @@ def _is_blank(part: object) -> bool:
 
 
 def parted(text: str, opens: str, ends: str) -> tuple[str, list[str]]:
-    """Return a text without its elements of a kind, and their contents.
+    """Return a text without the elements of one kind, and a list of these elements' contents.
 
-    An element without an end counts as text.
+    An element without an end tag counts as text.
     """
     outside: list[str] = []
     inside: list[str] = []
