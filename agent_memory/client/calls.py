@@ -1,6 +1,6 @@
-"""The table of calls. Service, OpenAPI document and client are read from it.
+"""The table of calls. Service, OpenAPI document and client derive from it.
 
-A call is a public method of a class of the library, at a method and path of HTTP. Parameters,
+A call makes a public method of a library class available under an HTTP method and path. Parameters,
 defaults and types come from the Python signature. To add a call, add one line to `_TABLE`.
 """
 
@@ -171,7 +171,7 @@ _NOT_SENT = frozenset(
 _SAID = list[Message] | Message | str | None
 
 MESSAGES = frozenset({"message", "answer", "window", "asked"})
-"""Parameters that take messages in any form."""
+"""Parameters that accept messages in any form."""
 
 _RENAMED: Mapping[str, str] = {"file_text": "text", "k": "limit"}
 _SPLIT: Mapping[str, Mapping[str, Any]] = {
@@ -203,7 +203,7 @@ _NAMED: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a request. With `many` it has all positional arguments of the method."""
+    """A field of a request. `many` marks the list of a method's positional arguments."""
 
     name: str
     type: Any
@@ -216,10 +216,12 @@ class Call:
     """A call.
 
     Attributes:
-        whose: The check of the session that it names. "own": it must exist and belong to the user.
-            "write": it must belong to the user or not exist. "read": another user's session is
-            treated as missing.
-        again: Whether it may be retried when its outcome is unknown.
+        subject: The class of the method, by its name in `CLASSES`.
+        whose: The check of the session that the call names. "own": it must exist and belong to the
+            user. "write": it must belong to the user or not exist. "read": another user's session
+            is treated as missing.
+        form: The name of the answer's form; see `agent_memory.server.forms`.
+        again: Whether the call may be retried if its outcome is unknown.
     """
 
     name: str
@@ -254,12 +256,12 @@ class Call:
 
     @cached_property
     def once(self) -> bool:
-        """Whether its parameter `key` is an idempotency key, which is sent as a header."""
+        """Whether the parameter `key` is an idempotency key, which is sent as a header."""
         return "key" in self.parameters and self.parameters["key"].default is None
 
     @cached_property
     def versioned(self) -> bool:
-        """Whether it takes the version that a change applies to, which is sent as a header."""
+        """Whether the call takes the version that a change applies to. It is sent as a header."""
         return "expected" in self.parameters
 
     @cached_property
@@ -275,7 +277,7 @@ class Call:
 
     @cached_property
     def fields(self) -> Mapping[str, Field]:
-        """The fields of a request, by parameter; a parameter of `_SPLIT` is left out."""
+        """The fields of a request by parameter. A parameter in `_SPLIT` becomes several fields."""
         left_out = {*_NOT_SENT, *_SPLIT, "default"}
         left_out |= {"key"} if self.once else set()
         left_out |= {"expected"} if self.versioned else set()
@@ -313,7 +315,7 @@ class _Names(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         try:
             return getattr(import_module(_NAMED.get(name, "agent_memory")), name)
-        except AttributeError:  # on KeyError, Python looks elsewhere
+        except AttributeError:  # a KeyError lets Python look up the name elsewhere
             raise KeyError(name) from None
 
 

@@ -1,4 +1,4 @@
-"""Derive classes whose methods call a service from the library's classes."""
+"""Derives from the library's classes those classes whose methods call a service."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ _EXACT = (Any, dict[str, Any], dict[str, Any] | None)
 
 @dataclass(frozen=True)
 class Remote:
-    """Calls a service on behalf of a local object."""
+    """Calls a service for a local object, with the object's user and fields."""
 
     service: Service
     user_id: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def of(self, user_id: str | None, **fields: Any) -> Remote:
-        """Return a copy for a user, with additional fields."""
+        """Return a copy for a user, which sends additional fields."""
         return replace(self, user_id=user_id, fields={**self.fields, **fields})
 
     def ask(self, call: Call, given: Mapping[str, Any]) -> Any:
-        """Make a call. For missing things the result is that of the library, such as None."""
+        """Make a call. If the service finds nothing, return the library's result, such as None."""
         kind = call.types.get("return", Any)
         try:
             request = self.request(call, given)
@@ -98,7 +98,7 @@ class Remote:
 
 
 class _NoSuchId(Exception):
-    """The id is empty: nothing can have it."""
+    """The id is empty, so nothing can have it."""
 
 
 def request_of(
@@ -109,7 +109,7 @@ def request_of(
     headers: Mapping[str, str] | None = None,
     again: bool = True,
 ) -> Request:
-    """Return a request: some fields are in the path, others in the query or the body."""
+    """Return a request. The path's fields come from `sent`; the rest is its body or query."""
     rest, path = dict(sent), template
     for name in PARAMETER.findall(template):
         value = rest.pop(name)
@@ -158,7 +158,7 @@ def _source(value: Any) -> dict[str, Any]:
 
 
 def _nothing(call: Call, kind: Any, given: Mapping[str, Any]) -> Any:
-    """Return the result of a call about something that does not exist."""
+    """Return the library's result of a call about something that does not exist."""
     origin = get_origin(kind)
     if origin in (list, dict):
         return origin()
@@ -172,7 +172,7 @@ def _nothing(call: Call, kind: Any, given: Mapping[str, Any]) -> Any:
 
 
 class NotTheirs(SessionOfAnotherUser):
-    """The session belongs to another user or does not exist. Only admins learn which."""
+    """The session belongs to another user, or does not exist. Only an admin learns which."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -182,10 +182,11 @@ class NotTheirs(SessionOfAnotherUser):
 
 
 def remotely(subject: str, keeps: Collection[str] = ()) -> Callable[[C], C]:
-    """Decorate a class, whose objects have a `_remote`: its methods in the table call a service.
+    """Decorate a class whose objects have a `_remote`, so that its methods call a service.
 
-    Other public methods raise an error, except those that the class itself defines, and the
-    inherited ones in `keeps`, which only call other methods.
+    This applies to the inherited methods in the table of calls. Other inherited public methods
+    raise an error, except those in `keeps`, which only call other methods. Methods that the class
+    itself defines do not change.
     """
     calls = of(subject)
 
@@ -237,7 +238,7 @@ def response_of(given: Mapping[str, Any]) -> Any:
 
 
 def _named(turn: Turn, session_id: str, user_id: str | None) -> Turn:
-    """Add the session and the user to a turn. The service omits them."""
+    """Return a turn with its session and user, which the service omits."""
     again = turn.regenerates and turn.regenerates._replace(session_id=session_id)
     return replace(turn, session_id=session_id, user_id=user_id, regenerates=again)
 

@@ -61,23 +61,22 @@ class RemoteMemory(AgentMemory):
         memory = AgentMemory("https://memory.example.com", api_key="am_...")
 
     It has the calls of `AgentMemory`, with the same arguments, results and errors. The key decides
-    the user. A key for one user needs no `user_id`. A key for several users needs it in each call.
-    With an admin's key it is optional, as in the library.
+    the user. A key for one user needs no `user_id`. A key for several users needs a `user_id` in
+    each call. An admin's key makes `user_id` optional, as in the library.
 
-    Requests that fail to connect, or are answered with 429, are retried. Requests without an
-    answer, or answered with 503, are retried too, except calls that must not run twice, such as
-    `pop` and `edit`.
-    Each update has an idempotency key, so that it is stored once. The service's limits of size and
-    time apply: see `docs/client.md`.
+    A request is retried if it cannot connect, or is answered with 429. A request without an answer,
+    or answered with 503, is retried, too, unless the call must not run twice (`pop`, `edit`). Each
+    update has an idempotency key, so that it is stored once. The service limits size and time; see
+    `docs/client.md`.
 
     Args:
         url: The service's address.
         api_key: An API key or a JWT; None reads the environment variable
             `AGENT_MEMORY_SERVICE_KEY`.
         timeout: Seconds to wait for an answer.
-        attempts: How often a request is tried.
-        plain_http: Whether the key may be sent unencrypted over a network. To loopback it always
-            may.
+        attempts: Maximum number of attempts for a request.
+        plain_http: Whether the key may be sent unencrypted over a network. Loopback addresses
+            never need encryption.
 
     Attributes:
         url: The service's address.
@@ -156,7 +155,7 @@ class RemoteMemory(AgentMemory):
         *,
         user_id: str | None = None,
     ) -> Head:
-        """Edit a session's log. `change` runs in this process, again if the log has changed."""
+        """Edit a session's log. `change` runs in this process. It runs again if the log changed."""
         check_callable("change", change)
         for _ in range(_EDITS):
             log = self.history(session_id, user_id=user_id)
@@ -190,8 +189,8 @@ class RemoteMemory(AgentMemory):
     ) -> Any:
         """Let the service's model answer, and store the turn.
 
-        `model` and options cannot be set. `tools` may only have schemas: your functions cannot run
-        in the service.
+        `model` and options cannot be set. `tools` may only contain schemas, because your functions
+        cannot run in the service.
         """
         call = _CALLS["completion"]
         given = {"session_id": session_id, "message": message, "user_id": user_id, "tools": tools}
@@ -204,8 +203,9 @@ class RemoteMemory(AgentMemory):
         return CompletionStream(_chunks(events), Account("completion", user_id))
 
     def delete(self, session_id: str, *, user_id: str | None = None) -> Receipt:
-        """Erase a session. If the service has no such session for this key, the receipt is created
-        here and not signed.
+        """Erase a session.
+
+        If the service has no such session for this key, the client creates an unsigned receipt.
         """
         try:
             given = {"session_id": session_id, "user_id": user_id}
@@ -225,13 +225,13 @@ class RemoteMemory(AgentMemory):
         return RemoteUser(self, user_id)
 
     def values(self, user_id: str | None = None, *, embedder: Embedder | None = None) -> KeyValues:
-        """Return the values of a user or of everybody, with the service's embedder."""
+        """Return the values of a user, or those of no user. The service's embedder is used."""
         if embedder is not None:
             raise UnsupportedOperation("The service has its own embedder. Remove `embedder`.")
         return cast("KeyValues", handle_class("values")(self._remote.of(user_id)))
 
     def share(self, name: str) -> RemoteShare:
-        """Return a shared namespace. Managing it needs an admin's key; using it, an agent's."""
+        """Return a shared namespace. An admin's key can manage it, an agent's key can use it."""
         check_share(name)
         return RemoteShare(self, name)
 
@@ -270,7 +270,7 @@ class RemoteSession(Session):
     _home: RemoteMemory
 
     def working(self) -> Scratchpad:
-        self.head()  # refuses another user's session, as the library does
+        self.head()  # raises an error for another user's session, as the library does
         remote = self._home._remote.of(self.user_id, session_id=self.session_id)
         return cast("Scratchpad", handle_class("working")(remote))
 

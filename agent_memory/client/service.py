@@ -1,4 +1,4 @@
-"""Requests to a service: authentication, retries, and problems as the library's errors."""
+"""Requests to a service, with authentication, retries, and the library's errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import httpx
 
 KEY = "AGENT_MEMORY_SERVICE_KEY"
-"""The environment variable of the service's key. `AGENT_MEMORY_API_KEY` is the model's key."""
+"""The environment variable with the service's key. `AGENT_MEMORY_API_KEY` has the model's key."""
 
 MARK = "am_"
 """The prefix of a service's keys."""
@@ -38,7 +38,7 @@ _BUSY = (429, 503)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request to a service. `again` retries it even if it may have taken effect."""
+    """A request to a service. `again` allows a retry even if the request may have taken effect."""
 
     method: str
     path: str
@@ -67,7 +67,7 @@ class Service:
         return f"Service({self.url!r})"
 
     def ask(self, request: Request) -> Any:
-        """Make a request and return the answer's value, or raise the error that it names."""
+        """Make a request. Return the answer's value, or raise the error that the answer names."""
 
         def once() -> Any:
             with self._sent(request) as response:
@@ -76,7 +76,7 @@ class Service:
         return self._tries(request.again)(once)
 
     def events(self, request: Request) -> Generator[Any, None, Any]:
-        """Make a request, yield the values of the streamed events, and return the end's value."""
+        """Make a request, yield the values of the streamed events, and return the end event's."""
         with ExitStack() as opened, _unreachable(self.url):
 
             def once() -> httpx.Response:
@@ -108,7 +108,7 @@ class Service:
     def _sent(self, request: Request) -> Iterator[httpx.Response]:
         headers = {**request.headers, **leaving()}
         content = None
-        if request.body is not None:  # ASCII: lone surrogates are escaped
+        if request.body is not None:  # as ASCII, in which lone surrogates are escaped
             content = json.dumps(request.body, separators=(",", ":")).encode()
             headers["Content-Type"] = "application/json"
         with (
@@ -142,7 +142,7 @@ class Service:
             headers=shown,
             timeout=httpx.Timeout(self._timeout, connect=_CONNECT_SECONDS),
             follow_redirects=False,  # the key must not be sent to another address
-            # plain HTTP needs no certificates, and loading them is slow
+            # plain HTTP needs no certificates, which are slow to load
             verify=self.url.startswith("https:"),
         )
 
@@ -164,7 +164,7 @@ class Service:
 
 
 def is_missing(error: BaseException) -> bool:
-    """Return whether the service answered that there is no such thing for this credential."""
+    """Return whether the service answered "not found", which covers data without access."""
     return type(error) is errors.AccessDenied and getattr(error, "is_missing", False)
 
 
@@ -184,7 +184,7 @@ _GROWING = wait_random_exponential(multiplier=0.2, max=5.0)
 
 @contextmanager
 def _unreachable(url: str) -> Iterator[None]:
-    """Convert connection errors of httpx. The new error does not contain the request."""
+    """Raise connection errors of httpx as the library's, without the request that has the key."""
     import httpx
 
     try:
@@ -209,7 +209,7 @@ def _problem_in(response: httpx.Response, url: str) -> AgentMemoryError:
         )
     try:
         error = _error_of(json.loads(response.read()))
-    except (ValueError, KeyError, TypeError, AttributeError):  # not an answer of the service
+    except (ValueError, KeyError, TypeError, AttributeError):  # the answer is not from a service
         error = StoreUnavailable(
             f"{url} answers {status}, but is not an agent-memory service. Check the address and "
             "any proxy."
@@ -221,7 +221,7 @@ def _problem_in(response: httpx.Response, url: str) -> AgentMemoryError:
 
 
 def _error_of(problem: Mapping[str, Any]) -> AgentMemoryError:
-    """Return the library's error that a problem names; `AgentMemoryError` if it is unknown."""
+    """Return the library's error that a problem names, or an `AgentMemoryError` if unknown."""
     kind = getattr(errors, str(problem["error"]), AgentMemoryError)
     if not (isinstance(kind, type) and issubclass(kind, AgentMemoryError)):
         kind = AgentMemoryError
@@ -269,7 +269,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _checked_key(key: str | None) -> str:
-    """Validate an API key or a JWT. Anything else is another secret and must not be sent."""
+    """Validate an API key or a JWT. Any other text may be another secret, and is not sent."""
     key = (key or "").strip()
     is_jwt = key.count(".") == _PARTS_OF_A_JWT - 1
     if not key.startswith(MARK) and not (is_jwt and key.isascii()):
