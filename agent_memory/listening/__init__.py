@@ -1,1 +1,1 @@
-"""Sockets and connections of this package's servers, with limits against overload."""
+"""The HTTP server of the service and of MCP, with limits against overload."""

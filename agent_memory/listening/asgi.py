@@ -1,4 +1,4 @@
-"""ASGI types, and the user and rights that authentication adds to a request's scope."""
+"""ASGI types, credentials in headers, and the user and rights in a request's scope."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CALLER = "agent_memory.caller"
 
 
 def marked(scope: Scope, user_id: str, rights: Set[str]) -> Scope:
-    """Add a user and rights, some of "read", "write" and "delete", to a request's scope."""
+    """Return a request's scope with its user, and its rights among "read", "write" and "delete"."""
     return {**scope, _CALLER: (user_id, rights)}
 
 
@@ -33,7 +33,7 @@ _LONGEST = 8_192
 def shown_in(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     """Return the credential in `Authorization: Bearer` or `X-API-Key`.
 
-    None if there is none, several, or one that cannot be valid: empty, too long, or not ASCII.
+    Return None if there is not exactly one, or if it is empty, too long or not ASCII.
     """
     found = []
     for name, value in headers:

@@ -1,4 +1,4 @@
-"""Serve an ASGI application: the socket, its connections, and limits against overload."""
+"""Serves an ASGI application, with limits of connections and of time against overload."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ _QUEUE = 1024
 
 
 class Told:
-    """Logs a repeated warning at most once a minute, with a count."""
+    """Logs a repeated warning at most once a minute, with the number of repetitions."""
 
     def __init__(self) -> None:
         self._count = 0
         self._next = 0.0
 
     def warn(self, what: str) -> None:
-        """Count a warning, and log it if the last one was logged more than a minute ago."""
+        """Count a warning. Log it unless one was logged less than a minute ago."""
         self._count += 1
         if time.monotonic() >= self._next:
-            with suppress(OSError):  # the handler may lack files too; the next call tries again
+            with suppress(OSError):  # the log handler may lack files, too; the next call retries
                 logger.warning("%s (count since the last warning: %d)", what, self._count)
                 self._count, self._next = 0, time.monotonic() + _TOLD_SECONDS
 
 
 class Listener(socket.socket):
-    """A socket that accepts connections, and refuses them when no file can be opened.
+    """A listening socket that refuses connections while the process can open no more files.
 
-    The event loop alone would then log thousands of tracebacks per second.
+    Without this, the event loop would log thousands of tracebacks per second.
     """
 
     _spare: int | None
@@ -54,7 +54,7 @@ class Listener(socket.socket):
 
     @classmethod
     def of(cls, listener: socket.socket) -> Listener:
-        """Replace a socket that is already listening."""
+        """Return a `Listener` in place of a listening socket, which must not be used any more."""
         made = cls(fileno=listener.detach())
         made._keep_spare()
         made._told = Told()
@@ -63,8 +63,8 @@ class Listener(socket.socket):
     def listen(self, backlog: int = 0) -> None:
         """Listen with a queue of at least 1,024 connections.
 
-        An event loop passes the number of connections it accepts at once. A longer queue costs
-        nothing, and a client that finds it full retries only after a second.
+        An event loop passes the number of connections that it accepts in one step. A longer queue
+        costs nothing. A client that finds the queue full retries only after a second.
         """
         super().listen(max(backlog, _QUEUE))
 
@@ -77,7 +77,9 @@ class Listener(socket.socket):
                 raise
         if self._spare is None:
             time.sleep(_PAUSE_SECONDS)
-        else:  # use the spare descriptor to accept and close it; pending, it would wake the loop
+        else:
+            # free the spare descriptor, to accept the connection and close it; while it is pending,
+            # it would wake the event loop again and again
             os.close(self._spare)
             with suppress(OSError):
                 super().accept()[0].close()
@@ -114,7 +116,7 @@ def most_connections() -> int:
 
 
 class Waiting:
-    """The connections with an incomplete request, longest wait first."""
+    """The connections whose requests are incomplete, in the order in which their waits began."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -122,13 +124,13 @@ class Waiting:
         self._told = Told()
 
     def begin(self, connection: Connection, seconds: float) -> None:
-        """Wait for a connection's request, or its rest, for a number of seconds."""
+        """Wait some seconds for a connection's request, or for its rest, then close it."""
         self.end(connection)
         give_up = connection.transport.abort
         self._timers[connection] = connection.loop.call_later(seconds, give_up)
 
     def end(self, connection: Connection) -> None:
-        """Stop waiting for a connection: its request is complete, or it is closed."""
+        """Stop waiting for a connection, because its request is complete or it was closed."""
         timer = self._timers.pop(connection, None)
         if timer is not None:
             timer.cancel()
@@ -151,7 +153,7 @@ class Connection(H11Protocol):
         self._awaited: object = None
 
     def connection_made(self, transport: Any) -> None:
-        """Start to wait for a request, and close another connection if there are too many."""
+        """Start to wait for a request. If there are too many connections, close one."""
         super().connection_made(transport)
         self._look()
         self._waiting.make_room(len(self.connections))
@@ -169,7 +171,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _look(self) -> None:
-        """Update the wait when the request's state changes. Partial data does not extend it."""
+        """Restart or end the wait when the request's state changes. Partial data does not."""
         state = self.conn.their_state
         if state is self._awaited or self.transport.is_closing():
             return
@@ -199,7 +201,7 @@ def listen(host: str, port: int) -> socket.socket:
             f"Cannot listen on port {port} of {host!r}: {error.strerror or error}. Use another "
             "--host or --port."
         ) from None
-    # connections inherit it; asyncio sets it only on sockets that it created
+    # connections inherit the option; asyncio sets it only on sockets that it created
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return Listener.of(listener)
 
@@ -218,7 +220,7 @@ def serve(app: App, listener: socket.socket, begun: Callable[[], None]) -> None:
     """Serve until SIGINT or SIGTERM, finish requests in progress, and raise the signal again.
 
     Args:
-        begun: Called when requests are served, and signals end the service in order.
+        begun: Called once requests are served, and the handlers of both signals are in place.
     """
     most = most_connections()
     config = uvicorn.Config(
