@@ -1,1 +1,1 @@
-"""The async interface: the same calls, run on threads and awaited."""
+"""The async interface, whose calls run on threads and are awaited."""

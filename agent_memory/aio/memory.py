@@ -1,9 +1,9 @@
-"""`AsyncAgentMemory`: the calls of `AgentMemory`, awaited.
+"""`AsyncAgentMemory`: the calls of `AgentMemory` for async code.
 
-Each call runs on a thread, through anyio. It works with asyncio and trio, and with several event
+Each call runs on a thread, through anyio. This works with asyncio and trio, and with several event
 loops at the same time. Each loop has at most 16 threads for a memory. A call that has started
 finishes even if its caller is cancelled, so that no write is partial. A caller in a cancelled
-scope (anyio, trio) waits for it. With `asyncio.Task.cancel` the caller returns immediately.
+scope (anyio, trio) waits for the call. A caller that `asyncio.Task.cancel` cancels does not wait.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Run(Protocol):
 def awaited(
     call: Callable[Concatenate[S, P], T],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Return the async method of a sync class's method, which runs on a thread.
+    """Return an async method that runs a sync class's method on a thread.
 
-    With `update = awaited(AgentMemory.update)`, type checkers see the original's parameters, and
-    its result awaited. If the sync object is a subclass, the overridden method is called.
+    With `update = awaited(AgentMemory.update)`, type checkers see the parameters of the sync method
+    and an awaitable result. If the sync object is of a subclass, the subclass's method is called.
     """
     name = call.__name__
 
@@ -64,8 +64,8 @@ def awaited(
 class AsyncCompletionStream:
     """A `CompletionStream` for `async for`.
 
-    If the consumer is cancelled while it waits, the stream is closed. Nothing is stored then,
-    unless the stream had been read to its end.
+    If the consumer is cancelled while it waits, the stream is closed. Nothing is then stored,
+    unless the consumer had read the stream to its end.
     """
 
     def __init__(self, stream: CompletionStream, run: Run) -> None:
@@ -93,7 +93,7 @@ class AsyncCompletionStream:
     async def __anext__(self) -> Any:
         try:
             chunk = await self._run(partial(next, self._stream, _END))
-        except BaseException:  # also if the task is cancelled: nothing else would close the stream
+        except BaseException:  # even if the task is cancelled, as nothing else closes the stream
             self._stream.close()
             raise
         if chunk is _END:
@@ -108,7 +108,7 @@ class AsyncCompletionStream:
 def completion_of(
     call: Callable[Concatenate[S, P], Any],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, Any]]:
-    """Return the async method of a completion; a stream becomes an `AsyncCompletionStream`."""
+    """Return the async method of a completion. It returns a stream as `AsyncCompletionStream`."""
     complete = awaited(call)
 
     @wraps(complete)
@@ -213,8 +213,8 @@ class AsyncAgentMemory:
     """An `AgentMemory` for async code: the same calls, awaited.
 
     Args:
-        config: As for `AgentMemory`, or an open `AgentMemory`.
-        **fields: As for `AgentMemory`.
+        config: An open `AgentMemory`, or any value that `AgentMemory` accepts.
+        **fields: See `AgentMemory`.
 
     Attributes:
         memory: The wrapped memory.
@@ -228,7 +228,7 @@ class AsyncAgentMemory:
         else:
             self.memory = AgentMemory(config, **fields)
         self._sync = self.memory
-        # one per loop: a waiting task can only be woken by its own loop
+        # one limiter for each loop, because only a task's own loop can wake it
         self._limiter = RunVar[anyio.CapacityLimiter](f"agent-memory-{uuid4()}")
         self._calls = 0
         self._ended = threading.Condition()
@@ -240,7 +240,7 @@ class AsyncAgentMemory:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        with anyio.CancelScope(shield=True):  # a cancelled block is left closed too
+        with anyio.CancelScope(shield=True):  # close the memory even if the block is cancelled
             await self.close()
 
     update = awaited(AgentMemory.update)
@@ -290,7 +290,7 @@ class AsyncAgentMemory:
             yield step
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run any call, such as that of a handle, on the memory's threads.
+        """Run any call, such as a method of a handle, on the memory's threads.
 
         pad = await memory.session("s-1").working()
         await memory.run(pad.set, "plan", ["book a table"])
