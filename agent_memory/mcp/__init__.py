@@ -1,4 +1,4 @@
-"""An MCP server over a memory: tools and resources, for one user per request."""
+"""An MCP server over a memory, with tools and resources. Each request is for one user."""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ def asgi(memory: AgentMemory, tokens: Tokens, host: str) -> App:
     Args:
         memory: The memory. It is not closed.
         tokens: The valid tokens.
-        host: The name or address that clients use, besides those of loopback. Requests for other
-            hosts are refused, against DNS rebinding.
+        host: The name or address that clients use. Requests for other hosts, except loopback, are
+            refused as a protection against DNS rebinding.
     """
     names = [*_LOOPBACK, f"[{host}]" if ":" in host else host]
     hosts = [host for name in names for host in (name, f"{name}:*")]
@@ -67,13 +67,13 @@ def asgi(memory: AgentMemory, tokens: Tokens, host: str) -> App:
 def behind(
     memory: AgentMemory | AsyncAgentMemory, security: TransportSecuritySettings | None = None
 ) -> App:
-    """Return the server for requests that were authenticated and `marked` with user and rights.
+    """Return the server for authenticated requests, which are `marked` with user and rights.
 
     The server is stateless, so that no protocol session can pass from one user to another.
 
     Args:
         memory: The memory. It is not closed.
-        security: The allowed hosts; None allows all. DNS rebinding is then harmless, because a web
+        security: The allowed hosts. None allows all hosts: DNS rebinding is harmless, because a web
             page has no credential to send.
     """
     if security is None:
@@ -123,12 +123,12 @@ class Tokens:
     """The users' tokens, stored as SHA-256.
 
     Args:
-        users: One or several tokens for each user. A token has at least 16 letters, digits and
-            -._~+/, as from `secrets.token_urlsafe(32)`; or is "sha256:" and its hash in
-            hexadecimal.
+        users: By user, a token or a list of tokens. A token has at least 16 letters, digits and
+            -._~+/, such as one of `secrets.token_urlsafe(32)`. Instead of the token, its SHA-256
+            hash can be given, as "sha256:" and hexadecimal digits.
 
     Raises:
-        ConfigError: A token is invalid, two users have the same token, or there is none.
+        ConfigError: A token is invalid, two users have the same token, or there are no tokens.
         InvalidId: A user's id is invalid.
     """
 
@@ -165,7 +165,7 @@ class Tokens:
         return f"Tokens(of {len(set(self._users.values()))} users)"
 
     def user_of(self, token: bytes) -> str | None:
-        """Return the user of a token; None if it is unknown. Takes the same time for each token."""
+        """Return the user of a token, or None. The time does not depend on the token."""
         digest, found = hashlib.sha256(token).digest(), None
         for known, user in self._users.items():
             if hmac.compare_digest(known, digest):

@@ -1,6 +1,6 @@
 """An MCP server over a memory, independent of the transport.
 
-It uses the SDK's `Server`, not `MCPServer`: the latter ignores unknown arguments, and here a
+The module uses the SDK's `Server`, because `MCPServer` ignores unknown arguments. Here an argument
 `user_id` must be refused. The tools validate their arguments themselves.
 """
 
@@ -55,9 +55,9 @@ def build(
     """Return a server over a memory.
 
     Args:
-        user_of: Returns the user of a request. No argument of a client can change it.
-        may: Returns the rights of a request: some of "read", "write" and "delete". Tools that need
-            others are not offered to it.
+        user_of: Returns the user of a request. No argument of a client can change the user.
+        may: Returns the rights of a request, among "read", "write" and "delete". A tool is only
+            offered to requests that have all rights it needs.
     """
     from agent_memory import __version__
 
@@ -154,7 +154,7 @@ class _Answers:
         return types.ReadResourceResult(contents=[found])
 
     async def _run(self, asked: Asked, call: Callable[[Scope], str]) -> str:
-        """Run a call for the request's user on a thread. Once started it runs to its end."""
+        """Run a call for the request's user on a thread. A started call runs to its end."""
         scope = Scope(self._user_of(asked))
         return _sendable(await self._memory.run(call, scope))
 
@@ -183,7 +183,7 @@ def _text(text: str) -> types.TextContent:
 
 
 def _sendable(text: str) -> str:
-    """Replace lone surrogates, which can be stored but not sent."""
+    """Replace lone surrogates, which a log can store but a response cannot contain."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -1,4 +1,4 @@
-"""An MCP server over stdin and stdout, which carry only the protocol."""
+"""An MCP server over stdin and stdout. Only the protocol uses these two."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def wire() -> tuple[TextIO, TextIO]:
     """Reserve this process's stdin and stdout for the protocol, and return them.
 
-    Other code that prints writes to stderr, and other code that reads finds an empty input. SIGINT
-    and SIGTERM end the input. A second signal ends the process.
+    Afterwards, prints of other code go to stderr, and reads of other code find an empty input.
+    SIGINT and SIGTERM end the input. A second signal ends the process.
     """
     sys.stdout.flush()
     theirs, ours = os.dup(0), os.dup(1)
@@ -31,7 +31,7 @@ def wire() -> tuple[TextIO, TextIO]:
     heard, told = os.pipe()
 
     def end() -> None:
-        # the reader finds the pipe's end, and the writer gets no error
+        # the reader then finds the end of the pipe, and the writer gets no error
         os.dup2(nothing, told, inheritable=False)
 
     def pass_on() -> None:
@@ -49,7 +49,7 @@ def wire() -> tuple[TextIO, TextIO]:
 
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, hear)
-    # a thread that waits for input cannot be stopped: as a daemon it ends with the process
+    # a daemon ends with the process; no other thread could be stopped while it waits for input
     threading.Thread(target=pass_on, daemon=True, name="stdin").start()
     return (
         os.fdopen(heard, encoding="utf-8", errors="replace"),

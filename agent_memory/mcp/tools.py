@@ -1,6 +1,6 @@
-"""The tools of the MCP server: its own, such as search and add, and the tools of blocks.
+"""The tools of the MCP server: its own tools, such as search and add, and the tools of blocks.
 
-The names are those that other memory servers use, so that models know them.
+Other memory servers use the same names for such tools, so that models know them.
 """
 
 from __future__ import annotations
@@ -320,5 +320,5 @@ def _noted(note: Note) -> dict[str, Any]:
 
 
 def _json(value: object) -> str:
-    """Encode compact JSON. Lone surrogates stay; the server replaces them before sending."""
+    """Encode compact JSON. Lone surrogates stay; the server replaces them before it sends them."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
