@@ -343,10 +343,6 @@ class User:
         assert scope.session_id is not None
         return self._memory.delete(scope.session_id)
 
-    @property
-    def _parts(self) -> Components:  # read at each call, because a `RemoteMemory` has none
-        return self._memory.components
-
     def _scope(self) -> Scope:
         """Return the current scope. The session may belong to a user by now.
 
