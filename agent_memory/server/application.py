@@ -1,7 +1,7 @@
 """The service as an ASGI application, on Starlette.
 
-A request is authenticated before its body is read. Its user is determined before any data is read.
-Every failure is answered as a problem; a stream that fails ends with one.
+A request is authenticated before its body is read. The user is determined before any data is read.
+Every failure is answered with a problem. A stream that fails ends with a problem.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ _SEEN = "agent_memory.seen"
 
 @dataclass(slots=True)
 class _Seen:
-    """The logged facts of a request. `status` is 0 until the response has started."""
+    """The fields of a request's log line. `status` is 0 until the response has started."""
 
     method: str
     route: str = "unknown"
@@ -119,7 +119,7 @@ class Application:
             the `Principal` of a request.
         metrics: Counts requests; None to count none.
         limits: The size, rate and time limits of requests.
-        mcp: An application that answers MCP clients at `/mcp`. Its requests are marked with their
+        mcp: An application that answers MCP clients at `/mcp`. Requests to it are marked with
             user and rights. None to serve no MCP.
 
     Attributes:
@@ -236,7 +236,7 @@ class Application:
         path: Mapping[str, str],
         remembered: _Remembered | None,
     ) -> tuple[At, Form, int]:
-        """Authorize a request, then read and validate it. Return the size of its body too."""
+        """Authorize a request, then read and validate it. Also return the size of its body."""
         principal = await self._authenticate(request, remembered)
         named, query = query_of(request.scope["query_string"])
         user_id = _user_of(operation, principal, named)
@@ -341,7 +341,7 @@ class Application:
         return [refusals[looked] or next(answers) for looked, _, _ in jobs]
 
     def _refusal(self, remembered: _Remembered | None) -> Exception | None:
-        """Check a cached credential again. Return the error if it is not valid any more.
+        """Verify a cached credential again. Return an error if it is no longer valid.
 
         The check runs on the thread of the call. A thread for the check alone would cost more than
         the call.
@@ -403,7 +403,7 @@ class Application:
         return _named(request, answer_of({"status": "live"}))
 
     async def _is_ready(self, request: Request) -> Response:
-        """Answer whether the store is reachable. Checks it at most once in 2 seconds."""
+        """Answer whether the store is reachable. Check the store at most once in 2 seconds."""
         ready, at = self._ready
         if monotonic() - at >= _READY_SECONDS:
             self._ready = (ready, monotonic())
@@ -477,7 +477,7 @@ def _shown_in(request: Request) -> str:
 
 
 def _user_of(operation: Operation, principal: Principal, named: str | None) -> str:
-    """Return the id of the user that a call acts for; empty for calls about the whole service."""
+    """Return the user of a request; empty for a call about the whole service."""
     if operation.anyones and named is None and "admin" in principal.rights:
         return ""
     if operation.of_user:

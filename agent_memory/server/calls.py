@@ -1,4 +1,4 @@
-"""The operations of the service: the library's calls, and those that are no single call of it."""
+"""The operations of the service: the library's calls, and further calls defined here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Authenticate requests by API key or JWT."""
+"""Authenticates requests by API key or JWT."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
-"""Asymmetric algorithms only: a fetched public key cannot sign."""
+"""Only asymmetric algorithms, where a fetched public key cannot sign tokens."""
 
 _LEEWAY_SECONDS = 30
 _KEPT_SECONDS = 300.0
@@ -43,7 +43,7 @@ class Tokens:
 
     Raises:
         ConfigError: The URL is neither https nor on loopback, or a setting is missing.
-        InvalidInput: A right is unknown, or is "admin": a JWT is for one user.
+        InvalidInput: A right is unknown, or is "admin", which a JWT for one user cannot have.
     """
 
     def __init__(
@@ -92,14 +92,15 @@ class Tokens:
             check_id("The user's id", user_id)
         except (jwt.PyJWTError, InvalidId, ValueError):
             return None
-        if user_id.endswith("*"):  # in `Principal.users` it would match other users
+        if user_id.endswith("*"):  # `Principal.users` would match other users with this prefix
             return None
         return Principal("jwt", (user_id,), self._rights)
 
     def _key(self, kid: str | None) -> PyJWK | None:
         """Return the issuer's key with an id.
 
-        The keys are fetched again after 5 minutes, or for an unknown id, at most once in 15 s.
+        The keys are fetched again after 5 minutes, or if the id is unknown. There is at most one
+        fetch in 15 seconds.
         """
         with self._lock:
             now = time.monotonic()
@@ -117,7 +118,7 @@ class Tokens:
             finally:
                 self._fetching.release()
         elif not self._keys and self._fetching.acquire(timeout=_FETCH_SECONDS):
-            self._fetching.release()  # there are no keys until the first fetch ends
+            self._fetching.release()  # waited for the first fetch, before which there are no keys
         if not self._keys:
             raise Refused(UNAVAILABLE)
         return self._keys.get(kid)
@@ -165,7 +166,7 @@ class Credentials:
     def principal_of(self, shown: str) -> Principal:
         """Return the principal of a credential. Reads the store.
 
-        The error for one that is not valid does not say which part is wrong.
+        The error for an invalid credential does not say what is wrong with it.
         """
         found = None
         if shown.startswith(MARK):

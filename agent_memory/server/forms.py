@@ -35,10 +35,10 @@ class AnswerForm:
     """The form of an answer.
 
     Attributes:
-        show: Returns the answer for a result, the request's context and its input.
-        paged: "all" if the method returns a whole list, which is cut into pages; "part" if the
-            method takes a limit itself; empty if the answer has no pages.
-        optional: Whether None and False mean that the thing does not exist.
+        show: Returns the answer, given a result, the request's context and the request's input.
+        paged: "all" if the method returns a whole list, which is cut into pages. "part" if the
+            method itself takes a limit. Empty if the answer has no pages.
+        optional: Whether a result of None or False means that the requested data does not exist.
     """
 
     shape: Shape
@@ -59,7 +59,7 @@ def _answer(
     paged: Paged = "",
     optional: bool = False,
 ) -> Builder:
-    """Return a form with the types of its fields: `_RESULT` for that of the method's result."""
+    """Return a form, given the types of its fields. `_RESULT` takes the type of the result."""
 
     def build(kind: Any) -> AnswerForm:
         fields = {field: kind if one is _RESULT else one for field, one in types.items()}
@@ -69,7 +69,7 @@ def _answer(
 
 
 def _value(kind: Any) -> AnswerForm:
-    """Return the form of one value, which may not exist."""
+    """Return the form of one value. The value may not exist."""
     kind = next(one for one in get_args(kind) or [kind] if one is not type(None))
     return AnswerForm(SHAPES[kind], lambda found, at, asked: found, optional=True)
 

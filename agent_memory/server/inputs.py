@@ -1,4 +1,4 @@
-"""The inputs of the library's calls as pydantic models, made from the signatures."""
+"""Builds the inputs of the library's calls as pydantic models, from the signatures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from agent_memory.server.shapes import schema_of
 
 
 def _not_empty(value: Any, info: ValidationInfo) -> Any:
-    """Refuse an empty value. The library's client may send one: the library accepts it."""
+    """Refuse an empty value, except from the library's client: the library accepts empty values."""
     if not value and not (info.context or {}).get(EXACT):
         raise ValueError("it is empty")
     return value
@@ -115,7 +115,7 @@ _FIELDS: Mapping[str, Any] = {
         ),
     ],
 }
-"""The types and descriptions of fields that several calls have, by name."""
+"""By field name, the types and descriptions of fields that several calls have."""
 
 
 def input_of(call: Call) -> type[Form]:
@@ -151,7 +151,7 @@ def _pydantic(one: CallField, is_in_path: bool, name: str) -> tuple[Any, Any]:
 
 
 def _wire_type(kind: Any) -> Any:
-    """Return the type that pydantic checks; `checked` converts its values to the library's type."""
+    """Return the type that pydantic checks. `checked` later converts values to the real type."""
     args = [one for one in get_args(kind) if one is not type(None)]
     if get_origin(kind) in (Union, types.UnionType):
         if timedelta in args:

@@ -44,7 +44,7 @@ _SEVERAL = "keys"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key without its secret. `used_at` is to the minute."""
+    """A key without its secret. `used_at` is exact to a minute."""
 
     prefix: str
     label: str
@@ -81,9 +81,9 @@ class KeyRing:
         *,
         ttl: float | timedelta | None = None,
     ) -> tuple[str, Key]:
-        """Create a key for ids, `team-*` for a prefix, or `*` for everybody.
+        """Create a key. Return the key itself, which is not stored, and its description.
 
-        Return the key, which is not stored, and its record. `ttl` is in seconds.
+        `users` are ids, prefixes such as `team-*`, or `*` for everybody. `ttl` is in seconds.
         """
         if not label.strip() or len(label) > _LONGEST_LABEL:
             raise InvalidInput(
@@ -102,7 +102,7 @@ class KeyRing:
     def key_of(self, token: str) -> Key | None:
         """Return the key of a token; None if it is unknown, expired or revoked.
 
-        A wrong prefix and a wrong secret take the same time.
+        The time of the comparison does not reveal how much of the token is right.
         """
         shown = _KEY.fullmatch(token)
         record = self._store.record(_BLOCK, _id(shown[1])) if shown else None
@@ -129,7 +129,7 @@ class KeyRing:
         return sorted(told, key=lambda key: (key.created_at, key.prefix))
 
     def revoke(self, prefix: str) -> Key:
-        """Revoke a key. Requests that start after this returns are refused."""
+        """Revoke a key. All requests that start after this call are refused."""
         known = _PREFIX.fullmatch(prefix) and self._store.record(_BLOCK, _id(prefix))
         if not known:
             raise InvalidInput(
@@ -144,14 +144,14 @@ class KeyRing:
 
     def _put(self, key: Key, digest: str) -> None:
         kept = {"digest": digest, **_CODEC.dump_python(key, mode="json", exclude={"used_at"})}
-        # a key of one user is erased with that user
+        # the deletion of a user erases the keys for that user alone
         user_id = one_user(key.users)
         owner = _SEVERAL if user_id is None else Scope(user_id).owner
         record = Record(_id(key.prefix), owner, "", 0, 0, key.label, (), key.created_at, kept)
         self._store.put_records(_BLOCK, [record])
 
     def _note_use(self, record: Record, prefix: str, now: datetime) -> None:
-        """Store when a key was used, in another record: a use cannot undo a revocation."""
+        """Store when a key was used, in a separate record so that it cannot undo a revocation."""
         before = self._noted.get(prefix)
         if before is None or (now - before).total_seconds() >= _USE_SECONDS:
             self._noted[prefix] = now

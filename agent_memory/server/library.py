@@ -1,7 +1,7 @@
 """Operations for the library's calls, derived from the table and the Python signatures.
 
-An omitted field has the library's default. Wrong types are refused. The user, and the sessions that
-a request may name, follow from the credential.
+An omitted field has the library's default. Wrong types are refused. The credential decides the
+user, and the sessions that a request may name.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def made(call: Call, at: At, asked: Any, **more: Any) -> Any:
 
 @contextmanager
 def admins_told(at: At) -> Iterator[None]:
-    """Let an admin see the error that a session belongs to another user."""
+    """Show an admin the library's error if a session belongs to another user."""
     try:
         yield
     except AccessDenied as error:
@@ -165,7 +165,7 @@ def _arguments(call: Call, at: At, asked: Any) -> tuple[dict[str, Any], Sequence
 
 
 def _limit(call: Call, at: At, asked: Any, given: dict[str, Any]) -> None:
-    """Check the limit of a list. Ask for one more than a page, to know whether it is the last."""
+    """Check the limit of a list. Return one more, which tells whether the page is the last."""
     limit: int = asked.limit
     if not at.exact and not 1 <= limit <= MOST:
         told = f"limit is {limit}. Use 1 to {MOST}"
@@ -185,7 +185,7 @@ def _limit(call: Call, at: At, asked: Any, given: dict[str, Any]) -> None:
 
 
 def _said(value: Any) -> Any:
-    """Return messages as the library takes them; those with a time as `Message`."""
+    """Return messages in a form for the library. A message with a time becomes a `Message`."""
     return [message_of(one) for one in value] if isinstance(value, list) else message_of(value)
 
 
@@ -259,7 +259,7 @@ def _without_others(at: At, found: Any) -> list[Recall]:
 def _without_past(value: Any) -> Any:
     """Remove `kept_tokens` from the context of a session that does not exist.
 
-    Another user's session has none, so the field would tell both cases apart.
+    Another user's session has no former context, so the field would tell both cases apart.
     """
     if isinstance(value, MemoryContext) and value.head is None:
         return replace(value, kept_tokens=None)

@@ -15,9 +15,10 @@ class Limits:
     """The limits of every request.
 
     Attributes:
-        per_second: Requests per second that a credential may make on average, in each process; 0
-            for no limit.
-        burst: Requests that a credential may make at a time.
+        body_bytes: Maximum size of a request's body.
+        per_second: Average number of requests per second for a credential, in each process; 0 for
+            no limit.
+        burst: Number of requests that a credential may make without a pause.
         call_seconds: The time limit of a call.
     """
 
@@ -28,20 +29,20 @@ class Limits:
 
 
 class Buckets:
-    """The requests left to each credential in this process. Belongs to one event loop."""
+    """The number of requests left to each credential in this process. For one event loop only."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._kept: Cache[str, tuple[float, float]] = Cache(_MOST_KEPT)  # requests left, and when
 
     def wait(self, name: str, now: float) -> int:
-        """Count a request, and return 0. Over the limit, return the seconds to wait."""
+        """Count a request and return 0. If it exceeds the limit, return the seconds to wait."""
         limits = self._limits
         if not limits.per_second:
             return 0
         left, at = self._kept.get(name, (limits.burst, now))
         left = min(limits.burst, left + max(0.0, now - at) * limits.per_second)
         wait = 0 if left >= 1 else max(1, ceil((1 - left) / limits.per_second))
-        # evicts the least recently used, which has refilled
+        # the cache evicts the least recently used bucket, which has refilled
         self._kept.put(name, (left if wait else left - 1, now))
         return wait

@@ -21,9 +21,9 @@ _FRAMES = 12
 class JsonLines(logging.Formatter):
     """Formats a record as a JSON line.
 
-    For records of other loggers than the service's, the line has the message template without its
-    arguments. For errors it has the class and the stack, without the message. A driver's message
-    may repeat user data.
+    A record of a logger outside the service is written as the message template, without arguments.
+    An error is written as its class and stack, without its message. Arguments and messages may
+    repeat user data.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -47,10 +47,10 @@ class JsonLines(logging.Formatter):
 
 
 class Lines(logging.StreamHandler[TextIO]):
-    """Writes lines to stderr, all lines of one iteration of the event loop in one write.
+    """Writes lines to stderr. One write has all lines of one iteration of the event loop.
 
-    A write releases the interpreter lock. Getting it back from the worker threads takes longer than
-    the write, so writing for each request would be slow.
+    A write releases the interpreter lock, which is slow to get back from the worker threads. A
+    write for each request would therefore be slow.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Lines(logging.StreamHandler[TextIO]):
         self._waiting: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record: warnings and errors immediately, others with the next flush."""
+        """Write a record: a warning or an error immediately, any other with the next flush."""
         try:
             self._waiting.append(self.format(record) + self.terminator)
             if record.levelno > logging.INFO:
@@ -80,7 +80,7 @@ class Lines(logging.StreamHandler[TextIO]):
 
 def log_as_json() -> None:
     """Log to stderr as JSON lines: the service's requests, and warnings of all other loggers."""
-    # unused attributes need not be looked up (see "Optimization" in the docs of logging)
+    # do not look up attributes that no line uses (see "Optimization" in the docs of logging)
     logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = Lines()

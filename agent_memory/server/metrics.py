@@ -1,6 +1,6 @@
 """Metrics for Prometheus, and the detection of blocks that have stopped absorbing.
 
-Routes are templates, and no label names a user or a session.
+The label `route` is a template, and no label names a user or a session.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ LONG_SECONDS = 900.0
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _KEPT_SECONDS = 10.0
 _SHARE = 20
-"""A result is cached for this many times the duration of the lookup, which reads all sessions, but
-at least for `_KEPT_SECONDS`."""
+"""A lookup reads all sessions. Its result is cached for 20 times the duration of the lookup, and at
+least for `_KEPT_SECONDS`."""
 _WAIT_SECONDS = 5.0
 _SOME = 32
 _NO_WORKER = "no worker runs"
@@ -44,7 +44,12 @@ _FAILS = "every batch fails"
 
 @dataclass(frozen=True, slots=True)
 class Stalled:
-    """A block that absorbs nothing although messages are pending."""
+    """A block that absorbs nothing although messages are pending.
+
+    Attributes:
+        why: `_NO_WORKER` or `_FAILS`.
+        seconds: How long the block has absorbed nothing.
+    """
 
     block: str
     why: str
@@ -57,8 +62,8 @@ class Told:
 
     Attributes:
         up: Whether the store answers; None if no lookup has finished yet.
-        stats: The memory's statistics, some seconds old; None if the lookup failed.
-        counted: The counters of all processes; None if the store does not answer.
+        stats: The memory's statistics; None if the lookup failed.
+        counted: The counters of all processes; None if the lookup failed.
     """
 
     up: bool | None
@@ -194,7 +199,7 @@ def _of_counted(counted: Counted) -> Iterator[Metric]:
 
 
 class MemoryFigures:
-    """Reads and caches the memory's metrics. Belongs to one event loop."""
+    """Reads and caches the memory's metrics. For one event loop only."""
 
     def __init__(self, memory: AsyncAgentMemory) -> None:
         self._memory = memory
@@ -206,15 +211,13 @@ class MemoryFigures:
 
     @contextmanager
     def kept_up(self) -> Iterator[None]:
-        """Share counters with other processes, and run the watch, while the body runs."""
+        """While the body runs, share counters with other processes, and run the watch."""
         counted = self._memory.memory.components.counted
         with self._figures.kept_up(counted), repeated("watch", LOOK_SECONDS, self.watch.look):
             yield
 
     async def told(self) -> Told:
-        """Return the metrics. If a lookup takes longer than 5 seconds, return the previous result,
-        if there is one.
-        """
+        """Return the metrics. If a lookup takes longer than 5 seconds, return the previous ones."""
         if self._looking is None and monotonic() >= self._until:
             self._looking = asyncio.ensure_future(self._look())
             self._looking.add_done_callback(self._looked)
@@ -252,7 +255,7 @@ class Watch:
         self.stalled: list[Stalled] = []
 
     def look(self) -> bool:
-        """Check, and log an error for each stalled block. Returns True: call it again."""
+        """Check the blocks, and log an error for each stalled one. True asks for another call."""
         try:
             self.stalled = self._found()
         except StoreError as error:

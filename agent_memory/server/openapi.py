@@ -1,4 +1,4 @@
-"""Build the OpenAPI document from the operations. Pure."""
+"""Builds the OpenAPI document from the operations. Pure."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ SessionId = Annotated[str, Field(min_length=1, max_length=MAX_ID, description="T
 class Form(BaseModel):
     """The input of a call.
 
-    Fields named in the path are taken from it. Other fields are taken from the query of GET and
-    DELETE, and from the JSON body of POST and PUT.
+    The path of a request contains some fields. The other fields are in the query of GET and DELETE,
+    and in the JSON body of POST and PUT.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -50,12 +50,12 @@ class At:
     """The context of a request.
 
     Attributes:
-        user_id: The user it acts for, decided by the credential. Empty for calls about the whole
-            service, and if an admin names no user: sessions of all users are then accessible, as
-            in the library.
-        key: The request's Idempotency-Key; None without one.
-        version: The version in If-Match; None without one.
-        exact: Whether the client accepts `EXACT`: all fields of the library's values.
+        user_id: The user of the request, which the credential decides. Empty for calls about the
+            whole service. Also empty if an admin names no user: sessions of all users are then
+            accessible, as in the library.
+        key: The request's Idempotency-Key; None if it has none.
+        version: The version in If-Match; None if there is none.
+        exact: Whether the client accepts `EXACT`, a format with all fields of the library's values.
     """
 
     memory: AgentMemory
@@ -72,9 +72,8 @@ class At:
     def session(self, session_id: str, whose: Whose, *, deleting: bool = False) -> str:
         """Check access to the session that a call names, by `Call.whose`. Return its id.
 
-        A read of another user's session is answered like one of a session that does not exist. For
-        an admin, the library checks which user a session belongs to. `deleting` accepts a session
-        whose deletion has begun.
+        Another user's session is treated like a session that does not exist. An admin's access is
+        not checked here, but in the library. `deleting` accepts a session whose deletion has begun.
         """
         if "admin" in self.principal.rights:
             return session_id
@@ -86,7 +85,7 @@ class At:
         return f"none-{uuid4()}" if found == "another's" else session_id
 
     def length(self, session_id: str) -> tuple[int, int]:
-        """Return the seq after which a session's log begins, and the seq of its end.
+        """Return the seq after which a session's log begins, and the seq at which the log ends.
 
         Both are 0 if the session was deleted meanwhile or does not belong to `user_id`.
         """
@@ -105,16 +104,17 @@ class Operation:
     """A call of the service.
 
     Attributes:
-        needs: The right it requires; None if any valid credential may call it. Calls that need
-            "admin" or None act for no user.
-        answer: The form of its answer; None for a stream.
-        once: Whether it takes an Idempotency-Key, which makes it safe to repeat.
-        versioned: Whether it takes If-Match.
+        needs: The right that the call requires; None if any valid credential may make the call.
+            Calls that need "admin" or None act for no user.
+        answer: The form of the answer; None for a stream.
+        about: The summary and the rest of the description.
+        once: Whether the call takes an Idempotency-Key, which makes it safe to repeat.
+        versioned: Whether the call takes If-Match.
         streams: The media type of a streamed response; empty for one JSON response.
-        together: Runs a batch of calls; returns an answer or an error for each. For calls so short
-            that a thread for each would cost more than the call.
-        anyones: Whether an admin may call it without a user: see `At.user_id`.
-        exact: Whether it answers in `EXACT` too.
+        together: Runs a batch of calls, and returns an answer or an error for each call. It is for
+            calls so short that a thread for each would cost more than the call.
+        anyones: Whether an admin may make the call without a user; see `At.user_id`.
+        exact: Whether the call can also answer in the format `EXACT`.
     """
 
     name: str
@@ -161,9 +161,9 @@ def operation(
     anyones: bool = False,
     exact: bool = False,
 ) -> Callable[[Callable[..., Any]], Operation]:
-    """Make a call of a function. It is for calls that `client/calls.py` does not list.
+    """Make an `Operation` of a function, for calls that `client/calls.py` does not list.
 
-    The function takes `At`, then the fields of its input.
+    The function takes `At`, then the fields of the call's input.
     """
 
     def entry(function: Callable[..., Any]) -> Operation:
@@ -202,7 +202,7 @@ T = TypeVar("T")
 
 
 def cut(found: Sequence[T], limit: int, name: Callable[[T], str]) -> tuple[list[T], str | None]:
-    """Return a page of items, and the name of its last one if there are more than `limit`."""
+    """Return a page of items. If more follow, also return the name of the page's last item."""
     page = list(found[:limit])
     return page, name(page[-1]) if len(found) > limit else None
 
@@ -210,7 +210,7 @@ def cut(found: Sequence[T], limit: int, name: Callable[[T], str]) -> tuple[list[
 def page_of(
     found: Sequence[T], limit: int, after: str | None, name: Callable[[T], str]
 ) -> tuple[list[T], str | None]:
-    """Return a page of a complete list, and the name of its last item if there are more."""
+    """Return a page of a complete list. If more items follow, return the last item's name, too."""
     begin = 0
     if after is not None:
         places = (place for place, one in enumerate(found, 1) if name(one) == after)

@@ -1,7 +1,7 @@
 """Problem details (RFC 9457) for calls that were refused or failed. Pure.
 
-Another user's data and data that does not exist are answered with the same words. Internal errors
-are only logged: a driver's message may name hosts or repeat what a user wrote.
+The answer is the same for another user's data and for data that does not exist. Internal errors are
+only logged, because a driver's message may name hosts or repeat user data.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _MOST_MISTAKES = 10
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of problem. Its name is stable, for programs to test.
+    """A kind of problem. The name of a kind never changes, so that programs can rely on it.
 
     Attributes:
         error: The class of `agent_memory.errors` that the client raises, unless the problem names
-            one.
-        detail: The detail of every problem of this kind; None for the error's own message.
+            another class.
+        detail: The detail of every problem of this kind; None takes the message of the error.
     """
 
     name: str
@@ -144,8 +144,8 @@ KINDS = tuple(one for one in [*globals().values()] if isinstance(one, Kind))
 class Refused(errors.AgentMemoryError):
     """An error that is answered with problem details.
 
-    `detail` says what is wrong and what to do; `error` is the class that the client raises. None
-    means that of the kind.
+    `detail` says what is wrong and what to do. `error` is the class that the client raises. None
+    takes the detail or the class of the kind.
     """
 
     def __init__(
@@ -176,13 +176,13 @@ def not_found() -> Refused:
 
 
 def other_user() -> Refused:
-    """Return the error for a user that the credential is not for, whether it exists or not."""
+    """Return the error for a user without access by this credential. The user need not exist."""
     mistake = {"field": "user_id", "problem": "this credential has no access to it"}
     return Refused(NOT_FOUND, f"user_id: {mistake['problem']}.", (mistake,))
 
 
 def problem_of(error: BaseException) -> Refused:
-    """Return the problem that an error is answered with."""
+    """Return the problem that answers an error."""
     if isinstance(error, Refused):
         return error
     kind = next((_KINDS[one] for one in type(error).__mro__ if one in _KINDS), BROKEN)
@@ -193,7 +193,7 @@ def problem_of(error: BaseException) -> Refused:
 
 
 def invalid(error: ValidationError) -> Refused:
-    """Return the error for an invalid form. It repeats none of the form's values."""
+    """Return the error for an invalid form. The error repeats none of the form's values."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
     told = tuple(
         {"field": ".".join(map(str, one["loc"]))[:_LONGEST_PLACE], "problem": _problem(one)}

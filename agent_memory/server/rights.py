@@ -1,4 +1,4 @@
-"""The rights and users of a credential. No field of a request can extend them. Pure."""
+"""The rights and users of a credential, which no field of a request can extend. Pure."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ class Principal:
     """An authenticated credential.
 
     Attributes:
-        users: The users it may act for: ids, prefixes of ids with a `*` at the end, or "*" for
-            everybody.
-        rights: The rights it has for them. "admin" is a right on the whole service.
+        users: The users that the credential may act for: ids, prefixes of ids with a `*` at the
+            end, or "*" for everybody.
+        rights: The rights of the credential for these users. "admin" is a right on the whole
+            service.
         label: A description for people; may be empty.
     """
 
@@ -55,12 +56,12 @@ class Principal:
 
 
 def one_user(users: tuple[str, ...]) -> str | None:
-    """Return the user of a credential for a single user; None for several."""
+    """Return the only user of a credential; None if the credential is for several users."""
     return users[0] if len(users) == 1 and not users[0].endswith(_PATTERN) else None
 
 
 def checked_users(users: Iterable[str]) -> tuple[str, ...]:
-    """Validate the users of a credential, without duplicates."""
+    """Validate the users of a credential, and return them without duplicates."""
     found = tuple(dict.fromkeys(users))
     for one in found:
         check_id("The user's id", one)

@@ -1,7 +1,7 @@
 """The JSON forms of the library's values: which fields of a value an answer shows.
 
-They are part of the OpenAPI document. Names in the library may change while these stay. A nested
-value is shown in the form of its own type.
+The forms are part of the OpenAPI document. The names in a form stay when names in the library
+change. A nested value has the form of its own type.
 """
 
 from __future__ import annotations
@@ -75,8 +75,9 @@ def _places(recall: Recall) -> list[Place]:
 def shape_of(kind: Any, name: str, description: str, fields: str, **made: tuple[Any, Any]) -> Shape:
     """Return a form of a type.
 
-    `fields` has names, or `name=path.of.an.attribute`. `made` has the type of each other field, and
-    the function of its value, or None if the call adds it.
+    `fields` has names of attributes, or `name=path.of.an.attribute`. `made` has further fields,
+    each with its type and a function that returns its value. The function is None if the call adds
+    the field.
     """
     of: dict[str, Any] = {}
     for one in fields.split():
@@ -267,7 +268,7 @@ SHAPES: Mapping[type, Shape] = dict(
 
 
 def plain(value: Any) -> Any:
-    """Convert a value that JSON does not know: the `default` of an encoder."""
+    """Convert a value that JSON does not know. This is the `default` of an encoder."""
     shape = SHAPES.get(type(value))
     if shape is not None:
         return shape.shown(value)

@@ -1,7 +1,7 @@
-"""The files of the web page, and its security headers.
+"""The files of the web page, and their security headers.
 
-The page is a client of /v1. Its files hold no data and need no credential. The data it shows comes
-from authenticated calls.
+The page is a client of /v1. The page's files hold no data and need no credential. The page gets its
+data by authenticated calls.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ POLICY = "; ".join(
         "trusted-types 'none'",
     ]
 )
-"""The Content-Security-Policy: the page may load its own files and call its own server only."""
+"""The Content-Security-Policy: the page may load and call only its own server."""
 
 _ALWAYS = {
     "cache-control": "no-cache",
@@ -45,7 +45,7 @@ _ALWAYS = {
 
 class _Files(StaticFiles):
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """Return a file; `index.html` is at / only."""
+        """Return a file. `index.html` is only available at /."""
         if path == _FIRST:
             raise HTTPException(404)
         return await super().get_response(path, scope)

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 J = TypeVar("J")
 
 _MOST = 32
-"""The size of a batch. The first call of a batch waits for its last."""
+"""The maximum size of a batch. The first call of a batch waits for the last call of the batch."""
 
 MakeAll: TypeAlias = Callable[[Sequence[J]], Sequence[Any]]
-"""Runs a batch of calls; returns an answer or an error for each."""
+"""Runs a batch of calls, and returns an answer or an error for each call."""
 
 
 class _Waiting(NamedTuple, Generic[J]):
@@ -26,11 +26,11 @@ class _Waiting(NamedTuple, Generic[J]):
 
 
 class Together(Generic[J]):
-    """Batches short calls. Belongs to one event loop.
+    """Batches short calls. For one event loop only.
 
     A single call gets a thread immediately. Calls that arrive while it runs form the next batch.
-    A thread for each call would cost several times as much as the calls, because the threads
-    compete for the interpreter lock.
+    A thread for each call would be several times slower, because the threads compete for the
+    interpreter lock.
 
     Args:
         turns: Maximum number of batches that run at the same time.
@@ -50,7 +50,7 @@ class Together(Generic[J]):
         """Run a call in a batch with others, and return its answer.
 
         Raises:
-            TimeoutError: It took too long. If it has started it still runs to its end.
+            TimeoutError: The call took too long. A call that has started still runs to its end.
         """
         loop = asyncio.get_running_loop()
         future = loop.create_future()
@@ -66,7 +66,7 @@ class Together(Generic[J]):
         try:
             while self._waiting:
                 await self._turn()
-        finally:  # not when the task is done: a call that arrives in between would wait forever
+        finally:  # a callback of the finished task would run later; calls in between would hang
             self._under_way -= 1
 
     async def _turn(self) -> None:
@@ -76,12 +76,12 @@ class Together(Generic[J]):
             return
         outcomes: Sequence[Any]
         try:
-            # one deadline for the batch: calls that came later wait a little less
+            # the batch has the deadline of its first call, so later calls wait a little less
             async with asyncio.timeout_at(some[0].until):
                 outcomes = await self._run(partial(self._make_all, [one.job for one in some]))
-        except Exception as error:  # noqa: BLE001 - such as no free thread: all of them fail
+        except Exception as error:  # noqa: BLE001 - the whole batch fails, such as without a thread
             outcomes = [error] * len(some)
-        except BaseException:  # the loop is closing: no call may be left waiting
+        except BaseException:  # the loop is closing, and no call may be left waiting
             for one in some:
                 one.future.cancel()
             raise

@@ -1,4 +1,4 @@
-"""Parse and validate requests, and encode responses. Pure, except for reading a body."""
+"""Parses and validates requests, and encodes responses. Pure, except for reading a body."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def body_of(request: Request, most: int) -> bytes:
 
 
 def query_of(raw: bytes) -> tuple[str | None, dict[str, list[str]]]:
-    """Return the user that a query names, and its other fields."""
+    """Return the user that a query names, and the other fields of the query."""
     try:
         pairs = parse_qsl(
             raw.decode("ascii"),
@@ -74,7 +74,7 @@ def form_of(
     body: bytes,
     exact: bool = False,
 ) -> Form:
-    """Return the validated input of a call. `exact` is whether the client accepts `EXACT`."""
+    """Return the validated input of a call. `exact` says whether the client accepts `EXACT`."""
     if operation.has_body:
         given = _object(body)
         if query:
@@ -99,7 +99,7 @@ def form_of(
 
 
 def key_of(headers: Headers) -> str | None:
-    """Return the Idempotency-Key of a request; None without one."""
+    """Return the Idempotency-Key of a request; None if it has none."""
     key = _header(headers, b"idempotency-key")
     if key is None:
         return None
@@ -114,7 +114,7 @@ def key_of(headers: Headers) -> str | None:
 
 
 def version_of(headers: Headers) -> str | None:
-    """Return the version in If-Match; None without one."""
+    """Return the version in If-Match; None if there is none."""
     given = _header(headers, b"if-match")
     if given is None:
         return None
