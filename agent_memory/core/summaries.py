@@ -47,7 +47,13 @@ _IDENTIFIER_WEIGHT = 3.0
 _LEAST_TOKENS = 5
 """The fewest tokens of a sentence that is worth including ("Lovely." is not)."""
 _SENTENCE_CHARS = 400
-_PIECES = textwrap.TextWrapper(_SENTENCE_CHARS, break_long_words=False, break_on_hyphens=False)
+_PIECES = textwrap.TextWrapper(
+    _SENTENCE_CHARS,
+    expand_tabs=False,
+    replace_whitespace=False,
+    break_long_words=False,
+    break_on_hyphens=False,
+)
 _TRIES = 4
 HEADINGS = ("Open", "People", "Earlier")
 """The headings of a summary. Text under the first is dropped last."""

@@ -49,6 +49,12 @@ def test_an_extract_says_what_says_most_once() -> None:
     assert extract(once, said("Form HR-101 is due."), COUNT, 100) == once
 
 
+def test_an_extract_quotes_sentences_as_they_were_said() -> None:
+    """Wrong: tabs in a sentence become runs of spaces."""
+    sentence = "The columns are name\tprice\tcount in the list of March."
+    assert extract("", said(sentence), COUNT, 100) == f"user: {sentence}"
+
+
 @pytest.mark.parametrize("glue", [" ", "; "])
 def test_an_extract_of_one_endless_line_is_not_empty(glue: str) -> None:
     """Wrong: an extract of one long line is empty, or cuts an identifier."""
