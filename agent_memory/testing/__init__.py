@@ -1,7 +1,7 @@
-"""Tools for tests: a scripted model server, the providers' rules for contexts, fault injection and
-contract tests for stores.
+"""Tools for your tests.
 
-They need no further packages, except that the store contracts are pytest classes.
+They are a scripted model server, the providers' rules for contexts, fault injection, and contract
+tests for stores. Only the contract tests need a further package, which is pytest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Contract tests for appending messages, expiring them, and finding those not absorbed yet."""
+"""Contract tests for appending messages, expiring messages, and finding unabsorbed messages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class AppendContract(Contract):
         assert stored(store) == second
 
     def test_append_creates_a_fresh_head(self, store: Store) -> None:
-        """Wrong: a new session has a window, cursors or a deletion from before."""
+        """Wrong: a new session has the window, cursors or deletion of an earlier session."""
         before = datetime.now(UTC)
         head = store.append("s", [draft("a")], "u")
         assert (head.session_id, head.user_id, head.start, head.pinned) == ("s", "u", 0, ())
@@ -89,7 +89,7 @@ class AppendContract(Contract):
         assert [e.total for e in store.read("s")] == [0, 2, 2, 2, 3]
 
     def test_the_same_system_message_again_keeps_the_version(self, store: Store) -> None:
-        """Wrong: a caller that sends it with each update starves compactions."""
+        """Wrong: a caller that repeats the system message with each update starves compactions."""
         first = store.append("s", [draft("be kind", 4, "system")])
         second = store.append("s", [draft("be kind", 4, "system"), draft("a")])
         assert second.version == first.version
@@ -147,7 +147,7 @@ class AppendContract(Contract):
         assert [e.message.content for e in store.read("s")] == winners
 
     def test_append_after_others(self, store: Store, other: Store) -> None:
-        """Wrong: a handle's stale cache of a session undoes others' changes."""
+        """Wrong: a handle's stale cache of a session undoes the changes of other handles."""
 
         def append(content: str, tokens: int = 3) -> tuple[int, int, int]:
             head = store.append("s", [draft(content, tokens)])
@@ -190,7 +190,7 @@ class AppendContract(Contract):
         assert [entry.message.text() for entry in other.read("s")] == ["g", "h", "i"]
 
     def test_lists_append_after_others(self, store: Store, other: Store) -> None:
-        """Wrong: a list that lost its place to another writer is stored in part."""
+        """Wrong: a list is stored in part if another writer appends first."""
         for n in range(1, 6):
             store.append("s", [draft(f"a{n}"), draft(f"b{n}")])
             head = other.append("s", [draft(f"c{n}"), draft(f"d{n}")])
@@ -238,10 +238,10 @@ def _expire(store: Store, upto: int) -> Head:
 
 
 class ExpiryContract(Contract):
-    """Contract of a `SessionStore` for a head's `expired` moving on."""
+    """Contract of a `SessionStore` for the removal of entries up to a head's `expired`."""
 
     def test_what_expired_is_gone(self, store: Store, other: Store) -> None:
-        """Wrong: expired entries can still be read, or others were removed."""
+        """Wrong: expired entries can still be read, or entries that did not expire are removed."""
         store.append("s", [draft(str(n), n) for n in range(1, 31)])
         store.append("t", [draft("other")])
         head = _expire(store, 12)
@@ -279,7 +279,7 @@ class ExpiryContract(Contract):
         assert _seqs(store.read("s")) == [10]
 
     def test_a_lost_swap_removes_nothing(self, store: Store, other: Store) -> None:
-        """Wrong: a worker with an old head removes entries that another has yet to read."""
+        """Wrong: a worker with an old head removes entries that another worker has yet to read."""
         store.append("s", [draft(str(n)) for n in range(1, 11)])
         stale = stored(store)
         assert other.move(replace(stale, start=4)) is not None
@@ -358,7 +358,7 @@ class LaggingContract(Contract):
         assert behind == ["vec", "VE", "e", "start", "expired", "%"]
 
     def test_the_newest_session_comes_first(self, store: Store) -> None:
-        """Wrong: of many chats the oldest are returned, and the newest is not."""
+        """Wrong: if there are many chats, the oldest are returned, and the newest is not."""
         for name in ("z", "a", "m"):
             store.append(name, [draft("x")], "u")
         assert [one.session_id for one in store.lagging("vector", user_id="u")] == ["m", "a", "z"]
@@ -379,7 +379,7 @@ class LaggingContract(Contract):
         assert other.lagging("vector", user_id="u") == []
 
     def test_tails_of_many_sessions(self, store: Store, other: Store) -> None:
-        """Wrong: a chat's newest messages are returned for another, or with absorbed ones."""
+        """Wrong: a chat's newest messages are returned for another chat, or with absorbed ones."""
         store.append("s1", [draft(f"a{n}") for n in range(1, 8)], "u")
         store.append("s2", [draft(f"b{n}") for n in range(1, 4)], "u")
         store.append("s3", [draft("c")], "v")

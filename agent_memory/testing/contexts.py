@@ -1,6 +1,6 @@
 """The providers' rules for lists of messages, for tests: `check_context`.
 
-They follow the providers' documentation, independently of the code that renders contexts.
+The rules follow the providers' documentation, independently of the code that renders contexts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def check_context(format: str, messages: Any) -> None:
         messages: The result of `to_arguments()`, or the list of messages alone.
 
     Raises:
-        InvalidContext: The provider would refuse it. The message names the place and the rule.
+        InvalidContext: The provider would refuse the context. The error names the place and the
+            rule.
         InvalidInput: The format is unknown.
     """
     if format not in _RULES:

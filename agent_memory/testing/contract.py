@@ -7,8 +7,8 @@
             yield store
             store.close()
 
-Also define `other`, a second handle on the same data, if several processes may share it, and
-`elsewhere`, a handle on another namespace of the same database.
+Also define `elsewhere`, a handle on another namespace of the same database. If several processes
+may share the data, define `other`, a second handle on the data.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def record(name: str, owner: str = "user:a", session_id: str = "s", **fields: An
 
 
 def together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run calls at the same time, each on a thread. Return the results or raise an error."""
+    """Run calls at the same time, each on a thread. Return their results, or raise an error."""
     gate = threading.Barrier(len(calls))
     results: list[Any] = [None] * len(calls)
     errors: list[BaseException] = []
@@ -98,13 +98,13 @@ _ALL = 100_000
 
 
 def units(count: int, dimension: int = 8, seed: int = 7, *, signed: bool = False) -> np.ndarray:
-    """Return rows of unit length; deterministic.
+    """Return rows of unit length, which depend only on the arguments.
 
     Args:
         count: Number of rows.
         dimension: Length of a row.
         seed: Another seed gives other rows.
-        signed: Whether some cosines are below 0. Otherwise every row matches every other.
+        signed: Whether some cosines are below 0. If not, all cosines are positive.
     """
     rows = np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32)
     if not signed:
@@ -113,11 +113,11 @@ def units(count: int, dimension: int = 8, seed: int = 7, *, signed: bool = False
 
 
 def worded(texts: Sequence[str], meaning: np.ndarray | None = None) -> Features:
-    """Return features of records with these words.
+    """Return the features of records with these words.
 
     Args:
-        texts: The texts, in words that are their own stems.
-        meaning: A vector for each; None for no vectors.
+        texts: A text for each record, in words that are their own stems.
+        meaning: A vector for each record; None for no vectors.
     """
     words = [weighted(written(text, ENGLISH), TURN_LENGTH) for text in texts]
     features = Features.of_words(words)

@@ -51,15 +51,15 @@ class _Scripted:
 
     @property
     def chat_only(self) -> bool:
-        """Whether it is a text, which cannot answer an embedding request."""
+        """Whether the answer is for chat requests only, not for embedding requests."""
         return self.answer is not None and self.status == 200
 
 
 class FakeLLM:
     """An OpenAI-compatible server with scripted answers, for tests over real HTTP.
 
-    Scripted answers are used in order. After them, chat requests get `default`. Scripted failures
-    apply to embedding requests too; otherwise these get vectors.
+    Scripted answers are used in order. Once all are used, chat requests get `default`. Embedding
+    requests get vectors, but scripted failures apply to them, too.
 
         with FakeLLM() as fake:
             fake.fail(429, retry_after=1)
@@ -67,8 +67,8 @@ class FakeLLM:
             memory = AgentMemory(model="openai/any", api_base=fake.api_base)
 
     Attributes:
-        requests: The JSON bodies received so far, each with its `path`.
-        headers: Their headers, with names in lower case.
+        requests: The JSON bodies of the requests so far, each with its `path`.
+        headers: The headers of the requests so far, with names in lower case.
         default: The answer when nothing is scripted: a text, or a function of the request's body.
         dimension: Length of the embedding vectors.
     """
@@ -114,9 +114,9 @@ class FakeLLM:
 
         Args:
             answer: The answer.
-            events: Maximum number of events to send, if the answer is streamed.
-            then: The end after these events. "cut" closes the connection within the body, "end"
-                ends the stream regularly, "hold" sends the rest after `clear`.
+            events: Number of events to send before `then`, if the answer is streamed.
+            then: What follows these events. "cut" closes the connection within the body, "end"
+                ends the stream regularly, and "hold" sends the rest after `clear`.
         """
         if then == "hold":
             self._over.clear()
@@ -127,7 +127,7 @@ class FakeLLM:
 
         Args:
             *calls: Arguments as a mapping, or as the JSON text that a model would send.
-            content: The text of the same message.
+            content: The text of the message with the calls.
         """
         self.reply({"content": content, "tool_calls": [self._call(*one) for one in calls]})
 
@@ -170,12 +170,12 @@ class FakeLLM:
         """Fail all requests in one way until `clear`; scripted answers stay for later.
 
         Args:
-            way: "refuse" closes the connection without an answer. "error" is a 503, "limit" a 429
-                with Retry-After. "hang" sends no answer until `clear`, "slow" the right answer
-                after 0.2 s. The others send an invalid answer with status 200: "html" is not JSON,
-                "half" breaks off within the body, "empty" has no choices and no vectors. "cut"
-                sends half of the text, or vectors of half the length. "nan" and "zero" send vectors
-                of these numbers, and no text.
+            way: "refuse" closes the connection without an answer. "error" answers 503, "limit" 429
+                with Retry-After. "hang" sends no answer until `clear`. "slow" sends the right
+                answer after 0.2 s. All other ways send an invalid answer with status 200. "html" is
+                not JSON, "half" breaks off within the body, and "empty" has no choices and no
+                vectors. "cut" has half of the text, or vectors of half the length. "nan" and "zero"
+                have vectors of these numbers, and no text.
             only: The kind of requests that fail; None for all.
         """
         with self._lock:
@@ -199,7 +199,7 @@ class FakeLLM:
         self._server.server_close()
 
     def vector(self, text: str) -> list[float]:
-        """Return the unit vector of a text: deterministic, and different from that of any other."""
+        """Return the unit vector of a text. Equal texts, and only these, have equal vectors."""
         seed = hashlib.shake_256(text.encode()).digest(4 * self.dimension)
         numbers = [(n / 2**31) - 1 for n in struct.unpack(f"<{self.dimension}I", seed)]
         length = math.hypot(*numbers)

@@ -17,7 +17,10 @@ _A_YEAR = 365 * 86_400
 
 
 class Claim(NamedTuple):
-    """The calls for a lock, or for a session's lease: both are held by one owner for some time."""
+    """The names of the store's methods for a lock, or for a session's lease.
+
+    One owner holds either of them for some time.
+    """
 
     take: str
     give_back: str
@@ -25,16 +28,16 @@ class Claim(NamedTuple):
     def taken(
         self, store: Store, owner: str, seconds: float, name: str = "s", *, renew: bool = False
     ) -> bool:
-        """Take it, or renew it. Return whether `owner` holds it."""
+        """Take or renew the lock or lease. Return whether `owner` holds it."""
         return bool(getattr(store, self.take)(name, owner, seconds, renew=renew))
 
     def returned(self, store: Store, owner: str, name: str = "s") -> None:
-        """Release it."""
+        """Release the lock or lease."""
         getattr(store, self.give_back)(name, owner)
 
 
 class LockContract(Contract):
-    """Contract of a `SessionStore` for leases of sessions, and for locks, which need no session."""
+    """Contract of a `SessionStore` for leases of sessions, and for locks without a session."""
 
     @pytest.fixture(params=["lock", "lease"])
     def claim(self, request: pytest.FixtureRequest, store: Store) -> Claim:
@@ -63,7 +66,7 @@ class LockContract(Contract):
         assert claim.taken(store, "w2", 60) is True
 
     def test_a_claim_runs_out(self, store: Store, other: Store, claim: Claim) -> None:
-        """Wrong: a dead worker holds it forever."""
+        """Wrong: a dead worker holds its claim forever."""
         assert claim.taken(store, "w1", 0.01) is True
         while not claim.taken(other, "w2", 60):
             time.sleep(0.005)
@@ -72,14 +75,14 @@ class LockContract(Contract):
     def test_a_claim_that_ends_too_late_is_taken_over(
         self, store: Store, other: Store, claim: Claim
     ) -> None:
-        """Wrong: a dead worker with a clock a year ahead holds it for a year."""
+        """Wrong: a dead worker with a clock a year ahead holds its claim for a year."""
         assert claim.taken(store, "w1", _A_YEAR) is True
         assert claim.taken(other, "w2", 60) is True
         assert claim.taken(store, "w1", 60, renew=True) is False
         assert claim.taken(store, "w1", 60) is False
 
     def test_renewing_takes_nothing(self, store: Store, other: Store, claim: Claim) -> None:
-        """Wrong: a stalled worker takes back what another has held since."""
+        """Wrong: a stalled worker takes back a claim that another worker holds by now."""
 
         def renewed(owner: str, seconds: float = 60) -> bool:
             return claim.taken(store, owner, seconds, renew=True)
@@ -101,7 +104,7 @@ class LockContract(Contract):
     def test_returning_anothers_does_nothing(
         self, store: Store, other: Store, claim: Claim
     ) -> None:
-        """Wrong: a worker that lost its claim releases its successor's."""
+        """Wrong: a worker that lost its claim releases its successor's claim."""
         claim.returned(store, "w1")
         assert claim.taken(store, "w1", 0)
         assert claim.taken(other, "w2", 60)
@@ -112,7 +115,7 @@ class LockContract(Contract):
         assert claim.taken(other, "w2", 60, renew=True)
 
     def test_one_of_many_takes_it(self, store: Store, other: Store, claim: Claim) -> None:
-        """Wrong: of racing workers two get it, or none, or the losers get an error."""
+        """Wrong: two of many racing workers get the claim, none does, or the others get errors."""
         handles = [store, other] * 4
         for n in range(_ROUNDS):
             name = f"s{n % 3}"  # new in its first round, later expired or released
@@ -174,7 +177,7 @@ class LockContract(Contract):
     def test_locks_of_namespaces_are_apart(
         self, store: Store, other: Store, elsewhere: Store
     ) -> None:
-        """Wrong: workers of one namespace wait for another's, or release its locks."""
+        """Wrong: workers wait for workers of another namespace, or release their locks."""
         assert store.lock("l", "w", 60)
         assert not elsewhere.lock("l", "w", 60, renew=True)
         assert elsewhere.lock("l", "w2", 60)

@@ -38,7 +38,7 @@ def terms(
     day: int = 0,
     since: int | None = None,
 ) -> Once:
-    """Return idempotency terms for drafts on a day; keys from before `since` are forgotten."""
+    """Return idempotency terms for drafts on a day. Keys from before `since` are forgotten."""
     messages = [one.message for one in drafts]
     return Once(
         key=None if key is None else key_of(key, messages),
@@ -50,14 +50,14 @@ def terms(
 
 
 def said(store: Store, session_id: str = "s") -> list[str]:
-    """Return the log's texts."""
+    """Return the texts of the log."""
     return [entry.message.text() for entry in store.read(session_id)]
 
 
 def once(
     store: Store, text: str, key: str | None = None, *, day: int = 0, since: int | None = None
 ) -> Appended:
-    """Append one message under a key; the default key is its text."""
+    """Append one message under a key, which is the message's text by default."""
     drafts = [draft(text)]
     given = terms(drafts, key or text, day=day, since=since)
     return store.append_once("s", drafts, given)
@@ -201,7 +201,7 @@ class OnceContract(Contract):
         assert len(store.keys("s")) == 4
 
     def test_many_keys(self, store: Store, other: Store) -> None:
-        """Wrong: of many keys some are forgotten, or a lookup finds another key."""
+        """Wrong: some of many keys are forgotten, or a lookup finds another key."""
         texts = [f"m{n}" for n in range(30)]
         for n, text in enumerate(texts):
             assert once(store if n % 3 else other, text).head.end == n + 1

@@ -159,7 +159,7 @@ class RecordStoreContract(AllFactsContract):
         assert other.records("facts", "user:b") == []
 
     def test_facts_order(self, store: Store) -> None:
-        """Wrong: facts change their order from call to call."""
+        """Wrong: two calls return facts in different orders."""
         late = DAY + timedelta(microseconds=1)
         store.put_records("facts", [record("c", created_at=late), record("b"), record("a")])
         assert [r.id for r in store.records("facts", "user:a")] == ["a", "b", "c"]
@@ -194,7 +194,7 @@ class RecordStoreContract(AllFactsContract):
         assert store.swap_record("facts", one, None)
 
     def test_of_writers_who_swap_at_once_one_wins(self, store: Store, other: Store) -> None:
-        """Wrong: two writers pass a limit that both have read, or none makes progress."""
+        """Wrong: two writers exceed a limit that both have read, or no writer makes progress."""
 
         def add(of: Store) -> None:
             for _ in range(5):
@@ -224,7 +224,7 @@ class RecordStoreContract(AllFactsContract):
         assert [r.id for r in store.records("facts", "user:a")] == ["e", "t", "z"]
 
     def test_facts_delete(self, store: Store) -> None:
-        """Wrong: a deletion leaves records behind or removes others."""
+        """Wrong: a deletion leaves records behind, or removes records that should stay."""
 
         def fill() -> None:
             store.put_records("facts", [record(f"a{n}", last=n) for n in range(4)])
@@ -294,7 +294,7 @@ class RecordStoreContract(AllFactsContract):
         assert store.records("facts", "user:a")[0].metadata == {"tags": ["kept"]}
 
     def test_facts_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
-        """Wrong: one namespace reads or deletes another's facts."""
+        """Wrong: one namespace reads or deletes the facts of another."""
         store.put_records("facts", [record("r", text="ours")])
         elsewhere.put_records("facts", [record("r", text="theirs")], replacing=("s", 1, 1))
         assert [r.text for r in store.records("facts", "user:a")] == ["ours"]

@@ -1,4 +1,4 @@
-"""Contract tests for session stores that rewrite a log from a place on."""
+"""Contract tests for session stores, on rewriting a log from a seq on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agent_memory.testing.contract import DAY, Contract, draft, stored, together
 
 
 def entries(first: int, last: int, said: str = "", total: int = 0) -> list[Entry]:
-    """Return entries as another store had them: one a day, of three tokens each."""
+    """Return entries of another store: one for each day, of three tokens each."""
     return [
         Entry(
             "s",
@@ -38,7 +38,7 @@ def begun(**fields: Any) -> Head:
 
 
 def _again(entry: Entry) -> Entry:
-    """Return the entry with a mark after its text."""
+    """Return a copy of an entry with a mark after its text."""
     message = Message(role="user", content=f"{entry.message.text()}+", created_at=DAY)
     return replace(entry, message=message, created_at=DAY)
 
@@ -48,7 +48,7 @@ def _texts(store: Store) -> list[str]:
 
 
 class RewriteContract(Contract):
-    """Contract of a `SessionStore` for rewriting a log from a place on."""
+    """Contract of a `SessionStore` for rewriting a log from a seq on."""
 
     def test_a_session_begins_as_it_was(self, store: Store, other: Store) -> None:
         """Wrong: an imported session has other seqs, times or totals."""
@@ -129,7 +129,7 @@ class RewriteContract(Contract):
 
     @pytest.mark.parametrize("after", [0, 1, 17, 39])
     def test_what_is_there_gives_way(self, store: Store, other: Store, after: int) -> None:
-        """Wrong: an entry to be overwritten stays, or another is removed."""
+        """Wrong: an entry that should be overwritten stays, or another entry is removed."""
         store.append("s", [draft(str(n)) for n in range(1, 41)], "u")
         new = entries(after + 1, 40, " anew", 3 * after)
         head = stored(other)
@@ -171,7 +171,7 @@ class RewriteContract(Contract):
         assert store.read("s") == new
 
     def test_nothing_unseen_is_written_over(self, store: Store, other: Store) -> None:
-        """Wrong: an acknowledged message that arrived meanwhile is lost."""
+        """Wrong: an acknowledged message that arrived before the rewrite is lost."""
         head = store.append("s", [draft("a"), draft("b")])
         other.append("s", [draft("c")])
         assert store.rewrite(head, 0, entries(1, 2)) is None
@@ -194,7 +194,7 @@ class RewriteContract(Contract):
         assert _texts(store) == ["1"]
 
     def test_appends_race_rewrites(self, store: Store, other: Store) -> None:
-        """Wrong: a rewrite removes an acknowledged message that is new to it, or seqs have gaps."""
+        """Wrong: a rewrite removes a message that was appended meanwhile, or seqs have gaps."""
         store.append("s", [draft("first")])
 
         def append(handle: Store, name: str) -> None:

@@ -98,7 +98,7 @@ class SessionStoreContract(
         assert store.counts() == Counts(sessions=1, entries=1)
 
     def test_standing(self, store: Store, other: Store) -> None:
-        """Wrong: recalls from a session that is being deleted are shown, or others are hidden."""
+        """Wrong: recalls from a session under deletion are shown, or other recalls are hidden."""
         names = [f"s{n}" for n in range(1, 700)]
         assert store.existing(names) == set()
         for name in names[:4]:
@@ -200,7 +200,7 @@ class SessionStoreContract(
         assert store.lease("s", "x", 60) is False
 
     def test_delete(self, store: Store) -> None:
-        """Wrong: traces of a deleted session stay, or those of another are removed."""
+        """Wrong: traces of a deleted session stay, or traces of another session are removed."""
         store.append("s", [draft("a"), draft("b")], "u")
         store.append("t", [draft("c")], "u")
         store.lease("s", "w", 60)
@@ -230,7 +230,7 @@ class SessionStoreContract(
         assert store.append("s", [draft("b")]).end == 1
 
     def test_sessions_pages(self, store: Store) -> None:
-        """Wrong: a page repeats or skips sessions, or shows another user's."""
+        """Wrong: a page repeats or skips sessions, or shows another user's sessions."""
         names = ["B", "a", "b", "z", "ä", "é", "😀"]
         for place, name in enumerate(reversed(names)):
             store.append(name, [draft("x", 2)], f"user{place % 2}" if place < 5 else None)
@@ -312,7 +312,7 @@ class SessionStoreContract(
         assert all(len(set(said[at : at + 5])) == 1 for at in range(0, 40, 5))
 
     def test_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
-        """Wrong: one namespace reads or deletes another's sessions."""
+        """Wrong: one namespace reads or deletes the sessions of another."""
         store.append("s", [draft("a")], "u")
         assert elsewhere.head("s") is None
         assert elsewhere.append("s", [draft("b"), draft("c")], "v").end == 2

@@ -11,7 +11,7 @@ from agent_memory.testing.work import WorkStoreContract
 class StoreContract(
     SessionStoreContract, WorkStoreContract, RecordStoreContract, VectorStoreContract
 ):
-    """Subclass it and define the fixture `store`; see `testing.contract`.
+    """Subclass this class and define the fixture `store`; see `testing.contract`.
 
-    `other` is a second handle on the same data, `elsewhere` one on another namespace.
+    The fixture `other` is a second handle on the data, `elsewhere` a handle on another namespace.
     """

@@ -111,7 +111,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         assert _names(other, owner="user:b") == ["a"]
 
     def test_vectors_delete(self, store: Store, other: Store) -> None:
-        """Wrong: a deletion leaves records findable or removes others."""
+        """Wrong: searches find deleted records, or a deletion removes other records."""
         store.open_vectors("v", 8, "m")
         store.open_vectors("w", 8, "m")
 
@@ -156,7 +156,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         assert _names(other) == _names(store) == ["c"]
 
     def test_handles_that_write_in_turn(self, store: Store, other: Store) -> None:
-        """Wrong: a handle that adds its own write to its cache misses another's, or repeats one."""
+        """Wrong: a handle with a cache misses writes of another handle, or repeats a record."""
         handles = (store, other)
         for handle in handles:
             handle.open_vectors("v", 8, "m")
@@ -222,7 +222,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         assert _names(store) == []
 
     def test_vectors_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
-        """Wrong: one namespace finds or clears another's vectors."""
+        """Wrong: one namespace finds or clears the vectors of another."""
         store.open_vectors("v", 8, "m")
         store.put_vectors("v", [record("a")], _features(1))
         elsewhere.open_vectors("v", 5, "n")

@@ -33,7 +33,7 @@ _SAID = {
 def bm25(texts: Mapping[str, str], question: str, usual: float = 20) -> dict[str, float]:
     """Return each text's Okapi BM25 score, computed directly, with k1 = 0.9 and b = 0.75.
 
-    Counts are smoothed as if one of 20 more texts had each word.
+    Counts are smoothed as if there were 20 more texts, one of them with all words.
     """
     scores = {}
     for name, text in texts.items():
@@ -72,11 +72,11 @@ def encoded(texts: Sequence[str]) -> list[Encoding]:
 
 
 class ViewsContract(Contract):
-    """Contract of a `VectorStore` for search by words, meaning, word pieces, and within a session.
+    """Contract of a `VectorStore` for search by words, meaning, word pieces and neighbours.
 
     Attributes:
-        counts_within_owner: Whether a word's rarity counts the owner's records, rather than all of
-            the block.
+        counts_within_owner: Whether a word's rarity counts the records of the owner, rather than
+            all records of the block.
     """
 
     counts_within_owner = True
@@ -171,7 +171,7 @@ class ViewsContract(Contract):
         assert found.record.id == "a"
 
     def test_records_that_are_not_encoded_yet(self, store: Store, other: Store) -> None:
-        """Wrong: records without vectors are lost, or not found by words beside the others."""
+        """Wrong: records without vectors are lost, or not found by words beside other records."""
         rows = np.stack([np.zeros(8, np.float32), units(1)[0]])
         store.open_vectors("v", 8, "m")
         store.put_vectors("v", [record("a"), record("b")], worded(["fox", "owl"], rows))
@@ -232,7 +232,7 @@ class ViewsContract(Contract):
             assert found.words == pytest.approx(left["b"], rel=2e-3)
 
     def test_any_number_is_a_word(self, store: Store, other: Store) -> None:
-        """Wrong: words with large numbers or 0 are lost or confused with others."""
+        """Wrong: words with the number 0 or a large number are lost, or confused with others."""
         numbers = [0, 1, 2**16, 2**31 - 1, 2**31, 2**32 - 1]
         weights = [2.0**n for n in range(-3, 3)]
         terms = [

@@ -1,4 +1,4 @@
-"""Observe the calls of a store or an embedder, so that a test can interrupt any of them."""
+"""Observes the calls of a store or an embedder, so that a test can interrupt any call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def watched(inner: T, watch: Callable[[str], None]) -> T:
-    """Return an object that behaves like `inner` and reports each call before and after it runs.
+    """Return an object that behaves like `inner`, and reports each call before and after the call.
 
         def fail(step: str) -> None:
             if step == "after append":

@@ -96,7 +96,7 @@ def filled(store: Store) -> Head:
 
 
 def all_of(store: Store) -> Any:
-    """Return all data of a session that was `filled`."""
+    """Return all data that `filled` stored for a session."""
     found = ranked(store.search_vectors("v", "user:a", Query(_VECTOR[0]), 9))
     records = [one for one, _ in found]
     return store.head("s"), store.read("s"), store.records("facts", "user:a"), records
@@ -246,7 +246,7 @@ class WorkStoreContract(LockContract):
         assert _names(store) == ["t", "s"]
 
     def test_due_leaves_out_what_is_held(self, store: Store, other: Store) -> None:
-        """Wrong: several workers take one session, or none takes one whose worker died."""
+        """Wrong: several workers take one session, or no worker takes the session of a dead one."""
         for name in ("s", "t"):
             store.append(name, [draft("x")])
         assert store.lease("s", "w1", 60)
@@ -285,7 +285,7 @@ class WorkStoreContract(LockContract):
         """Wrong: a message that arrived while a worker finished is never absorbed."""
 
         def refused(head: Head) -> None:
-            """Assert that the session stays as it is, due or not."""
+            """Assert that `schedule` is refused, and leaves the due sessions unchanged."""
             due = other.due()
             assert store.schedule(head, seconds) is False
             assert other.due() == due
@@ -335,7 +335,7 @@ class WorkStoreContract(LockContract):
         assert sorted(_names(store)) == ["r", "s", "t"]
 
     def test_dues_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
-        """Wrong: a worker of one namespace takes or puts off another's sessions."""
+        """Wrong: a worker of one namespace takes or puts off the sessions of another."""
         head = store.append("s", [draft("x")])
         assert elsewhere.due() == []
         assert elsewhere.schedule(head, None) is False
@@ -375,7 +375,7 @@ class WorkStoreContract(LockContract):
         assert seen == dict.fromkeys(names, 60)
 
     def test_scrub_keeps_what_was_not_deleted(self, store: Store, other: Store) -> None:
-        """Wrong: erasing one session's traces damages another, or fails where there are none."""
+        """Wrong: erasing the traces of one session damages another, or fails without traces."""
         store.secure_erase()
         filled(store)
         store.append("t", [draft("gone" * 1000)])
