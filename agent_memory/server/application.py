@@ -477,7 +477,7 @@ def _shown_in(request: Request) -> str:
 
 
 def _user_of(operation: Operation, principal: Principal, named: str | None) -> str:
-    """Return the user of a request; empty for a call about the whole service."""
+    """Return the user of a request; empty if the request is for no single user."""
     if operation.anyones and named is None and "admin" in principal.rights:
         return ""
     if operation.of_user:

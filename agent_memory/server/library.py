@@ -117,8 +117,9 @@ def admins_told(at: At) -> Iterator[None]:
 
 
 def _check_there(call: Call, at: At, asked: Any, target: Any) -> None:
-    """Answer 404 for a note or a file that does not exist. The library's own error, which the
-    Python client raises, is a sentence for a model.
+    """Answer 404 for a note or a file that does not exist.
+
+    The library's error, which the Python client raises instead, is a sentence for a model.
     """
     if at.exact:
         return
@@ -165,7 +166,7 @@ def _arguments(call: Call, at: At, asked: Any) -> tuple[dict[str, Any], Sequence
 
 
 def _limit(call: Call, at: At, asked: Any, given: dict[str, Any]) -> None:
-    """Check the limit of a list. Return one more, which tells whether the page is the last."""
+    """Check the limit of a list. Request one item more, to see whether the page is the last."""
     limit: int = asked.limit
     if not at.exact and not 1 <= limit <= MOST:
         told = f"limit is {limit}. Use 1 to {MOST}"

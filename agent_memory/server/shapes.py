@@ -31,8 +31,9 @@ class Shape:
     """The form of an answer, or of a part of one.
 
     Attributes:
-        of: The attribute of the library's value for each field; empty for an answer that is built
-            as a dict.
+        types: The type of each field.
+        of: For each field, the attribute of the library's value, or a function of the value. Empty
+            for an answer that is built as a dict.
     """
 
     name: str
