@@ -298,7 +298,7 @@ class AsyncAgentMemory:
         return await self._run(partial(call, *args, **kwargs))
 
     async def close(self) -> None:
-        """Wait for running calls, including those of cancelled callers, and close the memory."""
+        """Wait for running calls, even of cancelled callers, and close the memory."""
         await run_sync(self._close)
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""Derives from the library's classes those classes whose methods call a service."""
+"""Makes subclasses of the library's classes whose methods call a service."""
 
 from __future__ import annotations
 

@@ -225,7 +225,10 @@ class RemoteMemory(AgentMemory):
         return RemoteUser(self, user_id)
 
     def values(self, user_id: str | None = None, *, embedder: Embedder | None = None) -> KeyValues:
-        """Return the values of a user, or those of no user. The service's embedder is used."""
+        """Return the values of a user, or the values without a user.
+
+        The service's embedder is used.
+        """
         if embedder is not None:
             raise UnsupportedOperation("The service has its own embedder. Remove `embedder`.")
         return cast("KeyValues", handle_class("values")(self._remote.of(user_id)))

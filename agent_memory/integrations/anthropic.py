@@ -40,7 +40,8 @@ class MemoryTool(BetaAbstractMemoryTool):
     Args:
         memory: A memory with a `FileMemory`.
         user_id: The user of the files.
-        session_id: A session. It selects the files of its user, or its own if it has no user.
+        session_id: A session. It selects the files of its user. Without a user, it selects the
+            session's own files.
 
     Raises:
         ConfigError: No `FileMemory` is configured.

@@ -49,8 +49,8 @@ class Resources:
             returns None if no model is configured.
         embedders: Opens an embedder by name. The name None opens the configured embedder, or the
             local default.
-        vectors: Opens a vector store by its address, encrypted if `store` is. The address None
-            returns `store`. The caller closes the vector store.
+        vectors: Opens a vector store by its address, encrypted if `store` is. The caller closes
+            the opened store. The address None returns `store`.
         locked: Waits for a named lock, and holds it across all processes of the deployment.
         redact: Redacts a text. Blocks redact the data that users and tools write to them.
         min_relevance: The minimum relevance of a recall; see `AgentMemoryConfig`.

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class TextIndexes(Cache[str, "TextIndex"]):
     """Indexes by owner, valid as long as the owner's texts are the same. Thread-safe.
 
-    The cache needs no version: the caller reads the texts from the store every time, and the cache
-    compares them with its own. Changes by another process are therefore noticed.
+    The caller reads the texts from the store every time, and the cache compares these texts with
+    the indexed texts. Changes by another process are therefore noticed without a version.
     """
 
     def __init__(self, resources: Resources) -> None:

@@ -125,8 +125,8 @@ class VectorMemory(Block):
 
         Raises:
             MissingExtra: The embedder or the vector store is not installed.
-            DimensionMismatch: The embedder's dimension differs from the required one, or from that
-                of the stored vectors.
+            DimensionMismatch: The embedder's dimension differs from the required dimension, or from
+                the dimension of the stored vectors.
         """
         bound = super().bind(resources)
         bound._vectors, bound._waiting = resources.vectors(self._qdrant), Waiting(bound.roles)

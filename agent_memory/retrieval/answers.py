@@ -3,8 +3,8 @@
 The best match of a question is often an earlier copy of the question, or a reply that repeats the
 user's words. Both would rank above the statement that answers the question, and above a correction
 of that statement. "Which city do I live in?" is close to "I moved to Lisbon.", but not to "I moved
-on to Porto today." A newer statement that is close to the question and to an older statement
-therefore counts as a correction of the older one.
+on to Porto today.". A newer statement therefore counts as a correction if it is close to both the
+question and the older statement.
 """
 
 from __future__ import annotations
@@ -421,7 +421,7 @@ def _is_about(hit: Hit, names: Sequence[str]) -> bool:
 
 
 def _is_about_another(text: str, about: Sequence[str]) -> bool:
-    """Return whether a text is about its speaker or other names than those in `about`."""
+    """Return whether a text is about its speaker, or about names that are not in `about`."""
     if not about or any(name in text for name in about):
         return False
     if _SPEAKER.search(text):

@@ -1,7 +1,7 @@
 """The JSON forms of the library's values: which fields of a value an answer shows.
 
 The forms are part of the OpenAPI document. The names in a form stay when names in the library
-change. A nested value has the form of its own type.
+change. A nested value has the form of the nested value's type.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ class _NullComponents(Components):
 class NullMemory(AgentMemory):
     """An `AgentMemory` that stores nothing, to disable memory without changing code.
 
-    Messages are validated like those of an `AgentMemory`, and `completion` calls the model. A
-    handle, such as that of `notes`, stores its data in this process for itself alone.
+    Messages are validated as in an `AgentMemory`, and `completion` calls the model. A handle, such
+    as the notes of a user, stores its data in this process, and no other handle sees the data.
 
     Args:
         config: See `AgentMemory`. Stores and blocks are ignored.

@@ -32,8 +32,8 @@ class Window:
     """An overflowing window.
 
     Attributes:
-        entries: The pinned entries, then the newest entries of the log. The `tokens` of a long
-            entry are those of its shortened form, at most half of the limit.
+        entries: The pinned entries, then the newest entries of the log. A long entry's `tokens`
+            count its shortened form, which takes at most half of the limit.
         limit: Maximum tokens of the window's turns.
         max_messages: Maximum number of messages in the window; None for any number.
         max_turns: Maximum number of turns in the window; None for any number.

@@ -189,7 +189,7 @@ class LogFile:
                 return
 
     def _of(self, session_id: str, start: int, end: int, most: int) -> Iterator[Part]:
-        """Yield the messages of a session: first those with an index, then the others."""
+        """Yield the messages of a session: the indexed messages first, then the rest."""
         low = high = 0
         of = (self._namespace, session_id)
         for first, last, body in self._file.execute(_WORDS, of):

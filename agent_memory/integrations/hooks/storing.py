@@ -131,7 +131,7 @@ _SPOKEN = ("user", "assistant")
 
 
 def note_words(memory: AgentMemory, user_id: str, until: float | None = None) -> None:
-    """Index the words of those messages of a user that have no index yet.
+    """Index the words of a user's messages that have no index yet.
 
     Ending early loses nothing: prompts read messages without an index directly.
 

@@ -288,7 +288,7 @@ class ExtractiveMemory(FactBlock):
         return changes(self.name, self._all(journal.claims), journal)
 
     def _current(self, owner: str, *, without: Span) -> list[Fact]:
-        """Return the current facts, without those from the messages of `without`."""
+        """Return the current facts, without facts from the messages of `without`."""
         now = datetime.now(UTC)
         facts = self._all(self._keeper.read(owner, without).claims)
         return [fact for fact in facts if fact.is_current(now)]

@@ -133,7 +133,7 @@ class Absorbing:
         """Return the claims of a batch, and the number of refused findings by reason.
 
         Args:
-            journal: The known claims, without those of these messages.
+            journal: The known claims, without claims from the messages in `shown`.
         """
         findings = [replace(one, text=unmarked(one.text)) for one in findings]
         drafted, refused = drafts(findings, shown, journal.forgotten, self.rules, self._id)
@@ -161,7 +161,7 @@ class Absorbing:
     def _news(self, settled: Sequence[Claim], journal: Journal) -> list[Claim]:
         """Drop claims in which an assistant or tool repeats a fact, unless its role weighs more.
 
-        The assistant may know the fact from this memory, which would then be its own evidence.
+        The assistant may know the fact from this memory. The memory would then confirm itself.
         """
         weights = self.rules.weights
         known: dict[str, int] = {}

@@ -119,7 +119,7 @@ def listed(say: Replies, path: str, sizes: Mapping[str, int]) -> str:
     """Return a listing of a directory, two levels deep.
 
     Args:
-        sizes: Sizes of all files by path, in bytes. A directory's size is that of all its files.
+        sizes: Sizes of all files by path, in bytes. A directory's size is the sum of its files.
     """
     shown: Counter[tuple[str, ...]] = Counter()
     directories = set()
@@ -171,7 +171,7 @@ def check_text(text: str) -> None:
 
 
 def viewed(say: Replies, path: str, text: str, view_range: Sequence[int] | None) -> str:
-    """Return a text with its lines numbered: all, or those of a range.
+    """Return all lines of a text, or a range of its lines, with their numbers.
 
     Args:
         view_range: The first and last line, both included; -1 for the end.

@@ -83,7 +83,7 @@ class SkillMemory(ManualBlock):
         return bound
 
     def open(self, scope: Scope) -> Skills:
-        """Return the shared skills and those of a user, or of a session without a user."""
+        """Return the shared skills with a user's, or with those of a session without a user."""
         return Skills(self, scope)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
@@ -125,7 +125,7 @@ class SkillMemory(ManualBlock):
         return [what]
 
     def delete(self, scope: Scope) -> None:
-        """Delete a user's own skills, or those of a session without a user. Keep shared skills."""
+        """Delete the own skills of a user, or of a session without a user. Keep shared skills."""
         if scope.session_id is not None:
             scope = Scope(None, scope.session_id, scope.after)
         owner = self.owner(scope)
@@ -135,7 +135,7 @@ class SkillMemory(ManualBlock):
                 self.library.clear(owner)
 
     def problems(self, resources: Resources) -> Sequence[str]:
-        """Return the broken files, both shared files and those of all owners."""
+        """Return the broken files among the shared files and the files of all owners."""
         owners = [None, *self.library.owners()]
         found = (str(broken) for owner in owners for broken in self.library.seen(owner).broken)
         return list(dict.fromkeys(found))

@@ -53,7 +53,7 @@ class SpatialHandle(Collection[Any]):
     is proximity x confidence. With a query, it is the mean of that product and the relevance.
 
     - The proximity is 1 at distance 0, 1/2 at the median distance of the compared observations,
-      1/3 at twice the median distance, and so on. `within` counts no distance.
+      and 1/3 at twice the median distance. `within` counts no distance.
     - The confidence is the original confidence, reduced by fading.
     - The relevance is the probability, by words and meaning, that the text is about the query.
     """

@@ -236,7 +236,7 @@ class _Models:
                 self._count -= 1
 
     def end(self) -> None:
-        """Refuse further runs, and wait up to 5 seconds for those under way."""
+        """Refuse further runs, and wait up to 5 seconds for the current runs."""
         with self._lock:
             self._ends = True
         deadline = monotonic() + _END_SECONDS

@@ -172,8 +172,8 @@ def links_for(
 
     Args:
         targets: The older facts, each with the claim's relation to it.
-        denies: Whether the claim only says that the targets were never true. Of the facts linked
-            with the targets, it then links only to those that the targets contradicted.
+        denies: Whether the claim only says that the targets were never true. Besides the targets,
+            it then links only to the facts that these contradicted.
     """
     tied = _ties(claims)
     links: dict[str, LinkKind] = {fact: kind for kind, fact in targets}

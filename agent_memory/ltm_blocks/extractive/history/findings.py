@@ -215,7 +215,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A claim without links to older facts; the other fields are those of its `Candidate`."""
+    """A claim without links to older facts. The other fields come from its `Candidate`."""
 
     claim: Claim
     corrects: bool
@@ -352,7 +352,7 @@ def _is_exact(words: str) -> bool:
 
 
 def _may_be_dated(source: SourceMessage, first: Period | None) -> bool:
-    """Return whether a message names a time. A date on its own day needs a word such as "today"."""
+    """Return whether a message names a time, such as "today" for the day of the message."""
     text = source.text.casefold()
     if first is not None and first[0] == day_of(source.entry.said_at):
         return bool(_TODAY.search(text))

@@ -39,7 +39,7 @@ def parse(text: str | None) -> Period | None:
 
 
 def day_of(moment: datetime) -> datetime:
-    """Return the calendar day of a timestamp in its own time zone, as midnight UTC."""
+    """Return the calendar day of a timestamp, in the timestamp's time zone, as midnight UTC."""
     return datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
 
 
