@@ -1,4 +1,4 @@
-"""Helpers of several adapters."""
+"""Helpers that several adapters use."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def threaded(
 
 
 def locked(memory: AgentMemory, *names: str) -> AbstractContextManager[None]:
-    """Hold a lock of a memory, which no other process holds meanwhile."""
+    """Return a lock with this name, which one process at a time can hold."""
     return memory.components.resources.locked(record_id(*names))
 
 
 def joined(*names: str) -> str:
-    """Join several names into one unique name."""
+    """Join names with slashes. Other names give another result, as their slashes are escaped."""
     return "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)
