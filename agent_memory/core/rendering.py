@@ -68,7 +68,12 @@ def rendered(
             front += _converted(view, form)
     front = _own(front, form)
     settled, newest = _body(messages[leading:], form, memory, memory_role)
-    items = form.merged([*front, *copied(settled.items), *newest])
+    items = copied(settled.items)
+    if len(items) > 2:  # they are merged already
+        begin, end = form.merged([*front, items[0]]), form.merged([items[-1], *newest])
+        items = [*begin, *items[1:-1], *end]
+    else:
+        items = form.merged([*front, *items, *newest])
     if form.arguments.user_first and items and items[0].get("role") != "user":
         items = [*_converted({"role": "user", "content": OPENING}, form), *items]
     if settled.is_counted or any(map(form.is_counted, [*system, *front, *newest])):
@@ -86,7 +91,7 @@ class _Settled(NamedTuple):
     """The cached turns before the newest one, in a format.
 
     Attributes:
-        items: The items of the messages. Contexts share these objects: do not change them.
+        items: The merged items of the messages. Contexts share these objects: do not change them.
         arranging: The state from which the next messages are arranged.
     """
 
@@ -142,10 +147,19 @@ def _settled(messages: Sequence[Message], upto: int, form: Format) -> _Settled:
             return _nothing(form)
         new = _own(_items(shown, messages, shapes, form), form)
         is_counted = cached.is_counted or any(map(form.is_counted, new))
-        items = [*cached.items, *new]
+        run = _last_run(cached.items)
+        items = [*cached.items[:run], *form.merged([*cached.items[run:], *new])]
         settled = _Settled(messages[:upto], shapes, items, arranging, is_counted)
         cached = _SETTLED.put(key, settled)
     return cached
+
+
+def _last_run(items: Sequence[Any]) -> int:
+    """Return the start of the last run of items with the same role, which may still grow."""
+    begin = max(len(items) - 1, 0)
+    while begin and items[begin - 1].get("role") == items[begin].get("role") is not None:
+        begin -= 1
+    return begin
 
 
 def items_of(message: Message, name: str) -> list[Any]:
