@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from functools import wraps
+from functools import partial, wraps
+from inspect import iscoroutinefunction
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from agent_memory.engine.memory import AgentMemory
@@ -19,11 +20,17 @@ T = TypeVar("T")
 def threaded(
     method: Callable[Concatenate[S, P], T],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Return the async form of a method, which runs on a thread."""
+    """Return the async form of a method, which runs on a thread.
+
+    If a subclass overrides the method, its own is called.
+    """
 
     @wraps(method)
     async def awaited(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.to_thread(method, self, *args, **kwargs)
+        own = getattr(self, method.__name__)
+        # under its own name the method is replaced by its async form
+        call = partial(method, self) if iscoroutinefunction(own) else own
+        return await asyncio.to_thread(call, *args, **kwargs)
 
     return awaited
 

@@ -71,6 +71,20 @@ def test_a_users_threads_go_with_the_user(memory: AgentMemory) -> None:
     assert AgentMemorySaver(memory, user_id="ben").get_tuple(thread("t")) is not None
 
 
+def test_what_a_subclass_overrides_is_awaited_too(memory: AgentMemory) -> None:
+    """Wrong: an async run skips a method that a subclass overrides, such as one that redacts."""
+    stored: list[str] = []
+
+    class Watched(AgentMemorySaver):
+        def put(self, *args: Any) -> Any:
+            stored.append(args[1]["id"])
+            return super().put(*args)
+
+    asyncio.run(graph(Watched(memory)).ainvoke({"said": ["hi"]}, thread("a")))
+    kept = list(AgentMemorySaver(memory).list(thread("a")))
+    assert stored == [one.config["configurable"]["checkpoint_id"] for one in kept][::-1]
+
+
 def test_pruning_keeps_what_the_newest_needs(memory: AgentMemory) -> None:
     """Wrong: after a prune the newest checkpoint cannot be resumed, or older values are left."""
     saver = AgentMemorySaver(memory)
