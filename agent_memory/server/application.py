@@ -156,7 +156,9 @@ class Application:
         if metrics is not None:
             routes.append(Route("/metrics", self._figures))
         if mcp is not None:
-            routes.append(Route(MCP, partial(self._mcp_answer, mcp), methods=["POST"]))
+            route = Route(MCP, partial(self._mcp_answer, mcp))
+            route.methods = None  # others than POST are refused, and logged with the route
+            routes.append(route)
         self._router = Router(routes, redirect_slashes=False, default=_no_such_call)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -256,6 +258,8 @@ class Application:
     async def _mcp_answer(self, mcp: App, request: Request) -> App:
         seen = request.scope[_SEEN]
         seen.route = MCP
+        if request.method != "POST":  # the server is stateless: no streams, no sessions
+            raise Refused(WRONG_METHOD, headers={"Allow": "POST"})
         principal = await self._authenticate(request)
         named, rest = query_of(request.scope["query_string"])
         user_id = principal.user(named)

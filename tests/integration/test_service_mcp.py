@@ -186,3 +186,4 @@ def test_what_stands_around_a_call_is_that_of_v1(
         figures = httpx2.get(f"{address}/metrics", headers=bearer(admin)).text
         assert 'agent_memory_requests_total{method="POST",route="/mcp",status="200"} 2.0' in figures
         assert 'route="/mcp",status="429"} 1.0' in figures
+        assert 'method="GET",route="/mcp",status="405"} 1.0' in figures
