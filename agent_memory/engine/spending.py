@@ -8,6 +8,7 @@ during a call, the call stays counted.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import date, timedelta
 from functools import partial
@@ -88,7 +89,9 @@ class Spending:
     def is_by_user(self) -> bool:
         return self._per_user.is_set
 
-    def hold(self, account: Account, model: str, prompt: int, answer: int) -> Settle | None:
+    def hold(
+        self, account: Account, model: str, prompt: Callable[[], int], answer: int
+    ) -> Settle | None:
         """Count a call before it is made. See `models.usage.Hold`."""
         if account.purpose == "completion" or not self.is_limited:
             return None
@@ -130,13 +133,17 @@ class Spending:
             except StoreError as error:  # then the estimate stays counted
                 logger.warning("a model call stays counted as estimated: %s", error)
 
-    def _held(self, user_id: str | None, model: str, prompt: int, answer: int) -> Settle | None:
+    def _held(
+        self, user_id: str | None, model: str, prompt: Callable[[], int], answer: int
+    ) -> Settle | None:
         concerned = self._concerned(user_id)
         for owner in concerned:
             if self._limit(owner).calls == 0:  # needs no read
                 raise _refusal(owner, "0 of 0 calls", seconds_left(now_utc()))
         day = day_of(now_utc())
-        more = Spent(1, prompt + answer, self._priced(concerned, model, prompt, answer))
+        measures = self._limits[""].measures or self._per_user.measures
+        sent = prompt() if measures else 0
+        more = Spent(1, sent + answer, self._priced(concerned, model, sent, answer))
         counted: list[str] = []
         try:
             for owner in concerned:
@@ -146,7 +153,7 @@ class Spending:
             for owner in counted:
                 self._change(day, owner, Spent() - more, None)
             raise
-        if not (self._limits[""].measures or self._per_user.measures):
+        if not measures:
             return None  # calls alone are limited
         return partial(self._settle, day, counted, more)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
@@ -163,11 +164,12 @@ def current_account() -> Account | None:
 Settle = Callable[[int, float | None], None]
 """Replaces a call's reservation by the tokens and the cost of the call. Never raises."""
 
-Hold = Callable[[Account, str, int, int], Settle | None]
+Hold = Callable[[Account, str, Callable[[], int], int], Settle | None]
 """Reserves the maximum usage of a model call.
 
-Its arguments are the account, the model, and the tokens of request and answer. It returns None if
-there is nothing to settle. It raises `SpendingLimitReached` if the call would exceed a limit.
+Its arguments are the account, the model, a function that counts the tokens of the request, and the
+tokens of the answer. It returns None if there is nothing to settle. It raises
+`SpendingLimitReached` if the call would exceed a limit.
 """
 
 
@@ -229,7 +231,8 @@ class Charges:
         """
         if self._hold is not None:
             answer = LONG_ANSWER if call.answer is None else call.answer
-            call.settle = self._hold(call.account, call.model, self._count(call), answer)
+            prompt = partial(self._count, call)  # takes long for a long request
+            call.settle = self._hold(call.account, call.model, prompt, answer)
         one = Usage(embedding_calls=1) if call.kind == "embedding" else Usage(calls=1)
         self._add(call, one)
 

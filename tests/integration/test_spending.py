@@ -13,7 +13,11 @@ import pytest
 
 from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, Summarize
 from agent_memory.core.system_collections import SPENDING
+from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.usage import SpendingLimit, SpendingLimits
 from agent_memory.engine import spending
+from agent_memory.models.usage import Account, Call, Charges, Prices
+from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
 
 DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -258,3 +262,29 @@ def test_a_paid_embedder_is_charged_and_limited(fake: FakeLLM) -> None:
             assert refused.usage.embedding_calls == 0
         assert any("limit" in one for one in refused.warnings)
         assert memory.get("t", "Whose item is it?", user_id="ben").usage.embedding_calls == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "purpose", "counts"),
+    [
+        (SpendingLimit(calls=9), "summary", 0),
+        (SpendingLimit(tokens=9_000), "completion", 0),
+        (SpendingLimit(tokens=9_000), "summary", 1),
+    ],
+)
+def test_requests_are_counted_only_for_a_limit_of_their_tokens(
+    limit: SpendingLimit, purpose: Any, counts: int
+) -> None:
+    """Wrong: a long request waits for a count that no limit needs."""
+    counted: list[object] = []
+
+    class Counter(TokenCounter):
+        def context(self, messages: Any) -> int:
+            counted.append(messages)
+            return 5
+
+    limits = spending.Spending(MemoryStore(), SpendingLimits(total=limit), Prices())
+    sent = [{"role": "user", "content": "Hi."}]
+    call = Call("completion", "m", Account(purpose), sent, None)
+    Charges(hold=limits.hold, counter=Counter()).begin(call)
+    assert len(counted) == counts
