@@ -305,8 +305,9 @@ def test_a_model_works_with_it(memory: AgentMemory) -> None:
     assert call("working_get", {"key": "plan"}) == '{"a":[1,null]}'
     assert call("working_get", {"key": "n"}) == "null"
     assert call("working_get", session_id="s2") == "{}"
-    assert call("working_get", {"key": "x"}) == "There is no value with the key 'x'. Keys: 'plan', 'n'."
-    assert call("working_delete", {"key": "x"}) == "There is no value with the key 'x'. Keys: 'plan', 'n'."
+    missing = "There is no value with the key 'x'. Keys: 'plan', 'n'."
+    assert call("working_get", {"key": "x"}) == missing
+    assert call("working_delete", {"key": "x"}) == missing
     assert call("working_delete", {"key": "plan"}) == "Deleted: 'plan'."
     assert call("working_set", {"key": "k"}).endswith("value: Field required.")
     assert "printable" in call("working_set", {"key": "a\nb", "value": 1})
