@@ -172,7 +172,7 @@ def test_demo_prints_what_the_engine_says(kind: str) -> None:
             assert recall.text.split(": ")[-1][:60] in told
         if context.head and context.head.summary:
             assert all(line in told for line in context.head.summary.text.splitlines())
-    assert f"it overflowed {overflows} times" in told
+    assert f"Overflows: {overflows}" in told
 
 
 @pytest.mark.parametrize(
