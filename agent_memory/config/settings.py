@@ -51,7 +51,7 @@ MIN_TOKENS = 64
 NOTES = "notes"
 """The kind of the default block for notes, used if no configured block takes notes."""
 
-StoreField = Annotated[Store, offering(Store), SkipJsonSchema()]
+StoreField = Annotated[Store, offering(Store), SkipJsonSchema()]  # pyright: ignore[reportCallIssue]
 
 Retention = Literal["forever", "window"] | Duration
 """How long a log stores messages that nothing reads any more."""

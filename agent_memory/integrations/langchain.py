@@ -77,7 +77,7 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._store(state["messages"], runtime)
         return None
 
-    aafter_agent = threaded(after_agent)
+    aafter_agent = threaded(after_agent)  # pyright: ignore[reportAssignmentType]
 
     def _with_context(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         session_id, user_id = self._store(request.messages, request.runtime)

@@ -144,6 +144,7 @@ class LLM(Provider):
         else:
             request, response_format = _with_schema(messages, schema), {"type": "json_object"}
         options = {**options, "response_format": response_format}
+        problem: ValidationError | None = None
         for _ in range(2):
             text = self.complete(request, **options)
             try:

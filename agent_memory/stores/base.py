@@ -96,6 +96,7 @@ class VectorStore(Protocol):
         Raises:
             DimensionMismatch: The query's vector and the stored vectors differ in length.
         """
+        raise NotImplementedError
 
     def delete_vectors(
         self,
@@ -113,6 +114,7 @@ class VectorStore(Protocol):
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
         """Return the dimension and the embedding model of each registered block."""
+        raise NotImplementedError
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
@@ -124,6 +126,7 @@ class VectorStore(Protocol):
         Raises:
             UnsupportedOperation: Features cannot be restored from the stored data.
         """
+        raise NotImplementedError
 
     def close(self) -> None:
         """Release connections. Idempotent."""

@@ -192,13 +192,13 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
                 needed = self._needed(place, every)
                 self._drop(place, every, {one.key for one in every} - needed)
 
-    aget_tuple = threaded(get_tuple)
-    aput = threaded(put)
-    aput_writes = threaded(put_writes)
-    adelete_thread = threaded(delete_thread)
-    adelete_for_runs = threaded(delete_for_runs)
-    acopy_thread = threaded(copy_thread)
-    aprune = threaded(prune)
+    aget_tuple = threaded(get_tuple)  # pyright: ignore[reportAssignmentType]
+    aput = threaded(put)  # pyright: ignore[reportAssignmentType]
+    aput_writes = threaded(put_writes)  # pyright: ignore[reportAssignmentType]
+    adelete_thread = threaded(delete_thread)  # pyright: ignore[reportAssignmentType]
+    adelete_for_runs = threaded(delete_for_runs)  # pyright: ignore[reportAssignmentType]
+    acopy_thread = threaded(copy_thread)  # pyright: ignore[reportAssignmentType]
+    aprune = threaded(prune)  # pyright: ignore[reportAssignmentType]
 
     async def alist(
         self,

@@ -84,7 +84,7 @@ class AgentMemoryStore(BaseStore):
                 self._values.delete(op.namespace, op.key)
         return results
 
-    abatch = threaded(batch)
+    abatch = threaded(batch)  # pyright: ignore[reportAssignmentType]
 
     def sweep_ttl(self) -> int:
         """Erase expired items, which searches already ignore, and return their number."""

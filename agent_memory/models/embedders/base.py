@@ -46,10 +46,12 @@ class Embedder(Protocol):
     @property
     def name(self) -> str:
         """A name for model and dimension. Vectors under different names are not comparable."""
+        raise NotImplementedError
 
     @property
     def dimension(self) -> int:
         """Length of a vector. The first access may load the model or send a request."""
+        raise NotImplementedError
 
     def load(self) -> None:
         """Load files that are on this machine. Sends no request. Idempotent."""
@@ -60,6 +62,7 @@ class Embedder(Protocol):
         Raises:
             ModelError: The model cannot be reached or refuses.
         """
+        raise NotImplementedError
 
 
 class NoEmbedder:

@@ -317,6 +317,7 @@ class Kernel(Protocol):
         Without `spans`, a condition about a document that the batch does not write is checked
         before the writes. It may no longer hold during the writes.
         """
+        raise NotImplementedError
 
     def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
         """Append a line if the head has this version and the line's seq is free; durable on return.
@@ -339,27 +340,34 @@ class Kernel(Protocol):
             tails: Whether to add the end of each session's log, from the same state.
             bodies: Whether to return `body` and `data`.
         """
+        raise NotImplementedError
 
     def scan(self, scan: Scan) -> list[Document]:
         """Return the documents that a scan selects."""
+        raise NotImplementedError
 
     def owners(self, collection: str, beginning: str) -> list[str]:
         """Return a collection's owners that start with `beginning`, in code point order."""
+        raise NotImplementedError
 
     def collections(self, beginning: str) -> list[str]:
         """Return the collections that start with `beginning`, in code point order."""
+        raise NotImplementedError
 
     def due(self, collection: str, limit: int) -> list[Document]:
         """Return due documents that nobody holds, with the ends of their logs.
 
         Owners take turns: first each owner's longest due document, then each owner's second.
         """
+        raise NotImplementedError
 
     def lines(self, parts: Sequence[Part]) -> list[Line]:
         """Return the lines that each part selects, in order of the parts, then of the seqs."""
+        raise NotImplementedError
 
     def counts(self, collection: str) -> tuple[int, int]:
         """Return the number of documents in a collection, and the number of all lines."""
+        raise NotImplementedError
 
     def erase(self) -> None:
         """Erase deleted data from the database's files, as far as possible."""

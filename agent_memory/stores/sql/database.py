@@ -37,12 +37,14 @@ class SQLConnection(Protocol):
 
     def run(self, text: str, values: Sequence[Any] = ()) -> int:
         """Run a statement, and return the number of changed rows."""
+        raise NotImplementedError
 
     def run_each(self, text: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement for each row of values."""
 
     def rows(self, text: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
         """Return all rows of a statement."""
+        raise NotImplementedError
 
     def value(self, text: str, values: Sequence[Any] = ()) -> Any:
         """Return the first column of a statement's first row, or None."""
@@ -55,12 +57,14 @@ class SQLConnection(Protocol):
 
     def has_table(self, name: str) -> bool:
         """Return whether the database has a table of that name."""
+        raise NotImplementedError
 
     def transaction(self, work: Callable[[SQLConnection], T]) -> T:
         """Run `work` in a transaction: completely or not at all.
 
         After a conflict with another transaction, `work` may run again.
         """
+        raise NotImplementedError
 
 
 class SQLDatabase(Protocol):
@@ -70,6 +74,7 @@ class SQLDatabase(Protocol):
 
     def read(self, work: Callable[[SQLConnection], T]) -> T:
         """Run `work` outside of a transaction: each statement sees one consistent state."""
+        raise NotImplementedError
 
     def alone(self, work: Callable[[SQLConnection], T], *, synced: bool = True) -> T:
         """Run `work`. Each of its statements is a separate transaction.
@@ -77,6 +82,7 @@ class SQLDatabase(Protocol):
         On SQLite no other thread of this process writes meanwhile. Without `synced`, a power loss
         may undo the work, and with it later work without `synced`.
         """
+        raise NotImplementedError
 
     def write(self, work: Callable[[SQLConnection], T]) -> T:
         """Run `work` in one transaction."""
