@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, JsonValue, TypeAdapter, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    JsonValue,
+    PrivateAttr,
+    TypeAdapter,
+    field_validator,
+)
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.core.text import overlap_scores
 from agent_memory.errors import UnsupportedOperation
-from agent_memory.ltm_blocks.base import Block, QueryThread, record_id
+from agent_memory.ltm_blocks.base import Block, QueryThread, Resources, record_id
 from agent_memory.ltm_blocks.llm_reranker import FactChooser
 from agent_memory.models.loading import load_litellm
 
@@ -36,6 +43,8 @@ class StaticMemory(Block):
     kind: Literal["static"] = "static"
     facts: Annotated[Sequence[Any], AfterValidator(tuple)] = ()
     choose: FactChooser | None = None
+
+    _texts: dict[str, str] = PrivateAttr()
 
     @field_validator("facts", mode="before")
     @classmethod
@@ -67,13 +76,17 @@ class StaticMemory(Block):
         if self.choose is not None:
             load_litellm()
 
+    def bind(self, resources: Resources) -> Self:
+        bound = super().bind(resources)
+        bound._texts = {_id(fact): _text(fact) for fact in self.facts}
+        return bound
+
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        facts = {_id(fact): _text(fact) for fact in self.facts}
-        scores = overlap_scores(message.text() if message else "", [*facts.values()])
+        scores = overlap_scores(message.text() if message else "", [*self._texts.values()])
         # scores from 1 up place configured facts before the recalls of other blocks
         recalls = [
             Recall(self.name, fact_id, text, 1 + score)
-            for (fact_id, text), score in zip(facts.items(), scores, strict=True)
+            for (fact_id, text), score in zip(self._texts.items(), scores, strict=True)
         ]
         ranked = sorted(recalls, key=lambda recall: -recall.score)
         if self.choose is not None and message is not None and scope.floor > 0:

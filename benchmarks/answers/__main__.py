@@ -67,7 +67,9 @@ def main(
     is_asked: Annotated[
         bool, typer.Option("--ask/--no-ask", help="Ask for what is not kept.")
     ] = True,
-    questions: Annotated[int, typer.Option(min=1, help="So many, drawn by --seed.")] = 120,
+    questions: Annotated[
+        int, typer.Option(min=1, help="Number of questions, drawn by --seed.")
+    ] = 120,
     tokens: Annotated[int, typer.Option(min=50, help="Of memories, for a question.")] = 1_000,
     seed: int = 1,
     at_once: Annotated[int, typer.Option(min=1, help="Requests at a time.")] = 8,

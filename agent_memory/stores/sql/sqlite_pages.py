@@ -77,7 +77,7 @@ def children(page: bytes) -> list[int]:
 def of_trees(read: Callable[[int], bytes], roots: Iterable[int], wanted: Iterable[int]) -> set[int]:
     """Return the wanted pages that belong to a tree. Other pages may only look like tree pages.
 
-    Of the leaves below a page, only the first is read: all leaves of a tree have the same depth.
+    Only the first leaf below a page is read, because all leaves of a tree have the same depth.
 
     Raises:
         NoTree: A tree leads to a page that is not a tree page, or twice to the same page.
