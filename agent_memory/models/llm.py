@@ -62,7 +62,7 @@ class LLM(Provider):
         return self.answered("completion", messages, fields, limit, self._checked)
 
     def chunks(self, messages: ChatMessages, **options: Any) -> Generator[Any, None, Any]:
-        """Yield litellm's chunks as they arrive, and return the whole response.
+        """Yield litellm's chunks as they arrive. The generator returns the whole response.
 
         A chunk without choices reports the usage, even if the caller did not request the usage.
         There are no retries after the first chunk. If the stream is not read to its end, the usage
@@ -129,7 +129,7 @@ class LLM(Provider):
         return kinds.ModelResponseStream(model=self.model, choices=[choice])
 
     def structured(self, messages: ChatMessages, schema: type[T], **options: Any) -> T:
-        """Return an answer as an instance of a pydantic model; for options see `respond`.
+        """Return the answer as an instance of `schema`; for options see `respond`.
 
         If the first answer is invalid, a second request shows the language model this answer with
         its validation errors.
@@ -217,7 +217,7 @@ class Reading(Iterator[Any]):
 
     @apart
     def close(self) -> None:
-        """Close the connection. While a chunk is read, the reader closes it afterwards."""
+        """Close the connection. A thread that is reading a chunk closes it afterwards instead."""
         self._stopped = True
         self._hang_up()
 
@@ -257,7 +257,7 @@ def _says_something(message: Any) -> bool:
 def _with_schema(messages: ChatMessages, schema: type[BaseModel]) -> list[dict[str, Any]]:
     """Add the schema to the messages as text, for models whose requests cannot contain a schema.
 
-    It is appended to a leading system message, since some models accept only one.
+    The text extends a leading system message, because some models accept only one such message.
     """
     text = (
         "Answer with one JSON object only, without any other text, that is valid under this JSON "

@@ -1,4 +1,4 @@
-"""Import of litellm, which takes seconds, on a background thread before the first model call."""
+"""Imports litellm, which takes seconds, on a background thread or with the first model call."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _loader: Handover[Any] | None = None
 
 
 def load_litellm() -> Any:
-    """Import litellm, configured to be quiet and offline. The first call takes seconds.
+    """Return litellm, without telemetry and debug output. The first call imports it, for seconds.
 
-    Prices and context windows come from the file that litellm ships.
+    Prices and context windows come from the file that litellm ships, not from a download.
 
     Raises:
-        ModelUnavailable: The process is exiting, and this is not its main thread.
+        ModelUnavailable: The process is exiting, and the caller is not its main thread.
     """
     global _importing
     with _loading:
@@ -53,9 +53,9 @@ def load_litellm() -> Any:
 
 
 def load_in_background() -> None:
-    """Start a thread that imports litellm, unless it is loaded or loading. Returns immediately.
+    """Start a thread that imports litellm, unless it is loaded or loading. Return immediately.
 
-    A failure is raised again by the next `load_litellm`.
+    If the import fails, the next `load_litellm` repeats it.
     """
     global _loader
     if "litellm" not in sys.modules and (_loader is None or _loader.ended(0)):
@@ -63,27 +63,27 @@ def load_in_background() -> None:
 
 
 def break_off_loading() -> None:
-    """At exit, stop a thread that imports litellm, and wait for it up to 5 seconds."""
+    """At exit, stop the thread that imports litellm, and wait for its end for up to 5 seconds."""
     _ending.set()
     if _loading.acquire(timeout=_END_SECONDS):
         _loading.release()
 
 
 def _forget_parts() -> None:
-    """Remove litellm's modules that a failed import left, so that the next import runs them."""
+    """Remove the modules that a failed import of litellm left, so that the next one starts anew."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "litellm"]:
         del sys.modules[name]
 
 
 class _BrokenOff(BaseException):
-    """Stops an import. It is no `Exception`, so that imported code does not catch it."""
+    """Stops an import. It is not an `Exception`, so that imported code does not catch it."""
 
 
 class _ImportsUntilExit:
-    """A module finder that finds nothing. At exit, it stops the import of `load_litellm`."""
+    """A module finder that finds nothing. At exit, it stops an import by a background thread."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Run before each module is looked up."""
+        """Raise at exit. The import system calls this method before it looks up a module."""
         if _ending.is_set() and threading.get_ident() == _importing:
             raise _BrokenOff

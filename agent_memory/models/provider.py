@@ -48,17 +48,17 @@ _SECRETS = re.compile(r"(?i)((?:api[-_]?key|key|token|bearer|authorization)[=: ]
 
 
 class _NoRetries(int):
-    """A zero that is true: litellm's embedding call takes a plain 0 for "not set", and retries."""
+    """A truthy 0. litellm's embedding call treats a plain 0 as "not set", and retries."""
 
     def __bool__(self) -> bool:
         return True
 
 
 def _forget_clients() -> None:
-    """Drop the connections that a forked child inherits, as it cannot share its parent's."""
+    """In a forked child, replace the inherited connections, which the parent still uses."""
     litellm: Any = sys.modules.get("litellm")
     if litellm is not None:
-        # keep a reference, because dropping the connections would close them
+        # keep a reference, because garbage collection would close the connections
         _parents.append(litellm.in_memory_llm_clients_cache)
         litellm.in_memory_llm_clients_cache = type(_parents[-1])()
 
@@ -72,7 +72,7 @@ if hasattr(os, "register_at_fork"):
 class Provider:
     """Base of models and embedders: one model with its address and key. Thread-safe.
 
-    After a rate limit, a timeout, a lost connection or a server error, it waits and retries.
+    Calls wait and retry after a rate limit, a timeout, a lost connection or a server error.
     """
 
     initial_wait = 0.5
@@ -119,10 +119,10 @@ class Provider:
 
     @apart
     def send(self, kind: Kind, *, timeout: float | None = None, **fields: Any) -> Any:
-        """Make one attempt. Call this within `retried`.
+        """Send one request, without retries. Call this method within `retried`.
 
-        Parameters that the model does not support are left out. The trace context is sent only to
-        a configured `api_base`, never to a public provider.
+        Parameters that the model does not support are left out. The headers of a trace are sent
+        only if `api_base` is set, because a public provider should not get them.
         """
         litellm = load_litellm()
         if kind == "completion":
@@ -175,7 +175,7 @@ class Provider:
             ModelUnavailable: All attempts failed.
             ModelRefused: The provider refused; no further attempt was made.
         """
-        import tenacity  # imports asyncio, which most first calls do not need
+        import tenacity  # slow to import
 
         first = self.initial_wait
         backoff = tenacity.wait_exponential(first) + tenacity.wait_random(0, first)
@@ -202,12 +202,14 @@ class Provider:
 
     @contextmanager
     def translated(self, call: Call, *, midway: bool = False) -> Iterator[None]:
-        """Raise the provider's errors as this library's, unchained because they may quote the key.
+        """Replace the provider's errors by this library's.
+
+        The errors are not chained, because the provider's error may quote the API key.
 
         Args:
-            midway: Whether a part of the answer has arrived. There is then no retry.
+            midway: Whether a part of the answer has arrived. Such an answer is not retried.
         """
-        # under a lock, so that two threads do not import openai at the same time
+        # this imports openai under a lock, because two threads must not import it at the same time
         load_litellm()
         from openai import OpenAIError  # the base class of litellm's errors
 
@@ -220,7 +222,7 @@ class Provider:
     def whole(self, call: Call, stream: Any) -> None:
         """Raise if a stream ended without a finish reason.
 
-        litellm takes a connection that closed early for the end of the answer.
+        litellm treats a connection that was closed early as the end of the answer.
 
         Raises:
             ModelUnavailable: The stream broke off.
@@ -230,7 +232,7 @@ class Provider:
             raise self._broke_off("the connection was closed")
 
     def _note(self, call: Call, state: RetryCallState) -> None:
-        """Charge and log a failure before the next attempt."""
+        """Record and log a failed attempt before the next one."""
         error = state.outcome.exception() if state.outcome is not None else None
         self.charges.failed(call, _may_be_billed(error))
         logger.info(
@@ -291,7 +293,7 @@ class Provider:
 
 
 def _readable(value: Any) -> Any:
-    """Replace half surrogate pairs by "?". Logs may contain them, but requests cannot."""
+    """Replace lone surrogates by "?". Stored messages may contain them, but requests cannot."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, list):
@@ -302,7 +304,7 @@ def _readable(value: Any) -> Any:
 
 
 def _is_passing(error: BaseException) -> bool:
-    """Return whether an error may pass: rate limits, timeouts, lost connections, server errors."""
+    """Return whether an error may be temporary, such as a rate limit or a lost connection."""
     from openai import APIConnectionError, OpenAIError  # timeouts are connection errors, too
 
     if not isinstance(error, OpenAIError) or _NO_KEY.search(str(error)):
@@ -314,7 +316,7 @@ def _is_passing(error: BaseException) -> bool:
 
 
 def _may_be_billed(error: BaseException | None, midway: bool = False) -> bool:
-    """Return whether the provider may have answered although the answer did not arrive in full."""
+    """Return whether the provider may bill an answer that did not arrive, or not in full."""
     from openai import APITimeoutError
 
     return midway or isinstance(error, APITimeoutError)

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of model calls, named by the GenAI conventions; see `core.tracing`."""
+"""Spans of model calls, with the names of OpenTelemetry's GenAI conventions; see `core.tracing`."""
 
 from __future__ import annotations
 
@@ -28,14 +28,17 @@ _PROVIDERS = {
     "watsonx": "ibm.watsonx.ai",
     "xai": "x_ai",
 }
-"""The conventions' names of providers, by litellm's name, if the two differ."""
+"""The conventions' names of providers by litellm's names, if the two differ."""
 
 _PORTS = {"http": 80, "https": 443}
 
 
 @contextmanager
 def asking(call: Call, api_base: str | None, options: Mapping[str, Any]) -> Iterator[Span | None]:
-    """Open a span for a model call with all its attempts. It does not become the current span."""
+    """Open a span for a model call and all its attempts, without making it the current span.
+
+    Yields None while tracing is off.
+    """
     if not tracing.is_on():
         yield None
         return

@@ -49,14 +49,17 @@ class Prices:
         return _cost(model, lambda: sum(load_litellm().cost_per_token(**counts)))
 
     def of_response(self, model: str, response: Any, prompt: int, answer: int) -> float | None:
-        """Return the cost of a response in US dollars; litellm discounts cached tokens."""
+        """Return the cost of a response in US dollars; None if the model's price is unknown.
+
+        Cached tokens cost less with litellm's prices, but not with your own.
+        """
         if model in self._own:
             return self.of_tokens(model, prompt, answer)
         return _cost(model, lambda: load_litellm().completion_cost(response, model=model))
 
 
 def _cost(model: str, ask: Callable[[], float]) -> float | None:
-    """Return a cost from litellm; None if litellm has no price of the model."""
+    """Return the cost that `ask` gets from litellm; None if litellm has no price of the model."""
     litellm = load_litellm()
     try:
         cost = float(ask())
@@ -104,8 +107,8 @@ class Account:
     therefore need not pass the account on.
 
     Attributes:
-        user_id: The given user, otherwise that of the enclosing account `within`; None if neither
-            has a user.
+        user_id: The given user, otherwise the user of the enclosing account `within`. None if
+            neither has a user.
     """
 
     def __init__(
@@ -208,7 +211,8 @@ class Charges:
     """Charges the model calls of a memory.
 
     Args:
-        counter: Counts tokens if the provider reports none. None estimates them.
+        hold: Reserves tokens before each attempt; None if there are no spending limits.
+        counter: Counts tokens if the provider reports none. If it is None, they are estimated.
     """
 
     def __init__(
@@ -231,7 +235,7 @@ class Charges:
         """
         if self._hold is not None:
             answer = LONG_ANSWER if call.answer is None else call.answer
-            prompt = partial(self._count, call)  # takes long for a long request
+            prompt = partial(self._count, call)  # deferred: slow for a long request
             call.settle = self._hold(call.account, call.model, prompt, answer)
         one = Usage(embedding_calls=1) if call.kind == "embedding" else Usage(calls=1)
         self._add(call, one)
@@ -247,8 +251,8 @@ class Charges:
         """Record an answered attempt, and return its usage.
 
         Args:
-            usage: The response's usage; without tokens, they are counted here.
-            estimated: Whether `usage` is an estimate of litellm, rather than the provider's count.
+            usage: The response's usage. If it has no tokens, they are counted here.
+            estimated: Whether `usage` is an estimate by litellm, rather than the provider's count.
         """
         prompt = getattr(usage, "prompt_tokens", None) or 0
         answer = getattr(usage, "completion_tokens", None) or 0

@@ -1,7 +1,7 @@
 """Tools for your tests.
 
-They are a scripted model server, the providers' rules for contexts, fault injection, and contract
-tests for stores. Only the contract tests need a further package, which is pytest.
+`FakeLLM` is a scripted model server. `check_context` checks a context against a provider's rules.
+`watched` injects faults. The contracts are tests for your own store, and need pytest.
 """
 
 from __future__ import annotations

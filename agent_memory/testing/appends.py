@@ -17,12 +17,12 @@ from agent_memory.testing.contract import DAY, Contract, draft, stored, together
 
 
 class AppendContract(Contract):
-    """Part of `SessionStoreContract`."""
+    """Contract of a `SessionStore` for appends."""
 
     def test_append_of_nothing_begins_a_session(self, store: Store) -> None:
-        """Wrong: a block's data for a session without messages has no session to be deleted with.
+        """Wrong: an append without messages creates no session, so a block's data is never deleted.
 
-        Also wrong: the first message after it is lost, or its seq is not 1.
+        Also wrong: the first message afterwards is lost, or its seq is not 1.
         """
         begun = store.append("s", [], "ada")
         assert (begun.end, begun.total, begun.user_id) == (0, 0, "ada")
@@ -51,7 +51,7 @@ class AppendContract(Contract):
         assert stored(store) == second
 
     def test_append_creates_a_fresh_head(self, store: Store) -> None:
-        """Wrong: a new session has the window, cursors or deletion of an earlier session."""
+        """Wrong: a new session has the window, cursors or deletion mark of an earlier session."""
         before = datetime.now(UTC)
         head = store.append("s", [draft("a")], "u")
         assert (head.session_id, head.user_id, head.start, head.pinned) == ("s", "u", 0, ())
@@ -89,7 +89,7 @@ class AppendContract(Contract):
         assert [e.total for e in store.read("s")] == [0, 2, 2, 2, 3]
 
     def test_the_same_system_message_again_keeps_the_version(self, store: Store) -> None:
-        """Wrong: a caller that repeats the system message with each update starves compactions."""
+        """Wrong: compactions fail while a caller repeats its system message with each update."""
         first = store.append("s", [draft("be kind", 4, "system")])
         second = store.append("s", [draft("be kind", 4, "system"), draft("a")])
         assert second.version == first.version
@@ -115,7 +115,10 @@ class AppendContract(Contract):
         assert head.system.text() == "9 for the head"
 
     def test_user_claims_a_session_once(self, store: Store) -> None:
-        """Wrong: cursors survive the claim, so blocks never absorb the past for the user."""
+        """Wrong: cursors survive the first append with a user.
+
+        Blocks then never absorb the earlier messages for this user.
+        """
         first = store.append("s", [draft("a")])
         moved = store.move(replace(first, cursors={"vector": 1}))
         assert moved is not None
@@ -171,7 +174,7 @@ class AppendContract(Contract):
         assert stored(store).user_id == "u"
 
     def test_append_after_a_deletion(self, store: Store, other: Store) -> None:
-        """Wrong: a handle with a cached session writes to a new session under the same id."""
+        """Wrong: after a deletion, a handle continues the deleted session from its cache."""
         store.append("s", [draft("a"), draft("b")], "ann")
         other.delete("s")
         head = store.append("s", [draft("c")])
@@ -256,7 +259,7 @@ class ExpiryContract(Contract):
         assert store.counts() == Counts(sessions=2, entries=19)
 
     def test_a_log_grows_on(self, store: Store, other: Store) -> None:
-        """Wrong: seqs or running totals start again."""
+        """Wrong: seqs or running totals start again after an expiry."""
         store.append("s", [draft(str(n)) for n in range(1, 6)])
         other.append("s", [draft("6")])
         assert _expire(store, 5).total == 18
@@ -323,7 +326,7 @@ class ExpiryContract(Contract):
 
 
 class LaggingContract(Contract):
-    """Contract for finding an owner's messages that are not absorbed yet."""
+    """Contract of a `SessionStore` for finding messages that a block has not absorbed yet."""
 
     def test_sessions_that_go_on_past_a_cursor(self, store: Store, other: Store) -> None:
         """Wrong: the newest messages of another chat are missed, or appear twice."""
@@ -350,7 +353,7 @@ class LaggingContract(Contract):
         assert other.lagging("vector", session_id="s9") == []
 
     def test_blocks_with_names_like_parts_of_a_head(self, store: Store, other: Store) -> None:
-        """Wrong: a block that is named like a field, or begins like another, misses messages."""
+        """Wrong: a block misses messages because its name resembles a field or another block."""
         store.append("s", [draft(str(n)) for n in range(12)], "u")
         assert store.move(replace(stored(store), start=12, expired=1, cursors={"vec": 1, "ve": 12}))
         behind = [name for name in ("vec", "VE", "e", "start", "expired", "%", "ve")
@@ -358,7 +361,7 @@ class LaggingContract(Contract):
         assert behind == ["vec", "VE", "e", "start", "expired", "%"]
 
     def test_the_newest_session_comes_first(self, store: Store) -> None:
-        """Wrong: if there are many chats, the oldest are returned, and the newest is not."""
+        """Wrong: the sessions are not ordered by time, newest first."""
         for name in ("z", "a", "m"):
             store.append(name, [draft("x")], "u")
         assert [one.session_id for one in store.lagging("vector", user_id="u")] == ["m", "a", "z"]
@@ -379,7 +382,7 @@ class LaggingContract(Contract):
         assert other.lagging("vector", user_id="u") == []
 
     def test_tails_of_many_sessions(self, store: Store, other: Store) -> None:
-        """Wrong: a chat's newest messages are returned for another chat, or with absorbed ones."""
+        """Wrong: messages of another chat are returned, or absorbed messages."""
         store.append("s1", [draft(f"a{n}") for n in range(1, 8)], "u")
         store.append("s2", [draft(f"b{n}") for n in range(1, 4)], "u")
         store.append("s3", [draft("c")], "v")

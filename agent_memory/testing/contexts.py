@@ -1,4 +1,4 @@
-"""The providers' rules for lists of messages, for tests: `check_context`.
+"""`check_context`: checks a context against its provider's rules for messages.
 
 The rules follow the providers' documentation, independently of the code that renders contexts.
 """
@@ -29,8 +29,8 @@ def check_context(format: str, messages: Any) -> None:
         messages: The result of `to_arguments()`, or the list of messages alone.
 
     Raises:
-        InvalidContext: The provider would refuse the context. The error names the place and the
-            rule.
+        InvalidContext: The provider would refuse the context. The error names the broken rule, and
+            the message by its index from 0.
         InvalidInput: The format is unknown.
     """
     if format not in _RULES:
@@ -81,7 +81,7 @@ _REPLY = {
     *("usage", "stop_reason", "stop_sequence", "finish_reason", "choices", "candidates", "model"),
     *("finishReason", "usageMetadata", "modelVersion", "stopReason", "metrics", "object"),
 }
-"""Fields of replies; no provider accepts them in a request's messages."""
+"""Fields of a model's reply. No provider accepts them in the messages of a request."""
 
 
 def _dict(place: int, message: object) -> Json:
@@ -106,7 +106,7 @@ def _same(place: int, calls: Iterable[object], results: Iterable[object]) -> Non
         _refuse(place, f"calls {sorted(map(str, asked))} have results {sorted(map(str, told))}")
 
 
-# OpenAI's Chat Completions API, and LangChain's messages, which have the same order
+# OpenAI's Chat Completions API, and LangChain's messages, which follow the same rules
 
 
 def _check_chat(messages: Sequence[Any]) -> None:
@@ -187,7 +187,7 @@ def _check_langchain(messages: Sequence[Any]) -> None:
             if any(not isinstance(call.get("args"), dict) for call in calls):
                 _refuse(place, "a call's args are not a dict")
             named = {"arguments": ""}
-            view["tool_calls"] = [  # any name will do
+            view["tool_calls"] = [  # the chat rules then check only that a name exists
                 {"id": call.get("id"), "function": {**named, "name": call.get("name") and "f"}}
                 for call in calls
             ]

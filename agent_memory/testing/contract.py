@@ -1,4 +1,6 @@
-"""Contract tests for stores. Subclass them, define a `store` fixture and run pytest.
+"""Contract tests: pytest classes with the tests that every store must pass.
+
+Subclass them, define the fixture `store` and run pytest:
 
     class TestMyStore(SessionStoreContract, RecordStoreContract, VectorStoreContract):
         @pytest.fixture
@@ -7,8 +9,12 @@
             yield store
             store.close()
 
-Also define `elsewhere`, a handle on another namespace of the same database. If several processes
-may share the data, define `other`, a second handle on the data.
+Two fixtures are optional. `other` is a second store object on the same data; define it if several
+processes may share the data. `elsewhere` is a store object on another namespace of the same
+database; without it, the tests of namespaces are skipped.
+
+The docstring of a test starts with "Wrong:", and describes a store that fails the test. A handle
+is a store object.
 """
 
 from __future__ import annotations
@@ -41,7 +47,7 @@ def draft(content: Any, tokens: int = 3, role: str = "user", **fields: Any) -> D
 
 
 def record(name: str, owner: str = "user:a", session_id: str = "s", **fields: Any) -> Record:
-    """Return a record; by default it derives from entry 1 of a session."""
+    """Return a record, by default one that derives from entry 1 of the session."""
     given: dict[str, Any] = {"first": 1, "last": 1, "text": f"text of {name}", "sources": (1,)}
     given |= {"created_at": DAY, **fields}
     return Record(id=name, owner=owner, session_id=session_id, **given)
@@ -71,7 +77,7 @@ def together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
 
 
 def stored(store: SessionStore, session_id: str = "s") -> Head:
-    """Return the head of a session that must exist."""
+    """Return the stored head of a session, which must exist."""
     head = store.head(session_id)
     assert head is not None
     return head
@@ -85,12 +91,12 @@ class Contract:
 
     @pytest.fixture
     def other(self, store: Store) -> Store:
-        """A second handle on the same data."""
+        """A second store object on the same data; by default `store` itself."""
         return store
 
     @pytest.fixture
     def elsewhere(self) -> Store:
-        """A handle on another namespace of the same database."""
+        """A store object on another namespace; by default, tests that use it are skipped."""
         pytest.skip("this store has no second namespace")
 
 
@@ -98,13 +104,10 @@ _ALL = 100_000
 
 
 def units(count: int, dimension: int = 8, seed: int = 7, *, signed: bool = False) -> np.ndarray:
-    """Return rows of unit length, which depend only on the arguments.
+    """Return `count` unit vectors, the same for the same arguments.
 
     Args:
-        count: Number of rows.
-        dimension: Length of a row.
-        seed: Another seed gives other rows.
-        signed: Whether some cosines are below 0. If not, all cosines are positive.
+        signed: Whether vectors have negative numbers. If not, all cosines are positive.
     """
     rows = np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32)
     if not signed:
@@ -113,10 +116,10 @@ def units(count: int, dimension: int = 8, seed: int = 7, *, signed: bool = False
 
 
 def worded(texts: Sequence[str], meaning: np.ndarray | None = None) -> Features:
-    """Return the features of records with these words.
+    """Return the search features of records.
 
     Args:
-        texts: A text for each record, in words that are their own stems.
+        texts: A text for each record, of words that stemming does not change.
         meaning: A vector for each record; None for no vectors.
     """
     words = [weighted(written(text, ENGLISH), TURN_LENGTH) for text in texts]
@@ -131,13 +134,13 @@ def for_words(words: str, vector: np.ndarray | None = None) -> Query:
 
 
 def ranked(hits: Sequence[Hit], by: str = "cosine") -> list[tuple[Record, float]]:
-    """Return hits by cosine or by words, best first. Ties are ordered by id."""
+    """Return the records of hits with their score `by`, best first. Equal scores go by id."""
     scored = [(hit.record, float(getattr(hit, by))) for hit in hits]
     return sorted(scored, key=lambda one: (-one[1], one[0].id))
 
 
 def everything(store: VectorStore, block: str, owner: str, dimension: int) -> list[Record]:
-    """Return all of an owner's records with vectors, found by two opposite vectors."""
+    """Return all records of an owner that have vectors, by id. Two opposite queries find them."""
     across = units(1, dimension, seed=40, signed=True)[0]
     found = [store.search_vectors(block, owner, Query(side), _ALL) for side in (across, -across)]
     there = {hit.record.id: hit.record for hits in found for hit in hits}

@@ -31,7 +31,7 @@ def rubbish(answer: dict[str, Any], way: str) -> dict[str, Any]:
 
 
 def _words(value: Any) -> int:
-    """Return the number of words in a text, or in a value's JSON, which stands for its tokens."""
+    """Return the number of words of a text, or of a value's JSON. It serves as its token count."""
     return len((value if isinstance(value, str) else json.dumps(value)).split())
 
 
@@ -41,7 +41,6 @@ def _usage(prompt: Any, answer: str) -> dict[str, int]:
 
 
 def _message(answer: Answer) -> dict[str, Any]:
-    """Return the assistant message of an answer. A dict has the message's fields."""
     return {"role": "assistant", **({"content": answer} if isinstance(answer, str) else answer)}
 
 
@@ -64,10 +63,7 @@ def completion(body: dict[str, Any], answer: Answer) -> dict[str, Any]:
 
 
 def events(body: dict[str, Any], answer: Answer) -> Iterator[bytes]:
-    """Yield the server-sent events of a streamed answer.
-
-    Each event has a word of the text, or a third of a tool call.
-    """
+    """Yield the server-sent events of a streamed answer: one a word, and three a tool call."""
     message = _message(answer)
     text = message.pop("content", None) or ""
     calls = message.pop("tool_calls", None) or []

@@ -58,8 +58,8 @@ class _Scripted:
 class FakeLLM:
     """An OpenAI-compatible server with scripted answers, for tests over real HTTP.
 
-    Scripted answers are used in order. Once all are used, chat requests get `default`. Embedding
-    requests get vectors, but scripted failures apply to them, too.
+    Chat requests get the scripted answers in order, and `default` after the last. Embedding
+    requests get vectors. If a scripted failure or delay is next, it applies to either kind.
 
         with FakeLLM() as fake:
             fake.fail(429, retry_after=1)
@@ -69,7 +69,7 @@ class FakeLLM:
     Attributes:
         requests: The JSON bodies of the requests so far, each with its `path`.
         headers: The headers of the requests so far, with names in lower case.
-        default: The answer when nothing is scripted: a text, or a function of the request's body.
+        default: The answer if nothing is scripted: a text, or a function of the request's body.
         dimension: Length of the embedding vectors.
     """
 
@@ -110,29 +110,31 @@ class FakeLLM:
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def reply(self, answer: Answer, *, events: int | None = None, then: End = "cut") -> None:
-        """Answer the next request with this text, or with these fields of a message.
+        """Answer the next chat request.
 
         Args:
-            answer: The answer.
-            events: Number of events to send before `then`, if the answer is streamed.
-            then: What follows these events. "cut" closes the connection within the body, "end"
-                ends the stream regularly, and "hold" sends the rest after `clear`.
+            answer: A text, or the fields of an assistant's message, such as `tool_calls`.
+            events: If the answer is streamed, the number of events to send; None sends all.
+            then: What happens after these events. "cut" closes the connection before the body is
+                complete. "end" ends the response as if it were complete. "hold" waits for `clear`,
+                and then sends the rest.
         """
         if then == "hold":
             self._over.clear()
         self._add(_Scripted(answer, events=events, then=then))
 
     def call(self, *calls: tuple[str, Mapping[str, Any] | str], content: str | None = None) -> None:
-        """Answer the next request with tool calls, each a name and its arguments.
+        """Answer the next chat request with tool calls.
 
         Args:
-            *calls: Arguments as a mapping, or as the JSON text that a model would send.
+            *calls: For each call, the tool's name and its arguments. The arguments are a mapping,
+                or the JSON text that a model would send.
             content: The text of the message with the calls.
         """
         self.reply({"content": content, "tool_calls": [self._call(*one) for one in calls]})
 
     def reply_json(self, value: Any) -> None:
-        """Answer the next request with this value as JSON text."""
+        """Answer the next chat request with this value as JSON text."""
         self._add(_Scripted(json.dumps(value)))
 
     def fail(
@@ -159,7 +161,7 @@ class FakeLLM:
             self._add(_Scripted(body, status=status, headers=headers))
 
     def hang(self, seconds: float) -> None:
-        """Delay the answer to the next request; `stop` drops it immediately."""
+        """Delay the answer to the next request. `stop` ends the delay without an answer."""
         self._add(_Scripted(hang=seconds))
 
     def malformed(self) -> None:
@@ -167,15 +169,15 @@ class FakeLLM:
         self._add(_Scripted(malformed=True))
 
     def outage(self, way: Outage, *, only: Kind | None = None) -> None:
-        """Fail all requests in one way until `clear`; scripted answers stay for later.
+        """Let requests fail in the same way until `clear`.
 
         Args:
-            way: "refuse" closes the connection without an answer. "error" answers 503, "limit" 429
-                with Retry-After. "hang" sends no answer until `clear`. "slow" sends the right
-                answer after 0.2 s. All other ways send an invalid answer with status 200. "html" is
-                not JSON, "half" breaks off within the body, and "empty" has no choices and no
+            way: "refuse" closes the connection without an answer. "error" answers with status 503,
+                "limit" with 429 and a Retry-After of 1 s. "hang" sends no answer. "slow" sends the
+                right answer after 0.2 s. All other ways send an invalid answer with status 200.
+                "html" is not JSON. "half" breaks off within the body. "empty" has no choices and no
                 vectors. "cut" has half of the text, or vectors of half the length. "nan" and "zero"
-                have vectors of these numbers, and no text.
+                have vectors of NaN or of 0, and no text.
             only: The kind of requests that fail; None for all.
         """
         with self._lock:
@@ -183,7 +185,7 @@ class FakeLLM:
             self._outages |= dict.fromkeys((only,) if only else ("chat", "embeddings"), way)
 
     def clear(self) -> None:
-        """End outages and drop scripted answers; requests get `default` again."""
+        """End outages and drop scripted answers. Chat requests get `default` again."""
         with self._lock:
             self._script.clear()
             self._outages.clear()
@@ -199,7 +201,7 @@ class FakeLLM:
         self._server.server_close()
 
     def vector(self, text: str) -> list[float]:
-        """Return the unit vector of a text. Equal texts, and only these, have equal vectors."""
+        """Return the unit vector of a text. Only equal texts have equal vectors."""
         seed = hashlib.shake_256(text.encode()).digest(4 * self.dimension)
         numbers = [(n / 2**31) - 1 for n in struct.unpack(f"<{self.dimension}I", seed)]
         length = math.hypot(*numbers)
@@ -218,7 +220,7 @@ class FakeLLM:
     def _next(
         self, request: dict[str, Any], headers: dict[str, str], *, chat: bool
     ) -> _Scripted | Outage | None:
-        """Record a request. Return the outage or the next scripted answer for its kind."""
+        """Record a request. Return the outage or scripted answer for it; None for the default."""
         with self._lock:
             self.requests.append(request)
             self.headers.append(headers)
@@ -237,8 +239,6 @@ _HTML = b"<html>not JSON</html>"
 
 
 class _Server(ThreadingHTTPServer):
-    """An HTTP server on a free port of 127.0.0.1."""
-
     daemon_threads = True
 
     def __init__(self, fake: FakeLLM) -> None:
@@ -252,9 +252,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers the requests of one connection."""
-
-    # These two send an answer immediately as one packet. Otherwise each takes 40 ms more.
+    # Both send an answer immediately, as one packet. Otherwise each answer takes 40 ms more.
     wbufsize = -1
     disable_nagle_algorithm = True
 
@@ -262,7 +260,6 @@ class _Handler(BaseHTTPRequestHandler):
         """Write nothing to stderr."""
 
     def do_POST(self) -> None:
-        """Answer a chat or an embedding request."""
         fake = cast("_Server", self.server).fake
         length = int(self.headers.get("Content-Length", 0))
         sent = self.rfile.read(length)

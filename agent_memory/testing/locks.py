@@ -17,9 +17,9 @@ _A_YEAR = 365 * 86_400
 
 
 class Claim(NamedTuple):
-    """The names of the store's methods for a lock, or for a session's lease.
+    """The names of the store's two methods for a lock, or for a session's lease.
 
-    One owner holds either of them for some time.
+    A claim is a lock or a lease. It has one owner until it is released or expires.
     """
 
     take: str
@@ -57,7 +57,7 @@ class LockContract(Contract):
         assert claim.taken(store, "w1", 60) is False
 
     def test_its_owner_may_take_it_again(self, store: Store, other: Store, claim: Claim) -> None:
-        """Wrong: an owner that missed the reply waits for itself, or its time is not extended."""
+        """Wrong: an owner that missed the reply cannot take its claim again, or extend its time."""
         assert claim.taken(store, "w1", 0) is True
         assert claim.taken(store, "w1", 0) is True
         assert claim.taken(other, "w1", 60) is True
@@ -111,7 +111,7 @@ class LockContract(Contract):
         claim.returned(store, "w1")
         assert not claim.taken(store, "w1", 60)
         assert claim.taken(other, "w2", 0)
-        claim.returned(store, "w1")  # expired or not
+        claim.returned(store, "w1")  # changes nothing, even if w2's claim has expired
         assert claim.taken(other, "w2", 60, renew=True)
 
     def test_one_of_many_takes_it(self, store: Store, other: Store, claim: Claim) -> None:
@@ -154,7 +154,7 @@ class LockContract(Contract):
         assert store.lock("l", "w", 60)
 
     def test_locks_of_other_names_are_apart(self, store: Store, other: Store) -> None:
-        """Wrong: users with similar or long names block each other."""
+        """Wrong: locks with similar or long names block each other."""
         names = ["l", "L", "l ", " l", "ä", "Ä", "a", "日本", "{l}", "l}", "l:l", "x" * 63]
         names += ["x" * 64, "日" * 64, "日" * 63 + "本"]
         for name in names:
@@ -167,7 +167,7 @@ class LockContract(Contract):
         assert not store.lock("L", "w", 60)
 
     def test_owners_of_other_names_are_apart(self, store: Store, other: Store) -> None:
-        """Wrong: an owner with a similar name opens another's lock."""
+        """Wrong: an owner with a similar name takes or releases another owner's lock."""
         assert store.lock("l", "w", 60)
         for owner in ("W", "w ", "ẃ"):
             other.unlock("l", owner)
@@ -186,7 +186,7 @@ class LockContract(Contract):
         assert not other.lock("l", "w2", 60)
 
     def test_locks_are_apart_from_sessions(self, store: Store, other: Store) -> None:
-        """Wrong: a lock is listed as a session, ends with one, or holds its lease."""
+        """Wrong: a lock is listed as a session, or affects the session with the same name."""
         assert store.lock("s", "w1", 60)
         assert other.head("s") is None
         assert (store.sessions(), store.due(), store.counts()) == ([], [], Counts(0, 0))

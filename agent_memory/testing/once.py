@@ -38,7 +38,10 @@ def terms(
     day: int = 0,
     since: int | None = None,
 ) -> Once:
-    """Return idempotency terms for drafts on a day. Keys from before `since` are forgotten."""
+    """Return the terms of an idempotent append on a day. Keys from before `since` are forgotten.
+
+    `day` and `since` are days after `DAY`.
+    """
     messages = [one.message for one in drafts]
     return Once(
         key=None if key is None else key_of(key, messages),
@@ -112,7 +115,7 @@ class OnceContract(Contract):
         assert len(store.keys("s")) == 1
 
     def test_messages_with_ids(self, store: Store, other: Store) -> None:
-        """Wrong: after a list was stored in part, a retry loses the rest or repeats the part."""
+        """Wrong: if part of a list was stored, a retry loses the rest, or stores the part again."""
         drafts = [draft(f"{n}", id=f"m{n}") for n in range(5)]
         some = [drafts[1], drafts[3]]
         assert store.append_once("s", some, terms(some, ids=True)).head.end == 2
@@ -129,7 +132,7 @@ class OnceContract(Contract):
         assert store.append_once("s", mixed, terms(mixed, ids=True)).places == (1, 2)
 
     def test_an_id_twice_in_a_list(self, store: Store) -> None:
-        """Wrong: a list with a repeated id is stored twice, or its second part is lost."""
+        """Wrong: a repeated message is stored twice, or another message under its id is lost."""
         drafts = [draft("a", id="m"), draft("b"), draft("a", id="m")]
         assert store.append_once("s", drafts, terms(drafts, ids=True)).places == (0, 1)
         drafts = [draft("c", id="n"), draft("d", id="n")]
@@ -191,7 +194,7 @@ class OnceContract(Contract):
             assert said(store)[2 * n :] == winners * 2
 
     def test_keys_beside_other_writers(self, store: Store, other: Store) -> None:
-        """Wrong: keys are forgotten because of writers without keys or changes of the head."""
+        """Wrong: keys are forgotten after appends without keys, or after changes of the head."""
         for n in range(4):
             assert once(store, f"k{n}").places
             other.append("s", [draft("plain")])
@@ -215,7 +218,7 @@ class OnceContract(Contract):
         assert [one.seq for one in other.keys("s")] == list(range(1, 31))
 
     def test_keys_outlive_what_expires(self, store: Store, other: Store) -> None:
-        """Wrong: after a log was shortened, a late retry is stored again."""
+        """Wrong: a late retry of an expired message is stored again."""
         texts = [f"m{n}" for n in range(20)]
         for text in texts:
             once(store, text)
@@ -226,14 +229,14 @@ class OnceContract(Contract):
         assert len(store.read("s")) == 5
 
     def test_what_was_taken_back_can_be_said_again(self, store: Store, other: Store) -> None:
-        """Wrong: a message that was taken back and is sent again is lost."""
+        """Wrong: a message that was taken back cannot be sent again."""
         texts = [f"m{n}" for n in range(20)]
         for text in texts:
             once(store, text)
         both = [draft("both"), draft("of two")]
         store.append_once("s", both, terms(both, "both"))
         assert other.rewrite(stored(other), 21) is not None
-        assert not store.append_once("s", both, terms(both, "both")).places  # half of it is stored
+        assert not store.append_once("s", both, terms(both, "both")).places  # its first is stored
         assert other.rewrite(stored(other), 5) is not None
         assert len(other.keys("s")) == 5
         assert not any(once(store, text).places for text in texts[:5])
@@ -258,7 +261,7 @@ class OnceContract(Contract):
         assert len(store.keys("s")) == 20
 
     def test_a_deletion_takes_keys_along(self, store: Store, other: Store) -> None:
-        """Wrong: a new session under a deleted session's id still has its keys."""
+        """Wrong: a new session has the keys of a deleted session with the same id."""
         for n in range(50):
             once(store, f"m{n}")
         other.delete("s")
@@ -282,7 +285,7 @@ class OnceContract(Contract):
             assert once(other, f"m{day}", day=100, since=70).head.end == 63 + day
 
     def test_who_may_not_write(self, store: Store, other: Store) -> None:
-        """Wrong: another user learns what a key stored, or writes to a deleted session."""
+        """Wrong: another user gets the result of a key, or a session under deletion is written."""
         drafts = [draft("a")]
         store.append_once("s", drafts, terms(drafts, "k"), "u")
         for given in (terms(drafts, "k"), terms(drafts, "l"), terms(drafts, end=1)):
@@ -296,7 +299,7 @@ class OnceContract(Contract):
         assert said(store) == ["a"]
 
     def test_a_user_is_named_with_a_key(self, store: Store, other: Store) -> None:
-        """Wrong: a retry that stores nothing claims the session, or a session is never claimed."""
+        """Wrong: a retry that stores nothing sets the session's user, or an append does not."""
         drafts = [draft("a")]
         store.append_once("s", drafts, terms(drafts, "k"))
         assert other.move(replace(stored(other), cursors={"b": 1})) is not None
@@ -356,6 +359,6 @@ def first_kept(store: Store) -> KeptKey:
 
 
 def kept_end(done: Appended) -> int:
-    """Return the end that was stored with a known key."""
+    """Return the end of the log after the first append under a key."""
     assert done.before is not None
     return done.before.end

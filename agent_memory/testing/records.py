@@ -1,4 +1,4 @@
-"""Contract tests for fact stores and for reading all records; see `testing.contract`."""
+"""Contract tests for record stores, and for reading all data; see `testing.contract`."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class AllVectorsContract(Contract):
         assert list(other.all_vectors("unknown")) == []
 
     def test_records_without_vectors_come_too(self, store: Store) -> None:
-        """Wrong: records that have only words are left behind."""
+        """Wrong: records that have words but no vector are not read."""
         store.open_vectors("v", 0, "no embedder")
         store.put_vectors("v", [record("a"), record("b")], worded(["red fox", "owl"]))
         found = {one.id: row for one, row in _read(store)}
@@ -87,7 +87,7 @@ class AllVectorsContract(Contract):
         assert len(found["a"][0]) == 0
 
     def test_a_copy_is_searched_alike(self, store: Store, elsewhere: Store) -> None:
-        """Wrong: after a move the same question finds other records, or in another order."""
+        """Wrong: after a move, a question finds other records, or gives them other scores."""
         words = [f"{'red ' * (n % 4)}fox {'den ' * (n % 3)}owl{n % 7}" for n in range(60)]
         records = [record(f"r{n:02}", f"user:{n % 2}") for n in range(60)]
         store.open_vectors("v", 8, "model")
@@ -107,7 +107,7 @@ class AllVectorsContract(Contract):
                     assert np.allclose(scores, before[name], atol=1e-5)
 
     def test_blocks_are_listed(self, store: Store, other: Store) -> None:
-        """Wrong: vectors of a block are left behind, or assigned to another model."""
+        """Wrong: a block is missing from the list, or is listed with another model."""
         assert store.vector_blocks() == {}
         store.open_vectors("v", 8, "a model: of 8")
         store.put_vectors("v", [record("a")], worded(["fox"], meaning=units(1)))
@@ -175,7 +175,7 @@ class RecordStoreContract(AllFactsContract):
     def test_a_record_is_swapped_by_who_saw_the_one_before(
         self, store: Store, other: Store, elsewhere: Store
     ) -> None:
-        """Wrong: a writer with a stale counter overwrites a newer one."""
+        """Wrong: a writer that read an older record overwrites a newer one."""
         one, two = record("n", last=1, text="1"), record("n", last=2, text="2", owner="user:b")
         assert not store.swap_record("facts", two, 1)
         assert store.record("facts", "n") is None
@@ -194,7 +194,7 @@ class RecordStoreContract(AllFactsContract):
         assert store.swap_record("facts", one, None)
 
     def test_of_writers_who_swap_at_once_one_wins(self, store: Store, other: Store) -> None:
-        """Wrong: two writers exceed a limit that both have read, or no writer makes progress."""
+        """Wrong: two writers increase a counter from the same value, or no writer succeeds."""
 
         def add(of: Store) -> None:
             for _ in range(5):
@@ -210,7 +210,7 @@ class RecordStoreContract(AllFactsContract):
         assert kept.last == 30
 
     def test_facts_replacing(self, store: Store) -> None:
-        """Wrong: a second answer is added to the first, or its neighbours are removed."""
+        """Wrong: records of the replaced entries stay, or records of other entries are removed."""
         spans = {"a": (1, 2), "b": (2, 4), "c": (4, 6), "d": (6, 9), "e": (7, 7), "f": (1, 20)}
         store.put_records(
             "facts", [record(n, first=first, last=last) for n, (first, last) in spans.items()]

@@ -1,4 +1,4 @@
-"""Contract tests for session stores, on rewriting a log from a seq on."""
+"""Contract tests for rewriting a session's log from a seq on, as edits and imports do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agent_memory.testing.contract import DAY, Contract, draft, stored, together
 
 
 def entries(first: int, last: int, said: str = "", total: int = 0) -> list[Entry]:
-    """Return entries of another store: one for each day, of three tokens each."""
+    """Return entries as read from another store: one a day, of 3 tokens each, after `total`."""
     return [
         Entry(
             "s",
@@ -38,7 +38,7 @@ def begun(**fields: Any) -> Head:
 
 
 def _again(entry: Entry) -> Entry:
-    """Return a copy of an entry with a mark after its text."""
+    """Return a copy of an entry with "+" after its text."""
     message = Message(role="user", content=f"{entry.message.text()}+", created_at=DAY)
     return replace(entry, message=message, created_at=DAY)
 
@@ -116,7 +116,7 @@ class RewriteContract(Contract):
         assert store.append("s", [draft("61")]).end == 61
 
     def test_a_log_that_began_later(self, store: Store, other: Store) -> None:
-        """Wrong: an imported log misses expired entries, or its seqs start at 1."""
+        """Wrong: a log whose first entries expired cannot be imported, or its seqs start at 1."""
         log = entries(21, 30, total=60)
         head = store.rewrite(begun(expired=20, start=25, start_total=75), 20, log)
         assert head is not None
@@ -160,7 +160,7 @@ class RewriteContract(Contract):
             store, other = other, store
 
     def test_a_log_that_begins_later_is_rewritten(self, store: Store) -> None:
-        """Wrong: a rewrite numbers the entries of a shortened log as those of a whole one."""
+        """Wrong: a rewrite of a log whose first entries expired numbers its entries from 1."""
         store.append("s", [draft(str(n)) for n in range(1, 11)])
         head = store.move(replace(stored(store), expired=4))
         assert head is not None

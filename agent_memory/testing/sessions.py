@@ -98,7 +98,7 @@ class SessionStoreContract(
         assert store.counts() == Counts(sessions=1, entries=1)
 
     def test_standing(self, store: Store, other: Store) -> None:
-        """Wrong: recalls from a session under deletion are shown, or other recalls are hidden."""
+        """Wrong: `existing` returns a session under deletion, or misses another session."""
         names = [f"s{n}" for n in range(1, 700)]
         assert store.existing(names) == set()
         for name in names[:4]:
@@ -145,7 +145,7 @@ class SessionStoreContract(
         assert stored(other) == moved
 
     def test_stale_move_loses(self, store: Store, other: Store) -> None:
-        """Wrong: the later of two compactions overwrites the earlier."""
+        """Wrong: the later of two compactions overwrites the earlier one."""
         head = store.append("s", [draft("a"), draft("b")])
         assert other.move(replace(head, start=1)) is not None
         assert store.move(replace(head, start=2)) is None
@@ -169,7 +169,7 @@ class SessionStoreContract(
         assert winners == [stored(store)]
 
     def test_a_log_is_cut(self, store: Store) -> None:
-        """Wrong: popped messages come back, or later ones continue from a wrong seq."""
+        """Wrong: removed messages come back, or later messages get wrong seqs."""
         head = store.append("s", [draft(str(n), n) for n in range(1, 6)])
         cut = store.rewrite(replace(head, cursors={"vector": 2}), 2)
         assert cut is not None
@@ -184,7 +184,7 @@ class SessionStoreContract(
         assert store.append("s", [draft("again", 2)]).total == 2
 
     def test_a_log_is_cut_where_all_of_it_was_seen(self, store: Store, other: Store) -> None:
-        """Wrong: an acknowledged message is lost because another is popped meanwhile."""
+        """Wrong: a cut removes a message that was appended after the head was read."""
         head = store.append("s", [draft("a"), draft("b")])
         other.append("s", [draft("c")])
         assert store.rewrite(head, 1) is None
@@ -221,7 +221,7 @@ class SessionStoreContract(
         marked = store.move(replace(head, deleting=True))
         assert marked is not None
         assert marked.deleting is True
-        for user in (None, "u", "v"):  # the deletion also removed the owner
+        for user in (None, "u", "v"):  # even a wrong user gets this error
             with pytest.raises(SessionDeleting):
                 store.append("s", [draft("b")], user)
         assert [h.deleting for h in store.sessions()] == [True]

@@ -13,5 +13,6 @@ class StoreContract(
 ):
     """Subclass this class and define the fixture `store`; see `testing.contract`.
 
-    The fixture `other` is a second handle on the data, `elsewhere` a handle on another namespace.
+    Two fixtures are optional: `other`, a second store object on the same data, and `elsewhere`, a
+    store object on another namespace of the database.
     """

@@ -51,9 +51,9 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
                 )
 
     def test_vectors_are_searched_with_what_is_pending(self, store: Store, other: Store) -> None:
-        """Wrong: pending records are not found, in an empty store or beside stored records.
+        """Wrong: a search misses pending records, which come with the query, or stored records.
 
-        Also wrong: a record that was pending is found twice once it is stored.
+        Also wrong: a record that is both pending and stored is found twice.
         """
         store.open_vectors("v", 8, "m")
         texts, records = ["red fox", "red hen", "a dog"], [record(name) for name in "abc"]

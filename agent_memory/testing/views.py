@@ -31,7 +31,7 @@ _SAID = {
 
 
 def bm25(texts: Mapping[str, str], question: str, usual: float = 20) -> dict[str, float]:
-    """Return each text's Okapi BM25 score, computed directly, with k1 = 0.9 and b = 0.75.
+    """Return each text's Okapi BM25 score, with k1 = 0.9, b = 0.75 and an average of `usual` words.
 
     Counts are smoothed as if there were 20 more texts, one of them with all words.
     """
@@ -75,8 +75,8 @@ class ViewsContract(Contract):
     """Contract of a `VectorStore` for search by words, meaning, word pieces and neighbours.
 
     Attributes:
-        counts_within_owner: Whether a word's rarity counts the records of the owner, rather than
-            all records of the block.
+        counts_within_owner: Whether a word's rarity is computed from the owner's records alone,
+            rather than from all records of the block.
     """
 
     counts_within_owner = True
@@ -99,10 +99,7 @@ class ViewsContract(Contract):
         assert all(hit.cosine == 0 for hit in found)
 
     def test_every_store_ranks_as_an_index_in_memory(self, store: Store, other: Store) -> None:
-        """Wrong: the same memory gives other answers in another database.
-
-        A neighbour is missed, a word piece is lost, or a term of the score is wrong.
-        """
+        """Wrong: the store's hits or scores differ from those of an index in memory."""
         words = ["fox", "owl", "den", "tree", "red", "blue", "grass", "stone", "river", "cloud"]
         begun = datetime(2026, 1, 1, tzinfo=UTC)
         draws = np.random.default_rng(11)
@@ -132,7 +129,7 @@ class ViewsContract(Contract):
             parts = dict(zip(wanted.names, wanted.parts, strict=True))
             assert {hit.record.id for hit in found} == parts.keys()
             sums = [float(parts[hit.record.id] @ weights) for hit in found]
-            # nearly equal scores may swap places: stores round vectors
+            # the order of nearly equal scores may differ, because stores round vectors
             assert sums == pytest.approx(sorted(sums, reverse=True), abs=0.01)
             for hit, score in zip(found, wanted.scores, strict=True):
                 assert hit.score == pytest.approx(float(score), abs=0.02)
@@ -171,7 +168,7 @@ class ViewsContract(Contract):
         assert found.record.id == "a"
 
     def test_records_that_are_not_encoded_yet(self, store: Store, other: Store) -> None:
-        """Wrong: records without vectors are lost, or not found by words beside other records."""
+        """Wrong: records without vectors are lost, or not found by their words."""
         rows = np.stack([np.zeros(8, np.float32), units(1)[0]])
         store.open_vectors("v", 8, "m")
         store.put_vectors("v", [record("a"), record("b")], worded(["fox", "owl"], rows))
@@ -232,7 +229,7 @@ class ViewsContract(Contract):
             assert found.words == pytest.approx(left["b"], rel=2e-3)
 
     def test_any_number_is_a_word(self, store: Store, other: Store) -> None:
-        """Wrong: words with the number 0 or a large number are lost, or confused with others."""
+        """Wrong: a word with the id 0 or a large id is lost, or confused with another word."""
         numbers = [0, 1, 2**16, 2**31 - 1, 2**31, 2**32 - 1]
         weights = [2.0**n for n in range(-3, 3)]
         terms = [

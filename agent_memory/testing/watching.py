@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def watched(inner: T, watch: Callable[[str], None]) -> T:
-    """Return an object that behaves like `inner`, and reports each call before and after the call.
+    """Return an object that behaves like `inner`, and calls `watch` before and after each method.
 
         def fail(step: str) -> None:
             if step == "after append":
@@ -20,8 +20,8 @@ def watched(inner: T, watch: Callable[[str], None]) -> T:
 
     Args:
         inner: A store, an embedder, or any other object.
-        watch: Called with "before <method>" and "after <method>". Its exceptions reach the caller
-            of the method.
+        watch: Called with "before <method>", and with "after <method>" unless the method raised
+            an error. An error that `watch` raises reaches the caller of the method.
     """
     return cast("T", _Watched(inner, watch))
 

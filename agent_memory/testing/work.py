@@ -1,4 +1,4 @@
-"""Contract tests for stores with workers: due sessions, leases as fences, and named locks.
+"""Contract tests for the work of workers: due sessions, and writes that require a lease.
 
 See `agent_memory.testing.contract`.
 """
@@ -49,7 +49,7 @@ WRITES: dict[str, Callable[[Store, Head, Lease], Any]] = {
         "v", session_id="s", lease=lease
     ),
 }
-"""All writes under a lease, given the head of a session that is `filled`."""
+"""The store's writes that accept a lease, by name. The head is that of a `filled` session."""
 
 
 def _take_over(store: Store) -> None:
@@ -118,7 +118,7 @@ class WorkStoreContract(LockContract):
 
     @pytest.mark.parametrize("write", WRITES)
     def test_who_holds_the_lease_writes(self, store: Store, other: Store, write: str) -> None:
-        """Wrong: a worker is refused its own session."""
+        """Wrong: a worker cannot write to a session whose lease it holds."""
         head = filled(store)
         before = all_of(store)
         assert other.lease("s", "w1", 60)
@@ -335,7 +335,7 @@ class WorkStoreContract(LockContract):
         assert sorted(_names(store)) == ["r", "s", "t"]
 
     def test_dues_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
-        """Wrong: a worker of one namespace takes or puts off the sessions of another."""
+        """Wrong: a worker of one namespace takes or postpones the sessions of another."""
         head = store.append("s", [draft("x")])
         assert elsewhere.due() == []
         assert elsewhere.schedule(head, None) is False
@@ -375,7 +375,7 @@ class WorkStoreContract(LockContract):
         assert seen == dict.fromkeys(names, 60)
 
     def test_scrub_keeps_what_was_not_deleted(self, store: Store, other: Store) -> None:
-        """Wrong: erasing the traces of one session damages another, or fails without traces."""
+        """Wrong: erasing a deleted session damages another one, or fails if none was deleted."""
         store.secure_erase()
         filled(store)
         store.append("t", [draft("gone" * 1000)])

@@ -39,8 +39,8 @@ _MOST_BASELINE = 0.95
 class Embedder(Protocol):
     """Turns texts into unit vectors. Thread-safe.
 
-    `CachedEmbedder` adds `encode`, `encode_query`, `cached` and `baseline`. An embedder may have
-    an `encode` of its own, which also returns word pieces; see `Encoding`.
+    `CachedEmbedder` adds `encode`, `encode_query`, `cached` and `baseline`. An embedder may define
+    `encode` itself, to return word pieces with each vector; see `Encoding`.
     """
 
     @property
@@ -102,8 +102,8 @@ class CachedEmbedder:
 
     def __init__(self, inner: Embedder, size: int = 10_000) -> None:
         self.inner = inner
-        self.name = inner.name  # the same name, because the vectors are the same
-        # False for a user's own function, whose calls may cost money
+        self.name = inner.name
+        # False by default, because calls of a user's own function may cost money
         self.on_this_machine = bool(getattr(inner, "on_this_machine", False))
         self._cache: Cache[bytes, Encoding] = Cache(size)
         self._pending: dict[bytes, Future[dict[bytes, Encoding]]] = {}
@@ -119,10 +119,10 @@ class CachedEmbedder:
 
     @property
     def baseline(self) -> float:
-        """The inner embedder's baseline, otherwise the mean cosine of twelve unrelated sentences.
+        """The cosine of unrelated texts, between 0 and 0.95.
 
-        It is between 0 and 0.95. The sentences are embedded once, with the first texts. The
-        baseline is 0 if that fails.
+        It is the inner embedder's `baseline`, otherwise the mean cosine of twelve sentences. These
+        are embedded once, with the first texts. The baseline is 0 until that succeeds.
         """
         if self._baseline is None:
             try:

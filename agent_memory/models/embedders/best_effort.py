@@ -28,7 +28,7 @@ DOWN = (ModelError, DimensionMismatch)
 """Errors of an embedder that is unreachable, or returns vectors of another length."""
 
 _REST_SECONDS, _LONGEST_REST = 1.0, 30.0
-_SOON_SECONDS = 0.5  # time for encoding pending texts while a question waits
+_SOON_SECONDS = 0.5  # time limit for encoding new texts while a question waits
 _BATCH = 1_000  # characters that a local embedder encodes between two checks of the time limit
 
 
@@ -49,18 +49,18 @@ class BestEffort:
         return self._embedder().name
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """(len(texts), dimension) unit vectors; (len(texts), 0) while the embedder is down."""
+        """Return a unit vector for each text; empty vectors while the embedder is down."""
         import numpy as np
 
         vectors = self._attempt(lambda embedder: embedder.embed(texts)) if texts else None
         return np.zeros((len(texts), 0), np.float32) if vectors is None else vectors
 
     def soon(self) -> SoonEncoded:
-        """Return an encoder with the time limit of a question."""
+        """Return an encoder whose calls take at most about 0.5 s in total."""
         return SoonEncoded(self)
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
-        """Return the encoding of each text, within the time limit of a question."""
+        """Return the encoding of each text, as far as about 0.5 s allow; see `SoonEncoded`."""
         return self.soon()(texts)
 
     def opened(self) -> Encoder | None:
@@ -68,7 +68,7 @@ class BestEffort:
         return self._attempt(lambda embedder: embedder)
 
     def query(self, question: str, today: date | None = None) -> Query:
-        """Return the query of a question, without meaning while the embedder is down."""
+        """Return the query of a question, without a vector while the embedder is down."""
         from agent_memory.retrieval.query import Query
 
         query = self._attempt(lambda embedder: Query.asked(question, embedder, today))
@@ -84,7 +84,7 @@ class BestEffort:
         return None if dimension is None else dimension > 0
 
     def _attempt(self, call: Callable[[Encoder], T]) -> T | None:
-        """Return the result of a call of the embedder; None while the embedder is down."""
+        """Return the result of `call`; None while the embedder is down."""
         if not self.rests:
             try:
                 return call(self._embedder())
@@ -94,7 +94,7 @@ class BestEffort:
 
     @property
     def rests(self) -> bool:
-        """Whether the pause after a failure is not over yet."""
+        """Whether the pause after a failure still lasts."""
         return time.monotonic() < self._down_until
 
     def rest(self, error: Exception) -> None:
@@ -111,19 +111,19 @@ class BestEffort:
 
 
 class SoonEncoded:
-    """Encodes texts within a time limit, the last text first. The time limit spans all calls.
+    """Encodes texts within a time limit that all calls share, the last text first.
 
-    Texts that are neither cached nor encoded in time get a vector of zeros. While the embedder is
-    down, all vectors are empty.
+    Texts that are neither cached nor encoded in time get a vector of zeros. If the embedder is down
+    at the first call, all vectors are empty.
     """
 
     def __init__(self, embedder: BestEffort) -> None:
         self._best = embedder
-        self._until = time.monotonic() + _SOON_SECONDS  # shared by all calls
+        self._until = time.monotonic() + _SOON_SECONDS
         self._whole = True
 
     def is_whole(self) -> bool:
-        """Return whether all calls so far could encode all their texts."""
+        """Return whether all calls so far encoded all their texts."""
         return self._whole
 
     def known(self, texts: Sequence[str]) -> list[Encoding]:
@@ -131,7 +131,6 @@ class SoonEncoded:
         return self._encoded(texts, until=0.0)
 
     def __call__(self, texts: Sequence[str]) -> list[Encoding]:
-        """Return the encoding of each text."""
         return self._encoded(texts, self._until)
 
     @made_once

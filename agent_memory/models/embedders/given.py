@@ -1,4 +1,4 @@
-"""Use of your own function or object as an embedder."""
+"""Embedders from your own functions or objects."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _QUERIES = ("embed_query", "get_query_embedding")
 
 
 class GivenEmbedder:
-    """An embedder that calls given functions. `CachedEmbedder` scales its vectors.
+    """An embedder that calls your functions. `CachedEmbedder` scales the vectors to length 1.
 
     Args:
+        embed: Returns a vector for each text.
         query: Returns the vector of a question; None if questions are embedded like texts.
     """
 
@@ -42,7 +43,7 @@ class GivenEmbedder:
 
     @property
     def dimension(self) -> int:
-        """Length of a vector, as given or measured."""
+        """Length of a vector. If it was not given, the first access embeds a word."""
         if self._dimension is None:
             rows = self._called(self._embed, ["dimension"])
             if rows.ndim != 2 or len(rows) != 1 or not rows.shape[1]:
@@ -80,7 +81,11 @@ def _array(rows: Any) -> np.ndarray:
 
 
 def check_embedding(value: object) -> object:
-    """Validate that a value names an embedder or is one."""
+    """Return the value if it names an embedder or can be used as one.
+
+    Raises:
+        ConfigError: It does neither.
+    """
     known = value is None or isinstance(value, str) or hasattr(value, "embed")
     if known or any(hasattr(value, name) for name in _DOCUMENTS) or callable(value):
         return value
@@ -92,7 +97,7 @@ def check_embedding(value: object) -> object:
 
 
 EmbeddingField = Annotated[Any, AfterValidator(check_embedding)]
-"""A setting that names an embedder or is one."""
+"""A setting that names an embedder, or is a function or an object to use as one."""
 
 
 def embedder_of(value: Any) -> Any:

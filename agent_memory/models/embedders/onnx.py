@@ -63,11 +63,6 @@ class FastEmbedEmbedder:
         """Do nothing: the model loads with the first text, as it may need a download."""
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Return a unit vector for each text, and zeros for a blank text.
-
-        Raises:
-            ModelUnavailable: The model's files could not be downloaded or read.
-        """
         from agent_memory.models.embedders.vectors import embed_texts
 
         return embed_texts(texts, self.dimension, lambda filled: list(self._load().embed(filled)))

@@ -28,7 +28,7 @@ class LiteLLMEmbedder(Provider):
     @property
     def dimension(self) -> int:
         """Length of a vector, from litellm's table or the vector of one word."""
-        # without a lock, no thread waits for the timeout of another; all get the same result
+        # without a lock, so that no thread waits for another's timeout; all get the same result
         if self._dimension is None:
             self._dimension = self._known_dimension() or len(self._request(["dimension"])[0])
         return self._dimension

@@ -14,8 +14,8 @@ def answered(name: str, function: Callable[[Any], Any], asked: Any) -> Any:
     """Call a user's function and return its result.
 
     Raises:
-        ModelUnavailable: The function raised any other error than an `AgentMemoryError`.
-        AgentMemoryError: The function raised this error.
+        AgentMemoryError: The error that the function raised.
+        ModelUnavailable: The function raised an error of another type.
     """
     try:
         return function(asked)
@@ -28,10 +28,10 @@ def answered(name: str, function: Callable[[Any], Any], asked: Any) -> Any:
 
 
 def unit_rows(rows: Any) -> np.ndarray:
-    """Return rows as float32, each scaled to length 1; rows of zeros stay zero.
+    """Return rows as float32, each scaled to length 1. Rows of zeros stay zero.
 
     Raises:
-        ModelOutputInvalid: The value is not rows of finite numbers.
+        ModelOutputInvalid: The rows differ in length, or contain a value that is no finite number.
     """
     try:
         array = np.asarray(rows, dtype=np.float64)  # squares do not overflow in double precision
@@ -56,8 +56,8 @@ def embed_texts(
     """Return unit vectors for texts. Blank texts, which providers refuse, get zeros.
 
     Models truncate or refuse long texts. A long text is therefore embedded in parts. Its vector is
-    the mean of the parts' vectors, weighted by length. Half surrogate pairs, which models cannot
-    read, become question marks.
+    the mean of the parts' vectors, weighted by length. Lone surrogates, which models cannot read,
+    become question marks.
 
     Raises:
         ModelOutputInvalid: The model returned no valid vectors.
@@ -76,9 +76,9 @@ def embed_texts(
 
 
 def parts_of(text: str) -> list[tuple[str, int]]:
-    """Split a text into short parts, between words if possible.
+    """Split a text into parts of at most 1,000 characters, between words if possible.
 
-    Return each part with its position. Half surrogate pairs become question marks.
+    Return each part with its position in the text. Lone surrogates become question marks.
     """
     text = text.encode("utf-8", "replace").decode()
     parts, begin = list[tuple[str, int]](), 0
