@@ -57,11 +57,7 @@ _REDIS = ("redis", "rediss", "unix")
 
 
 def check_url(url: str) -> None:
-    """Refuse a URL that no store serves, without loading a driver.
-
-    Raises:
-        UnknownStore: No store serves the scheme, or the URL is malformed.
-    """
+    """Raise `UnknownStore` for a malformed URL or an unknown scheme, without loading a driver."""
     scheme, mark, rest = url.partition("://")
     if mark and scheme in ("sqlite", "folder"):
         _check_path(scheme, rest)
@@ -73,7 +69,7 @@ def check_url(url: str) -> None:
         if not rest:
             raise UnknownStore(f"{scheme}:// needs a host: {scheme}://user:password@host/database.")
     elif not mark or scheme != "memory":
-        # the rest of the URL may hold a password, so only the scheme is repeated
+        # the message shows only the scheme: the rest of the URL may contain a password
         named = f"No store serves {scheme}://." if mark else "A store is named by a URL."
         raise UnknownStore(f"{named} {_SERVED}")
     elif rest:
@@ -81,13 +77,13 @@ def check_url(url: str) -> None:
 
 
 def serves(url: str) -> bool:
-    """Return whether a store serves the scheme of a URL. The rest of the URL is not checked."""
+    """Return whether a store serves a URL's scheme. The rest of the URL is not checked."""
     known = ("memory", "sqlite", "folder", *_REDIS, *_SQL_SERVERS, *_MONGODB)
     return url.partition("://")[0] in known and "://" in url
 
 
 def url_of(place: str | Path) -> str:
-    """Return the URL of a place: a path names a SQLite file, a URL stays unchanged."""
+    """Return the URL of the SQLite file with this path. A URL is returned unchanged."""
     return place if isinstance(place, str) and "://" in place else f"sqlite:///{place}"
 
 
@@ -117,8 +113,7 @@ def open_store(url: str, namespace: str = "default", durability: Durability | No
         url: `memory://`, `sqlite:///path.db`, `folder:///path`, or the address of a server:
             `postgresql://`, `mysql://`, `mariadb://`, `mongodb://`, `redis://`, `rediss://`,
             `unix://`.
-        namespace: Stores of different namespaces can share a database. None of them sees another's
-            data.
+        namespace: Several namespaces can share a database. A store sees only its namespace's data.
         durability: Whether an acknowledged write survives a power loss; see `Durability`.
 
     Raises:

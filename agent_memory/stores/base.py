@@ -1,11 +1,11 @@
-"""The types of stores. A `Store` is built on the twelve methods of a `Kernel`, one for each
-database. A `VectorStore`, such as Qdrant's, stores only records with vectors.
+"""The types of stores. A `Store` has sessions, facts and vectors. A `VectorStore`, such as that of
+Qdrant, has only records with vectors.
 
 A store serves one namespace. Its methods are safe to call from many threads, and on a shared
 database from many processes. The engine validates ids before it calls a store.
 
 Damaged data affects only calls that read it. A call for one session raises `Damaged`, with the
-readable part of the head. A call for many sessions leaves out and reports damaged data, see
+readable part of the head. A call for many sessions leaves damaged data out and reports it; see
 `stores.damage`. Deletions succeed, because they do not read the damaged data.
 """
 
@@ -40,10 +40,9 @@ __all__ = [
 Durability = Literal["process", "power"]
 """The failure that an acknowledged write survives.
 
-With "power", each write is synced to disk and survives a power loss. With "process", a
-write survives the end of the process. Deletions are synced with both values.
-
-None means "power", except on Redis and MySQL, where the server's settings decide.
+With "power", each write is synced to disk and survives a power loss. With "process", a write
+survives the end of the process. Deletions are synced with both values. None means "power", except
+on Redis and MySQL, where the server's settings decide.
 """
 
 Store: TypeAlias = KernelStore
@@ -85,13 +84,7 @@ class VectorStore(Protocol):
 
         Candidates are the records nearest in meaning, the records with most of the query's words,
         and the neighbours of both in their sessions. All candidates are compared in detail. The
-        rarity of a word is computed from the owner's records.
-
-        Args:
-            block: The block.
-            owner: The owner of the records.
-            query: The query.
-            limit: The most records to return.
+        rarity of a word is computed from the owner's records. At most `limit` records are returned.
 
         Raises:
             DimensionMismatch: The query's vector and the stored vectors differ in length.
@@ -110,7 +103,7 @@ class VectorStore(Protocol):
         """Delete the vectors that match all arguments, like `RecordStore.delete_records`."""
 
     def clear_vectors(self, block: str) -> None:
-        """Delete a block's vectors and their registration, before a change of the embedder."""
+        """Delete a block's vectors and their registration, so that the embedder can be changed."""
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
         """Return the dimension and the embedding model of each registered block."""
@@ -140,6 +133,6 @@ def keeps_records(store: object) -> TypeGuard[RecordStore]:
 def swaps_vectors(store: object) -> TypeGuard[QdrantStore]:
     """Return whether the store can build a block's vectors anew while the old ones are searched.
 
-    A rebuild on any other store first deletes the block's vectors (`clear_vectors`).
+    On any other store, a rebuild first deletes the block's vectors (`clear_vectors`).
     """
     return hasattr(store, "swap_vectors")

@@ -1,4 +1,4 @@
-"""Reads of many records leave out damaged records, and report them."""
+"""Functions for reads of many records, which leave out damaged records and report them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _reported: Cache[str, bool] = Cache(_MOST_REPORTED)
 
 @contextmanager
 def noted() -> Iterator[list[Damaged]]:
-    """Collect the errors of records that are left out in the `with` block, instead of logging."""
+    """Collect the errors of records that are left out in the `with` block. They are not logged."""
     collected: list[Damaged] = []
     token = _collector.set(collected)
     try:
@@ -44,7 +44,7 @@ def noted() -> Iterator[list[Damaged]]:
 
 
 def leave_out(error: Damaged) -> None:
-    """Report a record that is left out: to the collector of `noted`, or else once to the log."""
+    """Report a record that is left out. Without `noted`, each error is logged once."""
     collected = _collector.get()
     if collected is not None:
         collected.append(error)
@@ -56,11 +56,7 @@ def leave_out(error: Damaged) -> None:
 
 
 def whole(values: Iterable[Value]) -> Iterator[Value]:
-    """Yield the values of an iterable. Raise an error instead of leaving out a damaged value.
-
-    Raises:
-        Damaged: A value was left out.
-    """
+    """Yield the values of an iterable. Raise `Damaged` if the iterable leaves out a value."""
     walk = iter(values)
     while True:
         with noted() as damaged:
@@ -87,7 +83,7 @@ def undamaged_records(rows: Iterable[Row], decode: Callable[[Row], Value]) -> li
     """Decode records, and leave out the damaged ones.
 
     Raises:
-        Damaged: The error names no record. It may concern all, as with a missing or wrong key.
+        Damaged: An error names no record. It may concern all records, as with a wrong key.
     """
     with noted() as damaged:
         values = undamaged(rows, decode)
@@ -101,7 +97,7 @@ def undamaged_records(rows: Iterable[Row], decode: Callable[[Row], Value]) -> li
 def head_or_rest(store: SessionStore, session_id: str) -> Head | None:
     """Return the head of a session to delete, or the readable part of a damaged head.
 
-    If the head's identity is unreadable, the result is `deleting`.
+    If the identity of the head is unreadable, the result has `deleting` set.
     """
     try:
         return store.head(session_id)

@@ -1,4 +1,4 @@
-"""Encodes features of records as bytes, for a whole segment or for each record."""
+"""Encodes features of records as bytes: of a segment in one value, or of each record."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def bytes_of(segment: Segment) -> bytes:
 
 
 def segment_of(data: bytes) -> Segment:
-    """Return the segment for a result of `bytes_of`.
+    """Decode a result of `bytes_of`.
 
     Raises:
         ValueError: The bytes are damaged, or a newer release wrote them.
@@ -138,8 +138,8 @@ def _postings(parts: Sequence[memoryview], count: int) -> Postings:
 
 
 def blobs_of(records: Sequence[Record], features: Features) -> list[bytes]:
-    """Return the features of each record as bytes: first its place and its vector, then its word
-    pieces, then the numbers and the weights of its words."""
+    """Return the features of each record as bytes: its place, its vector, its word pieces, and the
+    numbers and weights of its words."""
     if len(features) != len(records):
         raise ValueError("Give features for each record.")
     meaning = np.ascontiguousarray(features.meaning, "<f4")
@@ -159,10 +159,10 @@ def blobs_of(records: Sequence[Record], features: Features) -> list[bytes]:
 
 
 def features_of(blobs: Sequence[bytes]) -> Features:
-    """Return the features for a result of `blobs_of`.
+    """Decode a result of `blobs_of`.
 
     Raises:
-        ValueError: A blob is damaged, or vectors differ in length; see `undamaged_places`.
+        ValueError: A blob is damaged, or vectors differ in length. Use `undamaged_places` before.
     """
     meaning, tokens, words, places = zip(*[_row(blob) for blob in blobs], strict=True)
     rows = np.stack(meaning).astype(np.float32, copy=False)

@@ -57,7 +57,7 @@ class _Row(NamedTuple):
 
 
 class _Log(NamedTuple):
-    """The first seq of a log, its last seq, and the running total at its end."""
+    """A log's first seq, its last seq, and the running total at its end."""
 
     first: int
     end: int
@@ -72,10 +72,10 @@ _State = dict[_Key, _Row | Line | _Log | None]
 
 
 class _Index:
-    """Sorted ids of documents: of each collection, and in a collection of each owner and session.
+    """Sorted ids of the documents of each collection, and of each owner and session in it.
 
     A commit adds new ids before it stores their documents, and drops old ids afterwards. Readers
-    look up each document, so that an extra id does no harm.
+    look up each document, and skip ids without a document.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class _Index:
                 insort(ids, one.id)
 
     def drop(self, one: Document, now: _Row | None) -> None:
-        """Drop a document's id from the lists to which its replacement `now` does not belong."""
+        """Drop a document's id from its lists, except those of its replacement `now`."""
         places = () if now is None else tuple(_places(now.document))
         for kind, name in _places(one):
             names = self.ids.get((one.collection, kind), {})
@@ -153,7 +153,6 @@ class _View:
         return rows[: scan.limit]
 
     def shown(self, one: Document, *, tails: bool, bodies: bool) -> Document:
-        """Return a document as requested: with or without its body and the end of its log."""
         if not bodies:
             one = one._replace(body="", data=b"")
         return one._replace(tail=self.tail(one.id)) if tails else one
@@ -216,7 +215,7 @@ class _View:
 
 
 class MemoryKernel(Kernel):
-    """The kernel in memory; see `Kernel`."""
+    """The kernel in memory."""
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
@@ -251,8 +250,8 @@ class MemoryKernel(Kernel):
 
     @contextmanager
     def _written(self) -> Iterator[_View]:
-        """Exclude other writers, and provide a view. The caller changes the data by one `update` of
-        a dict, so that a signal handler finds all changes or none."""
+        """Exclude other writers, and yield a view. The caller must change the data by one `update`
+        of a dict, so that a signal handler sees all changes or none."""
         with self._lock:
             if self._writing:
                 raise StoreUnavailable(WITHIN_HANDLER)

@@ -17,19 +17,19 @@ MOST = 200_000
 """The most pending entries that one call reads, and the most that are cached in total."""
 
 MANY = 500
-"""With more pending entries than this, `Pending.on_many` is called: they should be absorbed."""
+"""With more pending entries than this, `Pending.on_many` is called, so that they are absorbed."""
 
-_BEFORE = 16  # entries to read before the first pending one, as its surroundings
+_BEFORE = 16  # entries to read before the first pending one, as its context
 _PAGE = 5_000  # entries
 _Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """A session's entries after a block's cursor. Callers share the object and must not change it.
+    """A session's pending entries. Callers share the object and must not change it.
 
     Attributes:
-        lag: The session and the block's cursor.
+        lag: The session, and the cursor after which entries are pending.
         entries: The entries in order, including some before the cursor.
     """
 
@@ -56,7 +56,7 @@ class Tails:
 
     Attributes:
         lags: All sessions with pending entries.
-        read: The tails that were read, the newest session first.
+        read: The pending entries that were read, the newest session first.
     """
 
     lags: Sequence[Lag]
@@ -71,9 +71,6 @@ class Tails:
 class Pending:
     """Reads the pending entries of blocks.
 
-    Args:
-        store: The store of the logs.
-
     Attributes:
         on_many: Called with a block and its lags if more than `MANY` entries are pending.
     """
@@ -84,7 +81,7 @@ class Pending:
         self.on_many: Callable[[str, Sequence[Lag]], None] = lambda block, lags: None
 
     def of(self, block: str, scope: Scope, most: int = MOST) -> Tails:
-        """Return a block's pending entries, without the newest messages that a window shows.
+        """Return a block's pending entries, without the newest messages that the window shows.
 
         Call it before a search of the block's records. An entry that the block absorbs meanwhile
         is then in both results. In the other order it could be in neither.
@@ -92,7 +89,7 @@ class Pending:
         Args:
             block: The name of the block. For an unknown name, the whole log is pending.
             scope: The owner; see `Scope.only_session` and `Scope.shown`.
-            most: The most entries to read. Of more, the newest are read.
+            most: The most entries to read. If more are pending, the newest are read.
         """
         lags = self.lags(block, scope)
         if Tails(lags, ()).count > MANY:
@@ -111,7 +108,7 @@ class Pending:
         cached = self._cache.get((block, scope.owner), {})
         tails = self._tails(block, wanted, cached)
         if any(tail is not cached.get(tail.lag.session_id) for tail in tails):
-            # The log is read by session id, and the id may belong to another user's session by now.
+            # The log was read by session id. Another user's session may have this id by now.
             current_sessions = {(lag.session_id, lag.created_at) for lag in self.lags(block, scope)}
             tails = [
                 tail
@@ -152,7 +149,7 @@ class Pending:
         """Return the cached tail with newer entries; None if it must be read again.
 
         Changes other than appends increment the head's version. A session that was restored from a
-        snapshot may have the same version; its totals then differ.
+        snapshot may have the same version, but has other totals.
         """
         was, entries = cached.lag, cached.entries
         same = (was.version, was.created_at) == (lag.version, lag.created_at)
@@ -169,7 +166,7 @@ class Pending:
         return Tail(lag, [*entries, *newer])
 
     def _store_tails(self, key: _Key, lags: Sequence[Lag], tails: Sequence[Tail]) -> None:
-        """Cache the tails, and drop the tails of sessions that no longer lag."""
+        """Cache tails, and drop those of sessions without pending entries."""
         with self._cache.lock:
             cached = self._cache.get(key, {})
             lagging = {lag.session_id for lag in lags}
@@ -182,7 +179,7 @@ class Pending:
 
 
 def _pages(lags: Sequence[Lag]) -> Iterator[list[Lag]]:
-    """Yield pages of sessions, each to be read by one call. The limit of a page saves memory."""
+    """Yield pages of sessions, each small enough to be read by one call."""
     page: list[Lag] = []
     count = 0
     for lag in lags:
@@ -200,7 +197,7 @@ def _size(tails: Mapping[str, Tail]) -> int:
 
 
 def _unshown(lag: Lag, scope: Scope) -> int:
-    """Return the newest pending seq that the session's window does not show."""
+    """Return the newest pending seq that the session's window does not show, or the cursor."""
     end = lag.end
     while end > lag.after and (lag.session_id, end) in scope.shown:
         end -= 1

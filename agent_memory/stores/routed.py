@@ -35,9 +35,10 @@ class RoutedStore(KernelStore):
         facts = open_store("sqlite:///facts.db")
         store = RoutedStore(open_store("sqlite:///memory.db"), {"extractive": facts})
 
-    All other data and the leases are in the common database. Deletions of routed records cover the
-    common database too, because it may have records from before the route. A lease is checked
-    before a write to another database. The engine reverts the write if the lease is lost meanwhile.
+    All other data and the leases are in the common database. It may still have records that were
+    stored before a block was routed. Deletions of the block's records delete these, too. A lease is
+    checked before a write to another database. If the lease is lost during the write, the engine
+    reverts the write.
 
     Args:
         inner: The common store. `close` closes only this store.
@@ -72,7 +73,7 @@ class RoutedStore(KernelStore):
 
 
 class RoutedKernel(KernelWrapper):
-    """Routes the documents of blocks to other kernels. See `RoutedStore`."""
+    """Routes the documents of blocks to other kernels."""
 
     def __init__(self, inner: Kernel, routes: Mapping[str, Kernel]) -> None:
         super().__init__(inner, routes.values())
@@ -104,7 +105,7 @@ class RoutedKernel(KernelWrapper):
         return done
 
     def _part(self, write: Write, kernel: Kernel) -> Iterator[Write]:
-        """Yield the part of a write for a kernel. The common one gets all deletions of facts."""
+        """Yield the part of a write for a kernel. The common kernel gets all deletions of facts."""
         match write:
             case Put(document):
                 if self._of(document.key) is kernel:

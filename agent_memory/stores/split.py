@@ -64,8 +64,8 @@ class SplitStore(KernelStore):
     references, and deleted with its session. To encrypt, wrap each store in an `EncryptedStore`.
 
     Args:
-        inner: The store of all other data. `close` closes both.
-        system: The store of system messages, in the same namespace.
+        inner: The store of all other data. `close` closes both stores.
+        system: The store of system messages, opened with the same namespace.
     """
 
     def __init__(self, inner: Store, system: Store) -> None:
@@ -92,7 +92,7 @@ class _Messages(NamedTuple):
 
 
 class SplitKernel(KernelWrapper):
-    """Replaces system messages by references. See `SplitStore`."""
+    """Replaces system messages by references."""
 
     def __init__(self, inner: Kernel, system: Kernel) -> None:
         super().__init__(inner, [system])
@@ -114,19 +114,19 @@ class SplitKernel(KernelWrapper):
             if not outcome.done:
                 return self._outcome(outcome)
             for session in begun:
-                self._cache.put(session, _Messages(0, {}, {}))  # drops an earlier session's
+                self._cache.put(session, _Messages(0, {}, {}))  # drops an earlier session's data
             self._delete(before, records)
         self._empty(batch)
         (outcome,) = super().commit([batch])
         if outcome.done:
             for session in begun:
-                self._restore(session)  # a deletion may have removed its messages
+                self._restore(session)  # another process's deletion may have removed them
         return outcome
 
     def _delete(
         self, before: Sequence[Document | None], records: Sequence[Sequence[Document]]
     ) -> None:
-        """Delete the messages of sessions that still exist and did not begin anew meanwhile."""
+        """Delete the messages of sessions that were not deleted or created again since `before`."""
         now = self.inner.documents([one.key for one in before if one is not None], bodies=False)
         current = {(one.id, one.first) for one in now if one is not None}
         for head, own in zip(before, records, strict=True):
@@ -137,7 +137,7 @@ class SplitKernel(KernelWrapper):
     def _empty(self, batch: Batch) -> None:
         """Erase the texts of system messages that a batch replaces by redacted messages.
 
-        Their records stay: other processes may have cached the ids, and refer to them again.
+        Their records stay, because other processes may have cached the ids and use them again.
         """
         if not any(isinstance(write, Truncate) for write in batch.writes):
             return
@@ -177,10 +177,10 @@ class SplitKernel(KernelWrapper):
         try:
             body = json.loads(one.body)
         except ValueError:
-            return one  # decoding the body reports the error
+            return one  # the caller decodes the body, and raises the error
         record_id = _referred(body.get("system"))
         if record_id is None or (record_id not in messages.texts and is_deleting(one)):
-            return one  # the message of a session that is being deleted may be gone
+            return one  # during the session's deletion, its message may be deleted already
         text = self._text(one.id, record_id)
         if isinstance(text, Unreadable):
             return one._replace(body=text)
@@ -196,7 +196,7 @@ class SplitKernel(KernelWrapper):
         return decoded
 
     def due(self, collection: str, limit: int) -> list[Document]:
-        """Return due documents. Postpone sessions whose system message cannot be loaded now."""
+        """Return due documents. Postpone sessions whose system message cannot be read now."""
         found = super().due(collection, limit)
         for one in found:
             if isinstance(one.body, Unreadable) and not isinstance(one.body.error, Damaged):
@@ -211,14 +211,14 @@ class SplitKernel(KernelWrapper):
         self._system.close()
 
     def _messages(self, head: Document) -> _Messages:
-        """Return a session's cached messages, without those of an earlier session with its id."""
+        """Return a session's cached messages. Drop those of an earlier session with its id."""
         cached = self._cache.get(head.id)
         if cached is not None and cached.begun in (0, head.first):
             return self._cache.put(head.id, cached._replace(begun=head.first))
         return self._cache.put(head.id, _Messages(head.first, {}, {}))
 
     def _text(self, session_id: str, record_id: str) -> str:
-        """Return the JSON of the message with this record id, or an `Unreadable`."""
+        """Return a message's JSON by its record id; an `Unreadable` if it cannot be read."""
         cached = self._cache.get(session_id)
         try:
             if cached is None or record_id not in cached.texts:
@@ -235,7 +235,7 @@ class SplitKernel(KernelWrapper):
         )
 
     def _reference(self, session_id: str, text: str) -> str:
-        """Return the reference to a message, and write the message if it is new."""
+        """Return a reference to a message. Write the message first if it is not stored."""
         if _referred(text) is not None:
             return text
         cached = self._cache.get(session_id)
@@ -294,7 +294,7 @@ def _is_redacted(line: Line) -> bool:
 
 
 def _referred(body: object) -> str | None:
-    """Return the record id in a reference; None if the body is no reference."""
+    """Return the record id in a reference; None for any other body."""
     if not isinstance(body, str) or not (body.startswith(_BEFORE) and body.endswith(_AFTER)):
         return None
     return body.removeprefix(_BEFORE).removesuffix(_AFTER)

@@ -1,1 +1,1 @@
-"""A store that encrypts content, and stores it in any other store."""
+"""A store that encrypts content before any other store stores it."""

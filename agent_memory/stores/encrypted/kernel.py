@@ -1,7 +1,7 @@
 """Encryption of lines and documents, and the kernel that applies it to another kernel.
 
-A message, system message, summary, fact or record is encrypted as one value, which replaces its
-text. All other fields stay readable, and are bound to the ciphertext.
+Each message, system message and summary is encrypted as one value, and so are the text and metadata
+of each record. Other fields stay readable. A ciphertext is bound to the fields that name its place.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ _BYTES_MARK = MARK.encode()
 
 
 _Failure = tuple[Undecryptable, str, Damage]
-"""An error, the ciphertext that was not decrypted, and the record in which it is."""
+"""An error, the ciphertext that was not decrypted, and the damage to report for its record."""
 
 
 class Cipher:
-    """Encrypts the content of lines and documents, each ciphertext bound to its place.
+    """Encrypts the content of lines and documents.
 
     Args:
+        keys: The keys.
         namespace: The namespace of the store.
-        plaintext: Whether unencrypted content is accepted.
+        plaintext: Whether unencrypted content is accepted when it is read.
     """
 
     def __init__(self, keys: Keys, namespace: str, plaintext: bool = False) -> None:
@@ -42,7 +43,7 @@ class Cipher:
         self._plaintext = plaintext
 
     def encoded_line(self, line: Line) -> Line:
-        """Encrypt a message. Whether it is a system message stays readable."""
+        """Encrypt a message. The role stays readable for a system message."""
         plain = line.body or compact_json({"role": line.role, "content": line.text})
         is_system = line.role in SYSTEM_ROLES
         if not line.role:
@@ -113,7 +114,7 @@ class Cipher:
         except Undecryptable as error:
             return one._replace(body=Unreadable.of(error), data=b"")
         except UNREADABLE:
-            pass  # decoding the body fails too, with an error that names the record
+            pass  # the caller's decoding of the body fails, too: its error names the record
         return one
 
     def _decoded_record(self, one: Document, failures: list[_Failure]) -> str:
@@ -169,10 +170,9 @@ class Cipher:
         return self.keys.current.seal_bytes(place, data)
 
     def decrypted_features(self, block: str, owner: str, name: str, data: bytes) -> bytes:
-        """Decrypt features; b"" for altered ones, whose records are then found by their words.
+        """Decrypt features. Raise `Undecryptable` if the key is missing.
 
-        Raises:
-            Undecryptable: The key is missing.
+        Altered features give b"". A search then finds their records by words only.
         """
         if self._plaintext and not data.startswith(_BYTES_MARK):
             return data
@@ -184,14 +184,14 @@ class Cipher:
             return b""
 
     def numbers(self, term: int) -> list[int]:
-        """Return the numbers that may stand for a word's number, one for each key."""
+        """Return the numbers that replace a word's number, one for each key."""
         numbers = [key.blind(term) for key in self.keys.known]
         return [*numbers, term] if self._plaintext else numbers
 
     def _attribute(self, failures: Sequence[_Failure]) -> None:
-        """Attribute each error to its record, if the record's key has decrypted something.
+        """Set the damage of each error whose key has decrypted other data.
 
-        Otherwise the key may be wrong. The call then fails, and does not leave out all records.
+        Without `damage`, the key may be wrong: the call then fails, and leaves no record out.
         """
         for error, text, damage in failures:
             if self.keys.has_opened(text):
@@ -201,7 +201,7 @@ class Cipher:
         return self.keys.current.seal(place, plain)
 
     def _carrier(self, place: Place, plain: str, *, is_system: bool) -> str:
-        """Return the JSON of a message that contains another message, encrypted."""
+        """Return the JSON of a message whose only content is another message, encrypted."""
         text = self._seal(place, plain.encode())
         return f"{{{_SYSTEM if is_system else ''}{_BEFORE}{text}{_AFTER}"
 
@@ -222,7 +222,7 @@ class Cipher:
 
 
 def _carried(body: object) -> str | None:
-    """Return the ciphertext in a result of `Cipher._carrier`; None for another message."""
+    """Return the ciphertext in a result of `Cipher._carrier`; None for any other value."""
     if not isinstance(body, str) or not body.endswith(_AFTER):
         return None
     before, mark, text = body.removesuffix(_AFTER).partition(_BEFORE)
@@ -230,18 +230,14 @@ def _carried(body: object) -> str | None:
 
 
 class EncryptedKernel(KernelWrapper):
-    """Encrypts content before another kernel stores it.
-
-    Args:
-        features_only: Whether all content but features is passed on unchanged.
-    """
+    """Encrypts content before another kernel stores it; with `features_only`, only features."""
 
     def __init__(self, inner: Kernel, cipher: Cipher, *, features_only: bool = False) -> None:
         super().__init__(inner)
         self._cipher = cipher
         self._features_only = features_only
         self.reads_segments: bool = isinstance(inner, EncryptedKernel) and inner.reads_segments
-        # a kernel that stores each record's features in place of segments, and encrypts them itself
+        # a kernel with this method stores features with each record, and encrypts them itself
         if (encrypt := getattr(inner, "encrypt_features", None)) is not None:
             encrypt(cipher)
             self.reads_segments = True
@@ -258,7 +254,7 @@ class EncryptedKernel(KernelWrapper):
         return line if self._features_only else self._cipher.encoded_line(line)
 
     def decoded(self, documents: Sequence[Document | None]) -> list[Document | None]:
-        # documents of one call are of one kind, or are heads and keys
+        # all documents of one call are of one kind, or are heads and keys
         if any(one is not None and self._passes(one.collection) for one in documents):
             return [*documents]
         return self._cipher.decoded(documents)

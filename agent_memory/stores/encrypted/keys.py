@@ -1,4 +1,7 @@
-"""The keys of an encrypted store: AES-256-GCM, with each ciphertext bound to its place."""
+"""The keys of an encrypted store. The cipher is AES-256-GCM.
+
+Each ciphertext is bound to its place, such as a session and seq. It cannot be decrypted elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,17 @@ from agent_memory.core.processes import fork_safe_lock
 from agent_memory.errors import ConfigError, MissingExtra, StoreUnavailable, Undecryptable
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")  # anything else may be a key, in the wrong place
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")  # other text may be a key, passed by mistake
 _SHORTEST_KEY = 43  # characters of 32 bytes in base64, without padding
 
 
 Place = tuple[object, ...]
-"""The place of a ciphertext: a kind (see `_NAMES`), the namespace, and further fields."""
+"""The place of a ciphertext: its kind (a key of `_NAMES`), the namespace, and further fields."""
 
 _KEY_BYTES = 32
 _MOST_TERMS = 100_000
 MARK = "sealed.1."
-"""The beginning of every ciphertext, with the number of the format."""
+"""The beginning of every ciphertext, with the version of the format."""
 
 _PREFIX = len(MARK) + 65  # the mark, the longest id and a dot
 
@@ -46,14 +49,14 @@ _NAMES = {
 
 
 class Key:
-    """One key, ready for use.
+    """An encryption key.
 
     Args:
         key_id: The key's id, which each of its ciphertexts contains.
         secret: The key's 32 bytes.
 
     Attributes:
-        has_opened: Whether the key has decrypted something. It is then the right key for its id.
+        has_opened: Whether the key has decrypted any data. If so, it is the right key for its id.
 
     Raises:
         MissingExtra: `cryptography` is not installed.
@@ -75,24 +78,24 @@ class Key:
         self.blind = lru_cache(_MOST_TERMS)(self._blinded)
 
     def is_same(self, other: Key) -> bool:
-        """Return whether both have the same secret."""
+        """Return whether both keys have the same secret."""
         return hmac.compare_digest(self._fingerprint, other._fingerprint)
 
     def __repr__(self) -> str:
         return f"Key({self.id!r})"
 
     def _blinded(self, term: int) -> int:
-        """Return the 32-bit number that replaces a word's number; deterministic."""
+        """Return the 32-bit number that replaces a word's number, always the same for a word."""
         digest = hmac.digest(self._terms, term.to_bytes(4, "big"), "sha256")
         return int.from_bytes(digest[:4], "big")
 
     def seal(self, place: Place, plain: bytes) -> str:
-        """Encrypt bytes for a place, under a random nonce."""
+        """Encrypt bytes for a place, with a random nonce."""
         sealed = binascii.b2a_base64(self._sealed(place, plain), newline=False)
         return f"{MARK}{self.id}.{sealed.decode()}"
 
     def seal_bytes(self, place: Place, plain: bytes) -> bytes:
-        """Encrypt like `seal`, and return bytes."""
+        """Encrypt like `seal`, but return bytes."""
         return f"{MARK}{self.id}.".encode() + self._sealed(place, plain)
 
     def _sealed(self, place: Place, plain: bytes) -> bytes:
@@ -100,7 +103,10 @@ class Key:
         return nonce + self._cipher.encrypt(nonce, plain, _bound(place, self.id))
 
     def open(self, place: Place, sealed: bytes) -> bytes | None:
-        """Decrypt the part of a ciphertext after the id; None for another key or place."""
+        """Decrypt the part of a ciphertext after the key's id.
+
+        Return None if it was altered, or encrypted for another place or with another key.
+        """
         nonce, rest = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         try:
             return self._cipher.decrypt(nonce, rest, _bound(place, self.id))
@@ -111,13 +117,14 @@ class Key:
 class Keys:
     """Keys by id. One key encrypts new data, and all keys decrypt.
 
-    The object is safe to share between threads and stores. An id is 1 to 64 letters, digits, "_"
-    or "-", and readable in the database. A key is 32 random bytes.
+    Threads and stores can share the object. A key is 32 random bytes. Its id has 1 to 64 letters,
+    digits, "_" or "-", and is readable in the database.
 
     Args:
         keys: The keys by id, or a callable that returns the key for an id, such as from a key
-            service. It returns None for an unknown id. Keys are cached, unknown ids are not.
-        current: The id of the key to encrypt with. Required with a callable; otherwise the first.
+            service. The callable returns None for an unknown id. Only its keys are cached.
+        current: The id of the key that encrypts new data, by default the first of a mapping.
+            Required with a callable.
 
     Raises:
         ConfigError: No key, a bad id, or a key that is not 32 bytes.
@@ -148,7 +155,7 @@ class Keys:
 
     @classmethod
     def from_environment(cls, variable: str = "AGENT_MEMORY_KEYS") -> Self:
-        """Return keys from an environment variable: `id:base64,id2:base64`, the current one first.
+        """Return keys from an environment variable: `id:base64,id2:base64`, the current key first.
 
         `openssl rand -base64 32` creates a key.
 
@@ -167,14 +174,14 @@ class Keys:
         found: dict[str, bytes] = {}
         for place, entry in enumerate(text.split(","), 1):
             key_id, colon, encoded = (part.strip() for part in entry.partition(":"))
-            # an entry may be a bare key: errors do not repeat it before its id is checked
+            # an entry may be a key without an id: errors show an entry only after its id is checked
             if not colon or not _ID.fullmatch(key_id):
                 raise ConfigError(
                     f"Entry {place} of {variable} is not `id:base64`, with an id of letters, "
                     'digits, "_" and "-".'
                 )
             named = f"Key {key_id!r} of {variable}"
-            if len(key_id) >= _SHORTEST_KEY:  # id and key may be swapped
+            if len(key_id) >= _SHORTEST_KEY:  # the "id" may be the key
                 named = f"The key of entry {place} of {variable}"
             secret = _decoded(encoded, named)
             if key_id in found:
@@ -194,21 +201,21 @@ class Keys:
 
     @property
     def known(self) -> list[Key]:
-        """Return the keys that were passed or loaded so far, the current one first."""
+        """Return the keys that were passed or loaded so far, the current key first."""
         return list(dict.fromkeys((self._current, *list(self._known.values()))))
 
     def rotate(self, key_id: str, secret: bytes | None = None) -> None:
         """Encrypt with another key from now on. Earlier keys still decrypt.
 
-        If several processes share a store, each needs access to the new key before any process
-        encrypts with this key.
+        If several processes share a store, give the new key to all of them before one process
+        encrypts with it.
 
         Args:
             key_id: The id of the key.
-            secret: The 32 bytes of a key that was not passed before and that no callable returns.
+            secret: The key's 32 bytes, if neither the mapping nor the callable has the key.
 
         Raises:
-            ConfigError: The key is unknown or not 32 bytes, or another one has the id.
+            ConfigError: The key is unknown or not 32 bytes, or another key has the id.
         """
         if secret is not None:
             self._add(key_id, secret)
@@ -223,7 +230,8 @@ class Keys:
         """Decrypt a result of `Key.seal` or `Key.seal_bytes`.
 
         Raises:
-            Undecryptable: The ciphertext was altered, or is from another place or key.
+            Undecryptable: The key is missing or wrong, or the ciphertext was altered, or is from
+                another place.
             StoreUnavailable: The callable failed to return the key.
         """
         key_id, body = _parts(sealed)
@@ -250,7 +258,7 @@ class Keys:
         return plain
 
     def has_opened(self, sealed: str) -> bool:
-        """Return whether the key that a ciphertext names is right: it has decrypted something."""
+        """Return whether the key that a ciphertext names has decrypted any data, so it is right."""
         key = self._known.get(_parts(sealed)[0])
         return key is not None and key.has_opened
 
@@ -291,9 +299,9 @@ class Keys:
 
 
 def _parts(sealed: str | bytes) -> tuple[str, bytes]:
-    """Return the id of the key in a ciphertext, empty for other data, and the encrypted bytes.
+    """Return the key's id in a ciphertext, and the encrypted bytes. The id is empty for other data.
 
-    The bytes are empty if the text is not valid base64, even in bits that decoding ignores.
+    The bytes are empty if the text differs from the base64 encoding of its bytes.
     """
     text = sealed if isinstance(sealed, str) else sealed[:_PREFIX].decode("ascii", "replace")
     key_id, dot, body = text.removeprefix(MARK).partition(".")
@@ -318,7 +326,7 @@ def _decoded(encoded: str, what: str) -> bytes:
 
 
 def _checked_id(key_id: str) -> str:
-    if not _ID.fullmatch(key_id):  # not repeated: it may be the key itself
+    if not _ID.fullmatch(key_id):  # the error does not show it: it may be the key itself
         raise ConfigError('The id of an encryption key is not 1 to 64 letters, digits, "_" or "-".')
     return key_id
 
@@ -339,5 +347,5 @@ def _name_of(place: Place) -> str:
 
 
 def _bound(place: Place, key_id: str) -> bytes:
-    """Return the associated data of a ciphertext. As JSON, it differs between all places."""
+    """Return the associated data of a ciphertext, which differs for each place and key id."""
     return compact_json((MARK, key_id, *place)).encode()

@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 class EncryptedStore(KernelStore):
     """Encrypts messages, summaries, texts of records and search features.
 
-    Another store's database stores the ciphertexts. Each ciphertext is bound to its place.
+    The database of another store has the ciphertexts. Each is bound to its place.
 
         store = EncryptedStore(open_store("sqlite:///m.db"), Keys.from_environment())
         memory = AgentMemory(store=store)
 
     The database shows ids, numbers, times, and which messages are system messages. If a key is
-    lost, a memory over the other store can still delete sessions.
+    lost, sessions can still be deleted with `AgentMemory(store=inner)`.
 
     Args:
-        inner: The other store. `close` closes it too.
+        inner: The other store. `close` closes it, too.
         keys: The keys.
         namespace: The namespace of the other store. Data that is moved to another namespace cannot
             be decrypted there.
-        plaintext: Whether data that was stored before encryption may be read. Anybody with write
-            access to the database can then insert messages, so set it only for the changeover.
+        plaintext: Whether data that was stored before encryption may be read. With True, anybody
+            with write access to the database can insert messages. Use it only for the changeover.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class EncryptedStore(KernelStore):
         self.signing_keys = keys
 
     def vectors_of(self, store: VectorStore) -> VectorStore:
-        """Return a vector store of another database, encrypted with the same keys."""
+        """Return a vector store that encrypts with the same keys and stores records in `store`."""
         return cast("VectorStore", EncryptedVectors(store, self._cipher))
 
 
 def with_features_decrypted(inner: Store, keys: Keys, namespace: str) -> KernelStore:
-    """Return a store that decrypts search features only, to move encrypted data unchanged."""
+    """Return a store that decrypts only search features, to move other data without decryption."""
     cipher = Cipher(keys, namespace)
     return KernelStore(EncryptedKernel(inner.kernel, cipher, features_only=True))
 
@@ -68,10 +68,7 @@ class EncryptedVectors:
     """Encrypts records for a vector store that searches by itself, such as Qdrant's.
 
     Texts and metadata are encrypted. Words are replaced by numbers that are computed with the key.
-    Vectors stay readable. All other calls go to the other store unchanged.
-
-    Args:
-        inner: The other store.
+    Vectors stay readable. All other calls go to the inner store unchanged.
     """
 
     def __init__(self, inner: VectorStore, cipher: Cipher) -> None:
@@ -103,10 +100,9 @@ class EncryptedVectors:
         self._inner.put_vectors(block, encrypted, blinded, lease=lease)
 
     def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
-        """Search like `VectorStore.search_vectors`, with the numbers of words under every key.
+        """Search like `VectorStore.search_vectors`. Raise `Undecryptable` without the right key.
 
-        Raises:
-            Undecryptable: The key is missing or wrong.
+        The query has each word's numbers under all keys.
         """
         found = self._inner.search_vectors(block, owner, self._blinded(query), limit)
         pending = {} if query.pending is None else query.pending.records
@@ -128,11 +124,7 @@ class EncryptedVectors:
     def all_vectors(
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
-        """Refuse the call: words cannot be restored from the numbers that replace them.
-
-        Raises:
-            UnsupportedOperation: Always.
-        """
+        """Raise `UnsupportedOperation`: words cannot be restored from their numbers."""
         raise UnsupportedOperation(
             f"The records of block {block!r} are encrypted outside the session store, and cannot "
             "be copied to another store. Let the block absorb the log there instead."

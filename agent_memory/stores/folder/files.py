@@ -1,4 +1,4 @@
-"""The files of a folder, with a lock, change detection and atomic writes."""
+"""The files of a folder: lock, detection of changes, atomic writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STATE = ".state.json"
 """The file of leases and due times."""
 
 JOURNAL = ".journal.json"
-"""The file of a commit that changes several files and is not finished."""
+"""The file with an unfinished commit that changes several files."""
 
 _LOCK = ".lock"
 _ARRIVING = ".tmp"
@@ -33,10 +33,10 @@ Mark = tuple[int, int, int]
 
 
 class Files:
-    """The files of one folder, for one process at a time.
+    """The files of one folder, which one process at a time may use.
 
-    Writes are atomic: a file is written under another name, then renamed. If the holder of the
-    lock dies, the next process gets it.
+    Writes are atomic: a file is written under another name, then renamed. If a process dies, its
+    lock is released.
     """
 
     def __init__(self, folder: Path, durability: Durability | None) -> None:
@@ -66,7 +66,7 @@ class Files:
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """Hold the folder for one thread of one process. Yield False in nested calls."""
+        """Lock the folder for one thread of one process. Yield False in nested calls."""
         with self._turn:
             self._depth += 1
             try:
@@ -81,7 +81,7 @@ class Files:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         try:
-            # opened each time: a fork would share the lock of an inherited descriptor
+            # opened each time, because a forked child would share the lock of an open descriptor
             lock = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise _failed(self._folder, error) from error
@@ -95,7 +95,7 @@ class Files:
     def marks(self) -> dict[str, Mark]:
         """Return the marks of the state and of all files that are not hidden, by path.
 
-        Finish first a commit that a crash interrupted, and remove half-written files.
+        Before, finish a commit that a crash interrupted, and remove partly written files.
         """
         marks: dict[str, Mark] = {}
         if (self._folder / JOURNAL).exists():
@@ -146,10 +146,10 @@ class Files:
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
     def write_all(self, changes: Mapping[str, bytes | None]) -> dict[str, Mark]:
-        """Write or remove (None) several files, and return the marks of the written ones.
+        """Write several files, or remove them (None), and return the marks of the written files.
 
-        All files are changed, or none: after a crash, the next holder of the lock finishes the
-        changes from a journal.
+        All files are changed, or none. After a crash, the next process that locks the folder
+        finishes the changes from a journal.
         """
         if len(changes) > 1:
             journal = [
@@ -168,10 +168,10 @@ class Files:
         return marks
 
     def _finish(self) -> None:
-        """Finish the changes in the journal, except changes to files that were edited since."""
+        """Make the journal's changes, except to files that were changed or edited since."""
         try:
             changes = json.loads(self.read(JOURNAL))
-        except ValueError:  # lost in a power loss, which `durability="process"` permits
+        except ValueError:  # after a power loss with `durability="process"`
             changes = []
         for path, before, data in changes:
             if self._digest(path) != before:
@@ -196,7 +196,6 @@ class Files:
             raise _failed(place, error) from error
 
     def sync(self) -> None:
-        """Wait until all writes survive a power loss."""
         if not self._syncs:
             os.sync()
 

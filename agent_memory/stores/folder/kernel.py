@@ -1,4 +1,4 @@
-"""The kernel on a folder: dicts in memory, read from changed files and written after commits.
+"""The kernel on a folder. All data is in dicts. Calls read changed files, and commits write files.
 
 Each session has a file. Each block has a file for its records and a file for its vectors. Segments
 and catalogs are not in files: they are computed from the features of records.
@@ -67,7 +67,7 @@ _FACT = "fact:"
 _LOCK = "lock"
 
 Place = tuple[str, str]
-"""The folder of a file, and its session or block."""
+"""A file, as its folder and its session or block."""
 
 Known = dict[object, tuple[object, str]]
 """The values in a file, each with its line, by seq or id."""
@@ -76,7 +76,7 @@ T = TypeVar("T")
 
 
 class FolderKernel(Kernel):
-    """The kernel on a folder; see `Kernel`."""
+    """The kernel on a folder."""
 
     def __init__(self, folder: Path, durability: Durability | None) -> None:
         self.files = Files(folder, durability)
@@ -86,12 +86,12 @@ class FolderKernel(Kernel):
             pass
 
     def _begin(self) -> None:
-        """Drop all that is cached. The next call reads the files."""
+        """Drop all cached data. The next call reads the files."""
         self._tables = Tables()
         self._vectors = Vectors(self._tables, self._cipher)
         self._seen: dict[str, Mark] = {}
         self._broken: dict[str, Damaged] = {}
-        self._claims: dict[str, str] = {}  # the right path for a broken file's content, by its path
+        self._claims: dict[str, str] = {}  # the path that a broken file's content belongs to
         self._names: dict[str, str] = {}
         self._known: dict[str, Known] = {}
         self._written: dict[str, bytes] = {}
@@ -104,9 +104,9 @@ class FolderKernel(Kernel):
 
     @contextmanager
     def _fresh(self, places: Iterable[Place] = ()) -> Iterator[bool]:
-        """Hold the folder for a call, read changed files, and refuse broken files at `places`.
+        """Lock the folder, read changed files, and raise an error for broken files at `places`.
 
-        Yield False in a call within another call of the thread.
+        Yield False in a nested call of the same thread.
         """
         with self.files.held() as is_taken:
             if is_taken:
@@ -126,7 +126,7 @@ class FolderKernel(Kernel):
                 done = [one for one, out in zip(batches, outcomes, strict=True) if out.done]
                 self._save({it for one in done for it in places_of(one.writes) if it[0]})
             except BaseException:
-                self._begin()  # memory may be ahead of the files
+                self._begin()  # the dicts may have changes that the files lack
                 raise
             return outcomes
 
@@ -139,7 +139,7 @@ class FolderKernel(Kernel):
     def scan(self, scan: Scan) -> list[Document]:
         with self._fresh(_selected(scan)):
             if scan.collection == HEAD and scan.tails and scan.bodies and not scan.after:
-                for error in self._broken.values():  # a broken file may have any user's data
+                for error in self._broken.values():  # a broken file may contain any user's data
                     leave_out(error)
             return self._tables.scan(scan)
 
@@ -171,13 +171,13 @@ class FolderKernel(Kernel):
         self.files.sync()
 
     def _refuse(self, kind: str, name: str) -> None:
-        """Refuse a file that cannot be read, so that nothing is written over it."""
+        """Raise the error of a broken file, so that it is not overwritten."""
         if not self._broken or not kind:
             return
         path = f"{kind}/{file_name(name)}"
         if path in self._broken:
             raise self._broken[path]
-        if path not in self._names:  # a broken file under another name may have its content
+        if path not in self._names:  # a broken file with another name may have the content
             for other in (one for one, claimed in self._claims.items() if claimed == path):
                 if kind == _SESSIONS:
                     raise self._broken[other]
@@ -199,7 +199,7 @@ class FolderKernel(Kernel):
         self._seen = marks
 
     def _load(self, path: str) -> bool:
-        """Read a file. Return False if the system cannot read it now."""
+        """Load a file, or note that it is broken. Return False if the system could not read it."""
         kind, _, _ = path.partition("/")
         data, is_read = b"", False
         try:
@@ -222,7 +222,7 @@ class FolderKernel(Kernel):
         return True
 
     def _loaded(self, kind: str, path: str, data: bytes) -> str:
-        """Load the content of a file into the tables, and return its session or block."""
+        """Load a file's content into the tables, and return its session or block."""
         lines = list(lines_in(data))
         if not lines:
             raise ValueError("it is empty")
@@ -289,7 +289,7 @@ class FolderKernel(Kernel):
         self._tables.commit([Batch([], writes)])
 
     def _forget(self, path: str) -> None:
-        """Drop the content of a file from the tables."""
+        """Drop a file's content from the tables."""
         for kept in (self._broken, self._claims, self._written, self._known):
             kept.pop(path, None)
         name = self._names.pop(path, None)
@@ -305,7 +305,7 @@ class FolderKernel(Kernel):
             self._vectors.forget(name)
 
     def _save(self, places: set[Place]) -> None:
-        """Write the changes of commits; the state first, so that no session is due too late."""
+        """Write changed files, and the state before them, so that no session is due too late."""
         self._put({STATE: json.dumps(self._tables.state()._asdict()).encode()})
         changes: dict[str, bytes | None] = {}
         for kind, name in sorted(places):
@@ -333,7 +333,7 @@ class FolderKernel(Kernel):
                 self._forget(path)
 
     def _lines_of(self, path: str, kind: str, name: str) -> Iterator[str]:
-        """Yield the lines of a file. Lines of unchanged values are not encoded again."""
+        """Yield a file's lines. Lines of unchanged values are not encoded again."""
         before, values = self._known.get(path, {}), Known()
 
         def text(key: object, value: T, make: Callable[[T], str]) -> str:
@@ -362,7 +362,7 @@ class FolderKernel(Kernel):
 
 
 def places_of(writes: Sequence[Write]) -> Iterator[Place]:
-    """Yield the places of the files that writes change; ("", "") for the state."""
+    """Yield the files that writes change; ("", "") for the state."""
     for write in writes:
         match write:
             case Put(document):
@@ -385,7 +385,7 @@ def _selected(scan: Scan) -> Iterator[Place]:
 
 
 def _place_of(at: DocId, session: str = "") -> Place:
-    """Return the place of a document's file; ("", "") for the state."""
+    """Return a document's file; ("", "") for the state."""
     kind, _, block = at.collection.partition(":")
     if kind == HEAD:
         return _SESSIONS, at.id

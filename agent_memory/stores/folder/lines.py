@@ -1,4 +1,4 @@
-"""Converts data to and from lines of a folder's files. A line is one JSON object. Pure."""
+"""Converts data to and from the lines of files. A line is one JSON object. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Fields = dict[str, Any]
 def file_name(name: str) -> str:
     """Return the file name of a session or block: its escaped name, and digits of the name's hash.
 
-    The digits keep names apart on file systems that ignore case.
+    The digits make file names differ on file systems that ignore case.
     """
     digits = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:10]
     shown = quote(name, safe=" @+=,", errors="replace").lstrip(".")[:_LONGEST]
@@ -50,13 +50,13 @@ def file_name(name: str) -> str:
 
 
 def check_place(path: str, name: str) -> None:
-    """Refuse a file whose name does not match its session or block."""
+    """Raise ValueError if a file's name does not match its session or block."""
     if path.rpartition("/")[2] != file_name(name):
         raise ValueError("its name is not the one that its first line would give it")
 
 
 def line_of(fields: Fields) -> str:
-    """Return a line without its line end."""
+    """Return fields as a line, without the line end."""
     return json.dumps(fields, ensure_ascii=False, separators=(", ", ": "))
 
 
@@ -121,7 +121,7 @@ def line_of_key(one: Document) -> str:
 
 
 def message_of(session_id: str, number: int, fields: Fields) -> Line | Document:
-    """Return the message or the idempotency key in a line of a session's file."""
+    """Return the message (as `Line`) or idempotency key (as `Document`) in a session's line."""
     if "seq" in fields:
         at = _moment(fields, "at")
         message = Message.from_json(_message_json(fields["message"]), at)
@@ -139,7 +139,7 @@ def message_of(session_id: str, number: int, fields: Fields) -> Line | Document:
 
 
 def name_of(kind: str, first: Fields) -> str:
-    """Return the session or block of a file, by its first line."""
+    """Return the session or block that a file's first line names."""
     return _text(first, "session" if kind == "sessions" else "block")
 
 
@@ -148,11 +148,11 @@ def opened_of(first: Fields) -> tuple[int, str]:
 
 
 class State(NamedTuple):
-    """Due times, leases and locks; times in microseconds.
+    """Due times, leases and locks. Times are in microseconds since 1970.
 
     Attributes:
-        sessions: The creation time, due time, holder and end of the lease of each session.
-        locks: The holder and the end of the lease of each lock.
+        sessions: For each session its creation time, its due time, and its lease's holder and end.
+        locks: The holder and the end of each lock.
     """
 
     sessions: Mapping[str, tuple[int, int | None, str, int]] = {}
@@ -170,7 +170,7 @@ def state_of(data: bytes) -> State:
         for holder, until in locks.values():
             if [*map(type, (holder, until))] != [str, int]:
                 raise TypeError
-    except UNREADABLE:  # without the state, every session is due
+    except UNREADABLE:  # with an empty state, every session is due
         return State()
     return State(sessions, locks)
 
@@ -205,7 +205,6 @@ def _message_json(fields: object) -> str:
 
 
 def line_of_record(record: Record, features: str | None = None) -> str:
-    """Return the line of a record, with its features as text if it has any."""
     more = {} if features is None else {"features": features}
     return line_of(
         {
@@ -230,7 +229,7 @@ def text_of(blob: bytes, block: str, record: Record, cipher: Cipher | None) -> s
 
 
 def blob_of(text: object, block: str, record: Record, cipher: Cipher | None) -> bytes:
-    """Invert `text_of`. Return b"" if the features are damaged, or their key is missing."""
+    """Return the features for a result of `text_of`; b"" if damaged, or without their key."""
     try:
         blob = _decoded(text)
         if cipher is not None:
@@ -245,7 +244,7 @@ def _decoded(text: object) -> bytes:
 
 
 def record_of(fields: Fields) -> tuple[Record, Any]:
-    """Invert `line_of_record`. The features stay as they are in the file."""
+    """Return the record for a line of `line_of_record`, and its features as in the file."""
     if not isinstance(fields["metadata"], dict):
         raise TypeError("`metadata` is no object")
     record = Record(
@@ -267,7 +266,7 @@ def bytes_of(lines: Iterable[str]) -> bytes:
 
 
 def lines_in(data: bytes) -> Iterator[tuple[str, Fields]]:
-    """Yield the lines of a file with their fields. A line that is no JSON object is an error."""
+    """Yield a file's lines with their fields. Raise ValueError for a line without a JSON object."""
     for number, line in enumerate(data.decode("utf-8", "surrogatepass").split("\n"), 1):
         if line.strip():
             try:
@@ -280,14 +279,17 @@ def lines_in(data: bytes) -> Iterator[tuple[str, Fields]]:
 
 
 def first_in(data: bytes, kind: str) -> str | None:
-    """Return the session or block that a damaged file names; None if it names none."""
+    """Return the session or block that a damaged file names, or None."""
     named = "session" if kind == "sessions" else "block"
     names = (line.get(named) for line in _readable_lines(data))
     return next((name for name in names if isinstance(name, str)), None)
 
 
 def owners_in(data: bytes) -> frozenset[str]:
-    """Return the owners (as in `Scope.owner`) and blocks that a file names; none if foreign."""
+    """Return the owners (as in `Scope.owner`) and blocks that a file names.
+
+    The result is empty for a file that is not of this library.
+    """
     owners: set[str] = set()
     for line in _readable_lines(data):
         session, user, owner, block = map(line.get, ("session", "user", "owner", "block"))
@@ -298,7 +300,7 @@ def owners_in(data: bytes) -> frozenset[str]:
 
 
 def _readable_lines(data: bytes) -> Iterator[Fields]:
-    """Yield the lines of a damaged file that can be read."""
+    """Yield the fields of all readable lines of a damaged file."""
     for line in data.decode("utf-8", "replace").split("\n"):
         with suppress(*UNREADABLE):
             fields = json.loads(line)

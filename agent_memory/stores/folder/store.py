@@ -21,10 +21,10 @@ class FolderStore(KernelStore):
             vectors/vector-....jsonl            records with their search features, one per line
             .state.json                         leases and due times, of this machine only
 
-    Writes are atomic, under a lock that all processes of a machine share. Each call reads the
-    files that have changed: other processes may write, and people may edit files between calls.
+    Writes are atomic, under a lock that all processes of a machine share. Each call reads files
+    that have changed, so other processes may write, and people may edit files between calls.
 
-    Limitations: each write rewrites its whole file, which is slow. Use it for one person's
+    Limitations: each write rewrites its whole file, which is slow. Use this store for one person's
     memories, and not on a network file system.
 
     Args:

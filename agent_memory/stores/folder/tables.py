@@ -1,4 +1,4 @@
-"""The tables in memory that a folder's files are read into: documents, lines and vectors."""
+"""The documents, lines and vectors of a folder's files, in memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Tables(MemoryKernel):
         return State(sessions, {row.document.id: (row.holder, row.held_until) for row in held})
 
     def restore(self, state: State) -> None:
-        """Set the stored due times, leases and locks, except of sessions that began anew since."""
+        """Set the stored due times, leases and locks, except of sessions created since."""
         view = self._view()
         for row in view.selected(Scan(HEAD)):
             begun, due, holder, until = state.sessions.get(row.document.id, (None, None, "", 0))
@@ -58,7 +58,7 @@ class Tables(MemoryKernel):
 
 
 class Vectors(KernelStore):
-    """Converts vectors: a file has features with each record, the tables have segments."""
+    """Converts vectors between a file, with features in each record, and tables with segments."""
 
     def __init__(self, tables: Tables, cipher: Cipher | None) -> None:
         super().__init__(tables)
@@ -71,7 +71,7 @@ class Vectors(KernelStore):
         self.clear_vectors(block)
 
     def load(self, block: str, first: Fields, rest: Sequence[tuple[str, Fields]]) -> None:
-        """Load the lines of a file. Records with unchanged lines are not replaced."""
+        """Load a file's lines. Records with unchanged lines are not replaced."""
         opened = opened_of(first)
         read = [(*record_of(fields), text) for text, fields in rest]
         if self.vector_blocks().get(block, opened) != opened:
@@ -98,8 +98,8 @@ class Vectors(KernelStore):
         self._lines[block] = {one.id: (one, texts[one.id]) for one in documents}
 
     def _put_lacking(self, block: str, record: Record, is_encrypted: bool) -> None:
-        """Store a record with unreadable features. If the features are damaged, a search finds the
-        record by its words. If they are encrypted, and no keys were given, a search fails."""
+        """Store a record with unreadable features. With damaged features, a search finds the record
+        by its words. With encrypted features and without keys, a search fails."""
         at = Document(f"catalog:{block}", record.owner, record.owner)
         (stored,) = self._tables.documents([at.key])
         catalog = Catalog() if stored is None else Catalog.of(stored.body)
@@ -116,7 +116,7 @@ class Vectors(KernelStore):
         self._tables.commit([Batch([], puts)])
 
     def lines(self, block: str) -> Iterator[str]:
-        """Yield a file's lines. An unchanged record keeps its line, even with bad features."""
+        """Yield a file's lines. An unchanged record keeps its line, even with damaged features."""
         opened = self.vector_blocks().get(block)
         if opened is None:
             self._lines.pop(block, None)

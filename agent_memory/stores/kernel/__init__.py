@@ -1,4 +1,4 @@
-"""The calls of a store, built on `Kernel`, the small interface that each database implements.
+"""The methods of a store, built on `Kernel`, the small interface that each database implements.
 
 To add a database, write a `Kernel` (see `contract`) and open `KernelStore(kernel)`.
 """

@@ -1,4 +1,4 @@
-"""Plans appends as batches, from the cached state of a session. Pure, except for `KnownHeads`."""
+"""Plans the batches of appends from the state of a session. Pure, except for `KnownHeads`."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ from agent_memory.stores.log import extend, with_tail
 _REFUSALS = (Conflict, InvalidInput, SessionDeleting, SessionOfAnotherUser)
 _MOST_KNOWN = 16_384
 _TEXT = 2_000
-"""This many characters of a head's texts count in the cache like one more head."""
+"""In the size of the cache, this many characters of a head's texts count as one more head."""
 
 
 class KnownSession(NamedTuple):
     """The cached state of a session.
 
     Attributes:
-        head: The head, with an outdated `end` and `total`. Do not pass it to callers.
+        head: The head. Its `end` and `total` may be outdated: pass `whole()` to callers.
         version: The version of the head's document; 0 for a session that is not stored.
-        tail: The log's end and total.
+        tail: The log's current end and total.
     """
 
     head: Head
@@ -68,12 +68,12 @@ class KnownSession(NamedTuple):
         return cls(head, stamp_of(head) if head.version else 0, (head.end, head.total))
 
     def whole(self) -> Head:
-        """Return a copy of the head with the current tail, for a caller."""
+        """Return a copy of the head with the current tail."""
         return with_tail(self.head, *self.tail)
 
 
 class Plan(NamedTuple):
-    """The batch of an append, the session after it, and the places of the drafts to store."""
+    """The batch of an append, the session after the append, and the indexes of stored drafts."""
 
     batch: Batch
     after: KnownSession
@@ -81,7 +81,7 @@ class Plan(NamedTuple):
 
 
 class KnownHeads(Cache[str, KnownSession]):
-    """A cache of sessions, which may be outdated, because other processes write too."""
+    """A cache of sessions. It may be outdated, because other processes write, too."""
 
     def __init__(self) -> None:
         super().__init__(_MOST_KNOWN, lambda one: _weight(one.head))
@@ -100,10 +100,10 @@ def known_session(session_id: str, found: Document | None, tail: Tail) -> KnownS
 
 
 def one_line(known: KnownSession, one: Request) -> tuple[Line, KnownSession] | None:
-    """Return the line of an append of one message, and the session after it.
+    """Return the line of an append of one message, and the session after the append.
 
-    The line is the same as that of `planned`, in a fraction of the time. Return None if the append
-    is not that simple.
+    This is faster than `planned`, with the same result. Return None if the append creates or
+    changes the head, has idempotency keys, or may be refused.
     """
     head, version, (end, total) = known
     if len(one.drafts) != 1 or one.once is not None or head.deleting or not version:
@@ -122,15 +122,9 @@ def one_line(known: KnownSession, one: Request) -> tuple[Line, KnownSession] | N
 def planned(
     known: KnownSession, one: Request, found: Mapping[DocId, Document | None]
 ) -> Plan | Appended:
-    """Return the plan of an append, or the earlier result if its keys show that all is stored.
+    """Return the plan of an append, or its result if its idempotency keys are stored already.
 
-    Args:
-        found: The stored documents of the append's keys.
-
-    Raises:
-        Conflict: A key was used for other content, or the log has another end.
-        SessionOfAnotherUser: The session has another user.
-        SessionDeleting: A deletion of the session has begun.
+    `found` has the stored documents of the keys. Raises the errors of `SessionStore.append_once`.
     """
     before, once, drafts = known.whole(), one.once, one.drafts
     places = tuple(range(len(drafts)))
@@ -138,7 +132,7 @@ def planned(
         raise SessionOfAnotherUser(f"Session {one.session_id!r} was begun for no user.")
     keys: dict[str, Document] = {}
     if once is not None:
-        extend(before, (), one.user_id)  # first, so that a refused caller learns nothing of keys
+        extend(before, (), one.user_id)  # first, so that a refused caller learns nothing about keys
         ids = {name: key_id(one.session_id, name) for name in once.names}
         keys = {name: there for name, at in ids.items() if (there := found.get(at)) is not None}
         kept = {name: key_of(there) for name, there in keys.items()}
@@ -171,7 +165,7 @@ def planned(
 
 
 def planned_blindly(known: KnownSession, one: Request) -> Plan | None:
-    """Return the plan for the cached state; None if the session must be read first."""
+    """Return the plan for a cached session; None if the session must be read first."""
     try:
         plan = planned(known, one, {})
     except _REFUSALS:

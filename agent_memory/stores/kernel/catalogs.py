@@ -1,8 +1,12 @@
 """Catalogs of an owner's segments, and the changes that a write makes to them.
 
+A segment holds the search features of some records of one owner. An owner's records are numbered in
+the order of their writes. For each segment, the catalog has a `Part` with the range of its records'
+numbers.
+
 Records that are written together form a segment. Small neighbouring segments are merged, so that
-there are few. A deletion of records rewrites the rest of their segments. A segment has a unique
-name and never changes, so that readers can cache it.
+there are few. A deletion replaces each affected segment by one without the deleted records. A
+segment has a unique name and never changes, so that readers can cache it.
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
 ENCRYPTED = b"sealed."
 """The beginning of all encrypted bytes."""
 
-_AT_ONCE = 8  # segments, some MB each
+_AT_ONCE = 8  # segments that one call reads, of some MB each
 _LEVELS = (0.0, 2**-8, 2**-5, 2**-2, 1.0)
 _NEIGHBOURS = 8  # this many of the smallest segments are merged
 
@@ -51,8 +55,8 @@ class Part(NamedTuple):
 
     Attributes:
         name: The random name of the segment.
-        first: A lower bound of its records' numbers.
-        last: An upper bound of its records' numbers. Numbers of deleted records stay within both.
+        first: A lower bound of its records' numbers. Deletions of records do not change it.
+        last: An upper bound of its records' numbers, which deletions do not change either.
         records: The number of records.
         size: The size in bytes.
     """
@@ -69,8 +73,8 @@ class Catalog:
     """An owner's segments, in order of their records' numbers.
 
     Attributes:
-        next: The number of the next record; none is used twice.
-        lost: Names of segments to delete, which `parts` does not list. `text` omits them.
+        next: The number of the next new record. Numbers are not reused.
+        lost: Names of stored segments that `parts` does not list. The next change deletes them.
     """
 
     next: int = 1
@@ -79,11 +83,7 @@ class Catalog:
 
     @classmethod
     def of(cls, text: str) -> Catalog:
-        """Return the catalog that a value of `text` describes.
-
-        Raises:
-            ValueError: The text is damaged.
-        """
+        """Return the catalog for a value of `text`. Raise ValueError if the text is damaged."""
         try:
             number, parts = json.loads(text)
             return cls(int(number), tuple(Part(*map(int, part)) for part in parts))
@@ -99,7 +99,7 @@ class Catalog:
         return [part.name for part in self.parts]
 
     def holding(self, numbers: Iterable[int]) -> dict[Part, set[int]]:
-        """Map the segments of some records to the numbers of these records."""
+        """Return the parts that contain some records, each with the numbers of these records."""
         numbers_by_part: dict[Part, set[int]] = {}
         wanted = sorted(numbers)
         at = 0
@@ -112,17 +112,12 @@ class Catalog:
 
 
 Read = Callable[[Sequence[int]], Mapping[int, bytes]]
-"""Reads segments by name, without those that do not exist."""
+"""Returns segments as bytes, by name, without those that do not exist."""
 
 
 @dataclass(slots=True)
 class CatalogChange:
-    """The writes of a change. They are applied completely or not at all.
-
-    Attributes:
-        written: The new segments, by name.
-        dropped: The names of segments to delete.
-    """
+    """The new catalog, the new segments by name, and the names of the segments to delete."""
 
     catalog: Catalog
     written: dict[int, bytes] = field(default_factory=dict)
@@ -130,7 +125,7 @@ class CatalogChange:
 
 
 class Owned:
-    """The stored catalog and segments of an owner."""
+    """The stored catalog and segments of an owner in a block."""
 
     def __init__(self, kernel: Kernel, block: str, owner: str) -> None:
         self._kernel, self._block, self._owner = kernel, block, owner
@@ -142,13 +137,12 @@ class Owned:
     def catalog(self) -> tuple[int, str] | None:
         """Return the version and the text of the catalog; None for an owner without data.
 
-        Each change gives the catalog another version.
+        Each change sets another random version.
         """
         (found,) = self._kernel.documents([self.at])
         return None if found is None else (found.version, found.body)
 
     def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
-        """Return segments by name, without those that no longer exist."""
         found: dict[int, bytes] = {}
         for at in range(0, len(names), _AT_ONCE):
             some = names[at : at + _AT_ONCE]
@@ -157,7 +151,7 @@ class Owned:
         return found
 
     def names(self) -> Sequence[int]:
-        """Return the names of all existing segments, including unlisted ones."""
+        """Return the names of all existing segments, including those not in the catalog."""
         found = self._kernel.scan(Scan(f"{SEGMENT}{self._block}", self._owner, bodies=False))
         return [int(one.id.partition(":")[0], 16) for one in found]
 
@@ -167,7 +161,6 @@ class Owned:
         return {one.id: one.version for one in found}
 
     def change(self, change: CatalogChange) -> list[Write]:
-        """Return the writes of a change to the catalog."""
         writes: list[Write] = [Delete([self.segment_id(name) for name in change.dropped])]
         for name, data in change.written.items():
             writes.append(Put(Document(*self.segment_id(name), self._owner, data=data)))
@@ -176,16 +169,12 @@ class Owned:
         return writes
 
     def forget(self) -> list[Write]:
-        """Return the writes that remove catalog and segments, without reading them."""
+        """Return the writes that delete the catalog and all segments, without reading them."""
         return [DeleteWhere(Scan(f"{SEGMENT}{self._block}", self._owner)), Delete([self.at])]
 
 
 def features_in(segment: Document) -> bytes:
-    """Return the data of a segment.
-
-    Raises:
-        Undecryptable: It is encrypted, and this store does not have the key.
-    """
+    """Return the data of a segment. Raise `Undecryptable` if its key is missing."""
     if isinstance(segment.body, Unreadable):
         raise segment.body.error
     if segment.data.startswith(ENCRYPTED):
@@ -204,20 +193,20 @@ def changed(
     *,
     most_bytes: int | None = None,
 ) -> CatalogChange:
-    """Return the change that a write to an owner's records makes.
+    """Return the change of an owner's catalog for a write of records.
 
     Args:
         gone: The ids of deleted records, by number.
-        added: The segments of new records, which take the next numbers in order.
+        added: The segments of new records, which get the next numbers in this order.
         read: Reads existing segments.
-        most_bytes: The largest value that the database accepts; None for no limit.
+        most_bytes: The size of the largest value that the database accepts; None for no limit.
     """
     from agent_memory.retrieval.segments import MOST_BYTES, MOST_ROWS
 
     most = min(MOST_BYTES, most_bytes or MOST_BYTES)
 
     def share(part: Part) -> float:
-        """Return the part's fraction of the largest allowed segment."""
+        """Return the size of a part, as a fraction of the largest allowed segment."""
         return max(part.records / MOST_ROWS, part.size / most)
 
     writing = _Writing(catalog, read)
@@ -255,7 +244,7 @@ class _Writing:
         return Part(name, first, last, segment.records, len(body))
 
     def without(self, part: Part, ids: set[str]) -> Part | None:
-        """Return a segment without some of its records; None if none is left.
+        """Return a part without some of its records; None if no record is left.
 
         An unreadable segment stays until all of its records are deleted.
         """
@@ -268,10 +257,7 @@ class _Writing:
         return self.new(left, part.first, part.last) if left.records else None
 
     def joined(self, group: Sequence[Part]) -> list[Part]:
-        """Merge neighbours into one segment.
-
-        Unreadable segments, or different dimensions of the vectors, leave them unchanged.
-        """
+        """Merge neighbours, unless one is unreadable or their vectors differ in dimension."""
         from agent_memory.retrieval.segments import Segment
 
         self._load(group)
@@ -305,10 +291,7 @@ def grouped(
 ) -> dict[str, tuple[list[Record], list[Segment]]]:
     """Return for each owner the records to write, and segments of their features.
 
-    If several records have one id, the last is used. `most_bytes` is as for `changed`.
-
-    Raises:
-        ValueError: The numbers of features and records differ.
+    If several records have the same id, only the last is written. `most_bytes` is as for `changed`.
     """
     from agent_memory.retrieval.segments import in_segments
 
@@ -329,7 +312,7 @@ def grouped(
 
 
 def opened(body: bytes | None) -> Segment | None:
-    """Decode a segment; None if it is damaged or does not exist."""
+    """Decode a segment. Return None if it is damaged or does not exist."""
     from agent_memory.stores.feature_bytes import segment_of
 
     try:
@@ -339,7 +322,7 @@ def opened(body: bytes | None) -> Segment | None:
 
 
 def catalog_of(block: str, owner: str, source: Owned, found: tuple[int, str] | None) -> Catalog:
-    """Return the catalog for a result of `Owned.catalog`, rebuilt if it is unreadable."""
+    """Return the catalog for a result of `Owned.catalog`. Rebuild it if it is unreadable."""
     try:
         return Catalog() if found is None else Catalog.of(found[1])
     except ValueError:
@@ -350,8 +333,8 @@ def catalog_of(block: str, owner: str, source: Owned, found: tuple[int, str] | N
 def _rebuilt(source: Owned) -> Catalog:
     """Rebuild a catalog from the segments and the numbers of the records.
 
-    Records without a readable segment get parts whose segments do not exist. A search finds these
-    records by words only, until they are written again.
+    Records without a readable segment get parts whose segments do not exist. Until these records
+    are written again, a search finds them by words only.
     """
     numbers = source.numbers()
     parts: list[Part] = []
@@ -385,7 +368,7 @@ def _rebuilt(source: Owned) -> Catalog:
 
 
 class _Near(NamedTuple):
-    """Neighbouring parts to merge. `share` is their size, as a fraction of the largest segment."""
+    """Neighbours to merge, and their size as a fraction of the largest allowed segment."""
 
     parts: list[Part]
     share: float
@@ -394,9 +377,10 @@ class _Near(NamedTuple):
 def _groups(near: Sequence[_Near]) -> list[list[Part]]:
     """Return the groups of neighbours to merge.
 
-    `_LEVELS` are shares. Neighbours below the lowest one are merged if there are `_NEIGHBOURS`.
-    Neighbours below a higher one are merged if their sum reaches it, so that a change rewrites
-    little. A group is also merged if the next neighbour would exceed the largest segment.
+    `_LEVELS` are shares. Neighbours below the lowest level are merged if there are `_NEIGHBOURS` of
+    them. Neighbours below a higher level are merged if the sum of their shares reaches this level,
+    so that a change rewrites little. A group is also merged if it has no space for its next
+    neighbour in the largest allowed segment.
     """
     for below, level in pairwise(_LEVELS):
         grown: list[_Near] = []
@@ -417,7 +401,7 @@ def _groups(near: Sequence[_Near]) -> list[list[Part]]:
 
 
 def _packed(items: Sequence[_Near]) -> list[list[_Near]]:
-    """Group neighbours, as many in a group as one segment can hold."""
+    """Group neighbours, with as many in each group as one segment can hold."""
     groups, share = list[list[_Near]](), 0.0
     for item in items:
         if groups and share + item.share <= 1:

@@ -35,7 +35,7 @@ _IN_BODY = ("system", "system_at", "summary")
 _MOST_SHOWN = 2_000  # characters
 _USER = "user:"
 CURSORS = '"cursors":'
-"""The key of the cursors in `about` of a head's document. The cursors are its last field."""
+"""The beginning of the cursors in the `about` of a head's document, whose last field they are."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -56,7 +56,7 @@ def now_micros() -> int:
 
 
 def latest_micros(now: int) -> int:
-    """Return the latest end of a lease that is taken now."""
+    """Return the latest end, in microseconds, that a lease may have at the time `now`."""
     return now + micros_of(LONGEST_LEASE_SECONDS)
 
 
@@ -65,7 +65,7 @@ def micros_of(seconds: float) -> int:
 
 
 def head_fields(head: Head) -> dict[str, Any]:
-    """Return the fields of a head that only change with its version, as JSON values."""
+    """Return a head's fields as JSON values, but not its identity, tail, version and `deleting`."""
     system, summary = head.system, head.summary
     return {
         "expired": head.expired,
@@ -82,12 +82,12 @@ def head_fields(head: Head) -> dict[str, Any]:
 
 
 def head_from(session_id: str, fields: Mapping[str, Any]) -> Head:
-    """Return a head from its fields, including those of `head_fields`.
+    """Return a head from the fields of `head_fields` and its other fields.
 
     The field `created_at` is in microseconds.
 
     Raises:
-        Damaged: A field is missing or invalid.
+        Damaged: A field is missing or invalid. The error has a head with the readable fields.
     """
     values = {**fields, "system": (fields.get("system"), fields.get("system_at"))}
     parts: dict[str, Any] = {}
@@ -127,13 +127,13 @@ def _system(value: Any) -> Message | None:
 
 
 def _blocks(value: Any) -> dict[str, int]:
-    """Return a cursor of 0 for each block that damaged cursors still name."""
+    """Return a cursor of 0 for each block whose name is readable in damaged cursors."""
     return dict.fromkeys(_NAMED.findall(value) if isinstance(value, str) else (), 0)
 
 
 _NAMED = re.compile(r'"([a-z][a-z0-9_]*)":')
 _NEW = Head("", None, created_at=_EPOCH)
-"""The fields of this head replace unreadable fields, apart from cursors."""
+"""A head whose fields replace unreadable fields, except cursors."""
 
 _NUMBERS = ("end", "total", "version", "expired", "start", "start_total")
 _DECODERS: dict[str, Callable[[Any], Any]] = {
@@ -153,7 +153,7 @@ def head_id(session_id: str) -> DocId:
 
 
 def stamp_of(head: Head) -> int:
-    """Return the version of a head's document. It also changes if a session begins anew."""
+    """Return the version of a head's document; a session that is created again has another one."""
     return (to_micros(head.created_at) ^ (head.version * _MIX)) & (2**62 - 1)
 
 
@@ -171,7 +171,7 @@ def head_document(head: Head) -> Document:
 
 
 def head_of(one: Document, tail: Tail | None = None) -> Head:
-    """Return the head in a document. `tail` is the end of its log, by default the document's tail.
+    """Return the head in a document. Without `tail`, its end and total are the document's tail.
 
     Raises:
         Damaged: The head is damaged.
@@ -186,7 +186,7 @@ def head_of(one: Document, tail: Tail | None = None) -> Head:
 
 
 def _of_session(error: StoreError, one: Document, tail: Tail | None) -> StoreError:
-    """Return an error that names the session, and has the readable part of its head."""
+    """Add the session and the readable part of its head to a `Damaged` error."""
     if isinstance(error, Damaged):
         head = head_of(one._replace(body=""), tail)
         error.damage = Damage("session", one.id, head=head)
@@ -220,10 +220,9 @@ def is_deleting(one: Document) -> bool:
 
 
 def lag_of(one: Document, block: str) -> Lag | None:
-    """Return a block's lag in a session; None if it has none, or the session is being deleted.
+    """Return a block's lag in a session. Raise `Damaged` if the head is damaged.
 
-    Raises:
-        Damaged: The head is damaged.
+    Return None if the block has absorbed the session completely, or the session is being deleted.
     """
     try:
         about = json.loads(one.about)
@@ -239,7 +238,7 @@ def lag_of(one: Document, block: str) -> Lag | None:
 def are_not_absorbed(heads: Iterable[Document | None], block: str) -> list[Document]:
     """Return the heads with entries past a block's cursor, and all unreadable heads.
 
-    The function searches the encoded heads. Decoding each head would take longer than a vector
+    The function searches the JSON of the heads. Decoding each head would take longer than a vector
     search.
     """
     name = json.dumps(block)
@@ -265,17 +264,13 @@ def line_of(
 
 
 def line_of_entry(entry: Entry) -> Line:
-    """Return the line of an entry, with the time of its message."""
+    """Return the line of an entry. Its time is that of the entry's message."""
     one = entry
     return line_of(one.session_id, one.seq, one.message, one.tokens, one.total, one.encoding)
 
 
 def entry_of(line: Line) -> Entry:
-    """Return the entry of a line.
-
-    Raises:
-        Damaged: The line is damaged.
-    """
+    """Return the entry of a line. Raise `Damaged` if the line is damaged."""
     session, seq, role, text, created_at, tokens, total, encoding, body = line
     if isinstance(body, Unreadable):
         raise body.error
@@ -311,14 +306,12 @@ def _text_of(one: Document) -> str:
 
 
 def record_body(record: Record) -> str:
-    """Return text, sources and metadata of a record, as JSON."""
     return compact_json(
         {"text": record.text, "sources": record.sources, "metadata": record.metadata}
     )
 
 
 def record_document(collection: str, record: Record, version: int) -> Document:
-    """Return the document of a record."""
     return Document(
         *(collection, record.id, record.owner, record.session_id, record.first, record.last),
         version=version,
@@ -328,11 +321,7 @@ def record_document(collection: str, record: Record, version: int) -> Document:
 
 
 def record_from(one: Document, kind: Literal["fact", "vector"], block: str) -> Record:
-    """Return the record of a document.
-
-    Raises:
-        Damaged: The record is damaged.
-    """
+    """Return the record of a document. Raise `Damaged` if the record is damaged."""
     text = _text_of(one)
     try:
         body = json.loads(text)

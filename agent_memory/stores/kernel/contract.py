@@ -1,9 +1,8 @@
-"""`Kernel`, the interface that each database implements. A kernel stores documents, and the lines
-of logs. It commits batches of conditions and writes.
+"""`Kernel`, the interface that each database implements. A kernel stores lines and documents.
 
-A message is a line. All other data is in documents: heads of sessions, idempotency keys, locks,
-facts, vectors, segments and catalogs. `kernel.sessions`, `kernel.records` and `kernel.vectors`
-build the calls of a store on a kernel.
+A line is a message of a log. All other data is in documents: heads of sessions, idempotency keys,
+locks, facts, vectors, segments and catalogs. `kernel.sessions`, `kernel.records` and
+`kernel.vectors` implement a store's methods by calls of a kernel.
 """
 
 from __future__ import annotations
@@ -16,29 +15,24 @@ from agent_memory.errors import StoreError
 LONGEST_LEASE_SECONDS = 120.0
 """The longest time of a lease or lock. Callers request less than half of this time.
 
-A lease with more time left comes from a machine with a wrong clock, and may be taken over.
+If a lease has more time left, a machine with a wrong clock set its end. It is then not valid.
 """
 
 
 class DocId(NamedTuple):
-    """Names a document."""
+    """The key of a document in a namespace."""
 
     collection: str
     id: str
 
 
 class Unreadable(str):
-    """Replaces a body that a wrapper of a kernel cannot decode.
-
-    Attributes:
-        error: The error to raise where this body would be decoded, and nowhere else.
-    """
+    """Replaces a body that a `KernelWrapper` cannot decode. `error` is raised where it is used."""
 
     error: StoreError
 
     @classmethod
     def of(cls, error: StoreError) -> Unreadable:
-        """Return the value for an error."""
         value = cls()
         value.error = error
         return value
@@ -50,10 +44,10 @@ class Line(NamedTuple):
     Attributes:
         seq: The entry's number in the log.
         role: The message's role; empty for none.
-        text: The message's text. If `body` is empty, the message is only this text and the role.
+        text: The message's text. If `body` is empty, the message has only this text and the role.
         created_at: The message's time, in microseconds since 1970 (UTC).
         tokens: The message's tokens in a context.
-        total: The running total of tokens.
+        total: The log's running total of tokens, including this entry.
         encoding: The token encoding by which `tokens` were counted.
         body: The message as JSON, if it has more than a role and a text.
     """
@@ -80,7 +74,7 @@ EMPTY = Tail()
 
 
 class Document(NamedTuple):
-    """A document. The database also stores its holder, the end of its lease, and its due time.
+    """A document. The database also stores its due time, and the holder and end of its lease.
 
     Attributes:
         id: The document's name in the collection.
@@ -89,10 +83,10 @@ class Document(NamedTuple):
         first: A number by which scans select and sort.
         last: A number by which scans select.
         version: A number that the writer sets. Each state of a document has another version.
-        about: The part of the content that scans without bodies return.
+        about: The part of the content that is returned even without bodies.
         body: Further content, as text.
         data: Further content, as bytes.
-        tail: The end of the log of session `id`, if requested.
+        tail: If requested, the end of the log of the session whose id is `id`.
     """
 
     collection: str
@@ -109,7 +103,7 @@ class Document(NamedTuple):
 
     @property
     def key(self) -> DocId:
-        """The document's id."""
+        """The document's collection and id."""
         return DocId(self.collection, self.id)
 
 
@@ -133,7 +127,7 @@ class VersionIs(NamedTuple):
 
 
 class HeldBy(NamedTuple):
-    """The document exists. This holder was the last to take it, and has not released it."""
+    """The document exists. This holder took its last lease, and has not released it."""
 
     id: DocId
     holder: str
@@ -142,7 +136,7 @@ class HeldBy(NamedTuple):
 class Free(NamedTuple):
     """The document is missing, or no other holder has a valid lease of it.
 
-    A lease is valid until its end, unless the end is later than `LONGEST_LEASE_SECONDS` from now.
+    An end later than `LONGEST_LEASE_SECONDS` from now makes a lease invalid.
     """
 
     id: DocId
@@ -161,21 +155,23 @@ Condition = OfDocument | LogEndsAt
 
 
 class Scan(NamedTuple):
-    """Selects documents of a collection. A document must pass all filters.
+    """Selects documents of a collection. A document must pass all filters that are set.
+
+    Documents are in the order of their ids' code points. With a session, they are in the order of
+    `first`, then id.
 
     Attributes:
         owner: Only documents of this owner; empty for documents without an owner.
-        session: Only documents that derive from this session, in order of `first`, then id; empty
-            for documents without a session. All other scans are in order of the ids' code points.
+        session: Only documents that derive from this session; empty for those without a session.
         after: Only documents with ids after this one.
-        limit: The most documents.
-        first_below: Only documents with `first` below it.
-        last_above: Only documents with `last` above it.
-        tails: Whether to add the end of the log of the session with the document's id.
+        limit: The most documents to return.
+        first_below: Only documents with a lower `first`.
+        last_above: Only documents with a higher `last`.
+        tails: Whether to set the `tail` of each document.
         bodies: Whether to return `body` and `data`.
-        names: Whether to return only ids, read from an index if the database can.
-        behind: A block. A database may leave out the heads of sessions that this block has
-            absorbed to the end, to save time.
+        names: Whether to return only ids, from an index if the database has one.
+        behind: The name of a block. To save time, the database may leave out the heads of sessions
+            that this block has absorbed completely.
     """
 
     collection: str
@@ -212,7 +208,7 @@ class Expire(NamedTuple):
 
 
 class Put(NamedTuple):
-    """Write a document. The due time and the lease of an earlier document with its id stay."""
+    """Write a document. If it replaces one, the due time and the lease stay."""
 
     document: Document
 
@@ -255,7 +251,7 @@ Write = Append | Truncate | Expire | Put | Wake | Due | Hold | Delete | DeleteWh
 
 
 class Batch(NamedTuple):
-    """Conditions, and the writes to apply in their order if all conditions hold."""
+    """Writes, which are applied in order if all conditions hold."""
 
     conditions: Sequence[Condition]
     writes: Sequence[Write]
@@ -264,11 +260,14 @@ class Batch(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Whether a batch was applied. If it was refused, the outcome has the documents and the ends
-    of logs that the batch's conditions name.
+    """The result of a batch.
 
     Attributes:
-        failed: The error after which the batch may have been applied or not.
+        done: Whether the batch was applied.
+        documents: For a refused batch, the documents that its conditions name.
+        tails: For a refused batch, the ends of the logs that its conditions name. For an applied
+            one, the end of the log of `Batch.tail`.
+        failed: An error after which it is unknown whether the batch was applied.
     """
 
     done: bool
@@ -281,7 +280,7 @@ DONE = Outcome(True)
 
 
 class Part(NamedTuple):
-    """Selects lines of one log: the lines `seqs`, or else the first `limit` lines after `after`."""
+    """Selects lines of a log: those with `seqs`, or without `seqs` the first ones after `after`."""
 
     session: str
     after: int = 0
@@ -297,7 +296,7 @@ class Kernel(Protocol):
 
     Attributes:
         remote: Whether calls wait for a server.
-        most_bytes: The largest size of `data`; None for any size.
+        most_bytes: The largest size of a document's `data`; None for no limit.
         spans: Whether a batch may change several sessions, and whether `commit` is one transaction.
     """
 
@@ -310,8 +309,8 @@ class Kernel(Protocol):
 
         Each batch is applied completely, or refused. A batch may change one session (its head, log
         and keys), and other documents of any owners and collections. The batch's conditions (such
-        as `Missing`) hold until its writes are done. A power loss may undo a batch that has only
-        `Hold` and `Due`.
+        as `Missing`) hold until its writes are done. Only a batch of `Hold` and `Due` may
+        be undone by a power loss.
 
         With `spans`, a batch may change several sessions, and all batches are one transaction.
         Without `spans`, a condition about a document that the batch does not write is checked
@@ -322,10 +321,11 @@ class Kernel(Protocol):
     def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
         """Append a line if the head has this version and the line's seq is free; durable on return.
 
-        If the head is not due within `micros`, the kernel makes it due or returns False. False
-        means that nothing was written; `commit` then returns the reason. It suffices to check that
-        the seq is free, because each truncation of a log changes the head's version. A kernel
-        overrides this method to be faster.
+        If the head is not due in `micros` microseconds or sooner, the kernel makes it due or
+        returns False. False means that nothing was written. The caller then uses `commit`, whose
+        outcome has the reason. A kernel may override this method to be faster.
+
+        It suffices to check that the seq is free: a truncation would have changed the version.
         """
         conditions = (VersionIs(head, version), LogEndsAt(line.session, line.seq - 1))
         return self.commit([Batch(conditions, (Append([line]), Wake([head], micros)))])[0].done
@@ -333,11 +333,11 @@ class Kernel(Protocol):
     def documents(
         self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
     ) -> list[Document | None]:
-        """Return documents in the order of `ids`.
+        """Return documents in the order of `ids`; None for each missing one.
 
         Args:
             ids: The ids of the documents.
-            tails: Whether to add the end of each session's log, from the same state.
+            tails: Whether to set each `tail`, as it was when the document was read.
             bodies: Whether to return `body` and `data`.
         """
         raise NotImplementedError
@@ -347,17 +347,18 @@ class Kernel(Protocol):
         raise NotImplementedError
 
     def owners(self, collection: str, beginning: str) -> list[str]:
-        """Return a collection's owners that start with `beginning`, in code point order."""
+        """Return the owners in a collection that start with `beginning`, in code point order."""
         raise NotImplementedError
 
     def collections(self, beginning: str) -> list[str]:
-        """Return the collections that start with `beginning`, in code point order."""
+        """Return non-empty collections that start with `beginning`, in code point order."""
         raise NotImplementedError
 
     def due(self, collection: str, limit: int) -> list[Document]:
-        """Return due documents that nobody holds, with the ends of their logs.
+        """Return due documents that nobody holds, each with its `tail`.
 
-        Owners take turns: first each owner's longest due document, then each owner's second.
+        Owners take turns: the document of each owner that has been due longest, then each owner's
+        second, and so on.
         """
         raise NotImplementedError
 
@@ -374,7 +375,7 @@ class Kernel(Protocol):
         return
 
     def sync(self) -> None:
-        """Wait until every acknowledged write survives a power loss, if the kernel decides that."""
+        """Wait until every acknowledged write survives a power loss. Does nothing on a server."""
         return
 
     def close(self) -> None:

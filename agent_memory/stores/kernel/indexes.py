@@ -1,7 +1,7 @@
-"""A cache of the search indexes of owners, and walks through an owner's records.
+"""A cache of the search indexes of owners, and iteration over an owner's records.
 
-The features of an owner's records are in segments, which a catalog lists; see `kernel.catalogs`. A
-process that has an outdated index reads only the segments that are new in the catalog.
+The features of an owner's records are in segments, which a catalog lists; see `kernel.catalogs`. To
+update an outdated index, a process reads only the segments that are new in the catalog.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _MOST_RECORDS = 5_000  # records cached in each index
 _TRIES = 20
 _Key = tuple[str, str]
 ReadRecords = Callable[[Sequence[str]], Mapping[str, Record]]
-"""Reads an owner's records by id. Records that no longer exist are left out."""
+"""Returns an owner's records by id, without those that no longer exist."""
 
 
 class CatalogUnreadable(Exception):
-    """An owner's catalog cannot be read. The store rebuilds it from segments and records."""
+    """A catalog is damaged. The store then rebuilds it from segments and records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class _CachedIndex:
 
 
 class Indexes:
-    """Caches one index for each block and owner. It is valid for one version of the catalog."""
+    """Caches one index for each block and owner, for one version of the catalog."""
 
     def __init__(self) -> None:
         self._cache: Cache[_Key, _CachedIndex] = Cache(MOST_BYTES, lambda one: one.size, 1)
@@ -89,7 +89,7 @@ class Indexes:
                 raise CatalogUnreadable from None
             missing = [name for name in catalog.names if name not in segments]
             bodies = dict(source.segments(missing)) if missing else {}
-            # a missing segment was replaced meanwhile; if the version is the same, it is lost
+            # a missing segment was replaced meanwhile; it is lost if the catalog is still the same
             if len(bodies) == len(missing) or before == version:
                 read = {name: opened(bodies.pop(name, None)) for name in missing}
                 segments_found, lost = _readable(key[0], catalog, {**segments, **read})
@@ -132,7 +132,10 @@ class Indexes:
 def _readable(
     block: str, catalog: Catalog, segments: Mapping[int, Segment | None]
 ) -> tuple[dict[int, Segment], list[Part]]:
-    """Return the readable segments of one dimension, and the catalog's parts for all others."""
+    """Return the readable segments by name, and the parts of all other segments.
+
+    A segment counts as unreadable if its vectors differ in dimension from an earlier segment's.
+    """
     readable: dict[int, Segment] = {}
     lost: list[Part] = []
     dimension: int | None = None
@@ -149,7 +152,7 @@ def _readable(
 
 
 def _stand_in(lost: Sequence[Part], source: Owned, records: ReadRecords) -> list[Segment]:
-    """Return a segment for the records of lost segments. A search finds these only by words."""
+    """Return a segment by which a search finds the records of lost segments, by words only."""
     from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.segments import Segment
 
@@ -168,11 +171,7 @@ def search(
     limit: int,
     read: ReadRecords,
 ) -> list[Hit]:
-    """Search an index, like `VectorStore.search_vectors`.
-
-    Raises:
-        DimensionMismatch: The query's vector and the stored vectors differ in length.
-    """
+    """Search an index, like `VectorStore.search_vectors`."""
     from agent_memory.retrieval.index import ANY
 
     dimension = len(query.meaning)
@@ -186,13 +185,7 @@ def search(
 
 
 def records_of(index: SegmentIndex, ids: Sequence[str], read: ReadRecords) -> dict[str, Record]:
-    """Return records that an index found. The index caches the records of its earlier searches.
-
-    Args:
-        index: The index. A change of the owner's records leads to a new index, with its own cache.
-        ids: The ids of the records.
-        read: Reads the owner's records.
-    """
+    """Return records by id, from the index's cache if they are in it, and cache the others."""
     records = {name: record for name in ids if (record := index.records.get(name)) is not None}
     missing = [name for name in ids if name not in records]
     if missing:
@@ -230,12 +223,11 @@ def walked(
     read: Callable[[Sequence[str]], Sequence[tuple[int, Record]]],
     pages: Iterable[Sequence[str]],
 ) -> Iterator[tuple[list[Record], Features]]:
-    """Yield an owner's records with their features, given pages of ids.
+    """Yield an owner's records with their features, for pages of record ids.
 
-    `read` returns the records with some ids, each with its number. It leaves out records that no
-    longer exist.
+    `read` returns the existing records with some ids, each with its number.
     """
-    cached: dict[int, tuple[dict[str, int], Features]] = {}  # the last segment
+    cached: dict[int, tuple[dict[str, int], Features]] = {}  # the segment that was read last
 
     def segment_of(part: Part) -> tuple[Mapping[str, int], Features] | None:
         if part.name not in cached:

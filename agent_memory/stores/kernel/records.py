@@ -41,8 +41,8 @@ class RecordStore(SessionStore):
         Args:
             block: Name of the block.
             records: The records to store.
-            replacing: `(session_id, first, last)`. The block's records that derive from any of
-                these entries are deleted first. A repeated extraction thus leaves no duplicates.
+            replacing: `(session_id, first, last)`, a range of entries. The block's records that
+                derive from them are deleted first, so a repeated extraction leaves no duplicates.
             lease: Write only while this lease is held.
 
         Raises:
@@ -68,7 +68,8 @@ class RecordStore(SessionStore):
             last: The `last` of the stored record; None if there is none.
 
         Returns:
-            Whether the record was written. After a broken connection the result is not certain.
+            Whether the record was written. If the connection broke during the call, False can
+            also be returned for a written record.
         """
         at = DocId(f"{FACT}{block}", record.id)
         condition: Condition = Missing(at) if last is None else VersionIs(at, last)
@@ -82,18 +83,18 @@ class RecordStore(SessionStore):
         return sorted(records, key=lambda one: (one.created_at, one.id))
 
     def record(self, block: str, record_id: str) -> Record | None:
-        """Return one record of a block by its id, or None."""
+        """Return a record by its id; None if it does not exist."""
         (found,) = self._kernel.documents([DocId(f"{FACT}{block}", record_id)])
         return None if found is None else record_from(found, "fact", block)
 
     def owners(self, block: str, beginning: str) -> list[str]:
-        """Return a block's record owners that start with `beginning`, in code point order."""
+        """Return the record owners of a block that start with `beginning`, in code point order."""
         return self._kernel.owners(f"{FACT}{block}", beginning)
 
     def all_records(self) -> Iterator[tuple[str, Record]]:
         """Yield each record with the name of its block, in no particular order.
 
-        Records that are written meanwhile may be included or not.
+        Records that are written during the iteration may be missing.
         """
         for name in self._kernel.collections(FACT):
             block = name.removeprefix(FACT)
@@ -113,7 +114,7 @@ class RecordStore(SessionStore):
     ) -> None:
         """Delete the records that match all arguments. `after` matches records with higher `last`.
 
-        `record_id`, `owner` or `session_id` is required.
+        At least one of `record_id`, `owner` and `session_id` is required.
 
         Raises:
             LeaseLost: The lease is no longer held; nothing was deleted.

@@ -1,4 +1,4 @@
-"""Rules that all kernels share: conditions, leases, the turns of owners, and erasures."""
+"""Rules that kernels share: conditions, leases, the order of due documents, and erasures."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class State(NamedTuple):
         version: The document's version.
         holder: The worker that has the lease of the document; empty for none.
         held_until: The end of the lease, in microseconds since 1970.
-        due: The time at which a worker should process the document; None for never.
+        due: The time from which a worker should process the document, in microseconds since 1970;
+            None for never.
     """
 
     version: int
@@ -53,7 +54,7 @@ class State(NamedTuple):
 
 
 def named(conditions: Iterable[Condition]) -> tuple[set[DocId], set[str]]:
-    """Return the documents and the logs that conditions name."""
+    """Return the ids of the documents, and the sessions of the logs, that conditions name."""
     documents: set[DocId] = set()
     logs: set[str] = set()
     for one in conditions:
@@ -70,12 +71,9 @@ def holds(
     tails: Mapping[str, Tail],
     now: int,
 ) -> bool:
-    """Return whether a condition holds.
+    """Return whether a condition holds at the time `now`, in microseconds since 1970.
 
-    Args:
-        states: The states of the documents that a batch's conditions name; None for a missing one.
-        tails: The ends of the logs that a batch's conditions name.
-        now: The current time, in microseconds since 1970.
+    The state of a missing document is None.
     """
     if isinstance(condition, LogEndsAt):
         return tails[condition.session].seq == condition.seq
@@ -94,7 +92,7 @@ def holds(
 
 
 def selects(scan: Scan, document: Document) -> bool:
-    """Return whether a scan selects a document, apart from its limit."""
+    """Return whether a document passes all filters of a scan."""
     return (
         document.collection == scan.collection
         and document.id > scan.after
@@ -106,7 +104,7 @@ def selects(scan: Scan, document: Document) -> bool:
 
 
 def in_turns(longest_due_first: Iterable[T], owner: Callable[[T], str]) -> list[T]:
-    """Return documents in turns of owners: each owner's first, then each owner's second."""
+    """Return documents in turns: each owner's first, then each owner's second, and so on."""
     seen: Counter[str] = Counter()
     turns: list[tuple[int, T]] = []
     for one in longest_due_first:
@@ -118,7 +116,7 @@ def in_turns(longest_due_first: Iterable[T], owner: Callable[[T], str]) -> list[
 class Erasures:
     """Runs one erasure at a time. All threads that wait meanwhile share the next erasure.
 
-    A signal may interrupt `share` between any two steps, and the signal's handler may call `share`.
+    A signal handler that interrupts `share` may call `share`, too.
     """
 
     def __init__(self) -> None:
@@ -127,7 +125,7 @@ class Erasures:
         begin_anew_in_child(self, Erasures._let_go)
 
     def share(self, erase: Callable[[], None]) -> None:
-        """Return after an erasure that began after this call, here or in another thread.
+        """Erase, or wait for an erasure that another thread begins after this call.
 
         An error is raised only in the thread that ran the erasure.
         """

@@ -91,7 +91,7 @@ class SessionStore:
     """A store of logs and heads of sessions, built on a database's kernel."""
 
     reads_first = True
-    """Whether a store on a server reads a session that is not cached before an append."""
+    """Whether an append on a server first reads an uncached session, or assumes that it is new."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -104,12 +104,12 @@ class SessionStore:
 
     @property
     def remote(self) -> bool:
-        """Return whether calls wait for a server, and are best made concurrently."""
+        """Return whether calls wait for a server. Concurrent calls then save time."""
         return self._kernel.remote
 
     @property
     def spans(self) -> bool:
-        """Return whether one transaction can change several sessions, in this database."""
+        """Return whether one transaction of this database can change several sessions."""
         return self._kernel.spans
 
     def append(
@@ -123,16 +123,16 @@ class SessionStore:
         """Append all drafts or none, with consecutive seqs, and return the new head.
 
         The session is created if it does not exist. The last system message becomes the head's
-        `system`. A session without a user gets `user_id`. This clears the session's `cursors`, so
-        that blocks absorb it again under its user. The append is durable on return.
+        `system`. A session without a user gets `user_id`. Its `cursors` are then cleared, so that
+        blocks absorb the session again for this user. The append is durable on return.
 
-        If `draft.placed` is set, it is called with the entry's seq, and returns the message to
-        store.
+        A draft's function `placed`, if set, is called with the entry's seq, and returns the message
+        to store. The `total` of an entry is the previous entry's total plus the entry's tokens. A
+        system message adds no tokens. The head's `version` is incremented only if the append
+        creates the session, or changes its system message or user.
 
-        An entry's `total` is the total of the previous entry plus the entry's own tokens. A system
-        message adds nothing. An append increments `version` only if it creates the session, or
-        changes its system message or user. The session becomes due in `within` seconds. An earlier
-        due time stays. The due time is stored before the entries or with them.
+        A worker should process the session in `within` seconds. An earlier due time stays. The due
+        time is stored in the same transaction as the entries, or before them.
 
         Raises:
             SessionOfAnotherUser: The session has another user.
@@ -157,11 +157,11 @@ class SessionStore:
         *,
         within: float = 0.0,
     ) -> Appended:
-        """Append like `append`, except drafts that are stored already according to their keys.
+        """Append like `append`, but skip drafts whose idempotency keys are already stored.
 
-        One transaction looks the keys up, compares the log's end, appends, and stores the new keys.
-        If no draft is left to append, nothing changes: no keys are stored, and no session is
-        created. Otherwise the session's keys from before `once.since` are removed.
+        The keys and the log's end are checked in the transaction of the append. If all drafts are
+        skipped, nothing changes: no key is stored, and no session is created. Otherwise the new
+        keys are stored, and the session's keys from before `once.since` are removed.
 
         Raises:
             Conflict: A key was used for other content, or the log does not end at
@@ -172,12 +172,13 @@ class SessionStore:
         return self._append(Request(session_id, drafts, user_id, once, within=within))
 
     def append_all(self, appends: Sequence[Request]) -> list[Appended | Exception]:
-        """Make appends in one transaction, each like `append` or `append_once`.
+        """Make several appends, each like `append` or `append_once`.
 
-        Each append succeeds or is refused separately, in order. The result of a refused append is
+        One transaction makes the appends to cached sessions. Each append succeeds or fails
+        separately. Return the results in the order of `appends`; the result of a failed append is
         its error. The successful appends are durable on return.
         """
-        # sorted, so that no two transactions wait for each other's sessions
+        # sorted, so that two transactions never wait for each other's sessions
         order = sorted(range(len(appends)), key=lambda place: appends[place].session_id)
         plans: dict[int, Plan] = {}
         fresh: dict[str, KnownSession | None] = {}
@@ -193,7 +194,7 @@ class SessionStore:
             outcomes = self._kernel.commit([plan.batch for plan in plans.values()]) if plans else []
         except StoreUnavailable as error:
             return [error for _ in appends]
-        except Exception:  # noqa: BLE001 - one append fails: each is tried separately below
+        except Exception:  # noqa: BLE001 - one append failed: below, each is tried separately
             plans, outcomes = {}, []
         committed = {at for at, one in zip(plans, outcomes, strict=True) if one.done}
         failed = {at: one.failed for at, one in zip(plans, outcomes, strict=True) if one.failed}
@@ -244,7 +245,7 @@ class SessionStore:
         )
 
     def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
-        """Return a session's keys in order of their seqs. With `names`, return only these keys."""
+        """Return a session's idempotency keys in order of their seqs: all, or those in `names`."""
         if names is None:
             found = [*self._kernel.scan(Scan(KEY, session=session_id))]
         else:
@@ -255,7 +256,7 @@ class SessionStore:
     def put_keys(
         self, session_id: str, keys: Sequence[KeptKey], *, lease: Lease | None = None
     ) -> None:
-        """Store keys of a session, for an import. They replace earlier keys with their names.
+        """Store idempotency keys of a session, for an import. Existing keys are overwritten.
 
         Nothing is stored if the session does not exist.
 
@@ -280,17 +281,17 @@ class SessionStore:
         return [entry_of(line) for line in self._kernel.lines([Part(session_id, after, limit)])]
 
     def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
-        """Return the unexpired entries with these seqs, in order."""
+        """Return the unexpired entries with these seqs, in order of the seqs."""
         part = Part(session_id, seqs=sorted(set(seqs)))
         return [entry_of(line) for line in self._kernel.lines([part])] if seqs else []
 
     def lagging(
         self, block: str, *, user_id: str | None = None, session_id: str | None = None
     ) -> list[Lag]:
-        """Return the sessions with entries past a block's cursor, the newest session first.
+        """Return the sessions with entries after a block's cursor, the newest session first.
 
-        The call covers all sessions of a user, or one session. Sessions whose deletion has begun
-        are left out.
+        Pass a user, for all of the user's sessions, or one session. Sessions whose deletion has
+        begun are left out.
         """
         if session_id is not None:
             some = self._kernel.documents([head_id(session_id)], tails=True, bodies=False)
@@ -304,13 +305,13 @@ class SessionStore:
     def tails(
         self, block: str, session_ids: Collection[str], *, before: int, limit: int
     ) -> list[Entry]:
-        """Return the entries of each session past the block's cursor, in order.
+        """Return the entries of each session after the block's cursor, in order.
 
         Args:
             block: The block.
-            session_ids: The sessions.
-            before: The number of entries before the cursor to include.
-            limit: The most entries of each session. Of more, the newest are returned.
+            session_ids: The sessions. Damaged sessions are left out.
+            before: The number of entries to add that precede the cursor.
+            limit: The most entries of each session. If there are more, the newest are returned.
         """
         ids = [head_id(one) for one in session_ids]
         found = self._kernel.documents(ids, tails=True, bodies=False)
@@ -329,12 +330,12 @@ class SessionStore:
         """Compare-and-swap: write `head` if the stored version still equals `head.version`.
 
         The call writes expired, start, start_total, pinned, pinned_tokens, system, system_tokens,
-        summary, cursors, user_id and deleting. The fields `end` and `total` belong to the log.
-        Entries with seqs up to `expired` are removed; `expired` never decreases. A head that is
-        `deleting` makes the session due.
+        summary, cursors, user_id and deleting. It ignores `end` and `total`, which follow from the
+        log. It removes entries with seqs up to `expired`, so `expired` must never decrease. A head
+        that is `deleting` makes the session due.
 
         Returns:
-            The stored head, whose version is one higher. None if another writer came first.
+            The stored head, whose version is one higher. None if another writer changed the head.
 
         Raises:
             LeaseLost: `lease` was passed and is no longer held; nothing was written.
@@ -349,23 +350,23 @@ class SessionStore:
         *,
         lease: Lease | None = None,
     ) -> Head | None:
-        """Move the head like `move`, and replace the log after the seq `after`, in one transaction.
+        """Write the head like `move`, and replace the log after seq `after`, in one transaction.
 
-        A head of version 0 creates the session with its `created_at`, and makes it due. Return None
-        if the session already exists. Keys of messages past the new end of the log are removed. All
-        other keys stay, even keys of expired messages.
+        A head of version 0 creates the session with its `created_at`, and makes it due. Idempotency
+        keys of messages after the new end of the log are removed. All other keys stay, even keys of
+        expired messages.
 
         Args:
             head: The head, as for `move`.
-            after: A seq from `head.expired` to `head.end`. If messages have expired, the log must
-                have at least one entry afterwards.
+            after: A seq from `head.expired` to `head.end`. If messages have expired, the rewritten
+                log must have at least one entry.
             entries: The new entries, with consecutive seqs from `after + 1`. Their tokens, totals
                 and times are stored unchanged.
             lease: The lease, as for `move`.
 
         Returns:
-            The stored head. None, without any change, if another writer moved the head or appended
-            after `head.end`.
+            The stored head. None, without any change, if another writer changed the head or
+            appended after `head.end`, or if a session to create already exists.
         """
         at, session = head_id(head.session_id), head.session_id
         lines = [Append([line_of_entry(entry) for entry in entries])] if entries else []
@@ -407,9 +408,10 @@ class SessionStore:
         return stored
 
     def schedule(self, head: Head, seconds: float | None) -> bool:
-        """Make the session due in this many seconds. With None, its next change makes it due.
+        """Make the session due in this many seconds. None removes the due time.
 
-        Return False, without any change, if the stored end or version differs from the head's.
+        The next append or deletion sets a due time again. Return False, without any change, if the
+        stored end or version differs from the head's.
         """
         at = head_id(head.session_id)
         due = Due(at, None if seconds is None else micros_of(seconds))
@@ -420,20 +422,20 @@ class SessionStore:
         return self._kernel.commit([Batch(conditions, [due])])[0].done
 
     def schedule_all(self) -> None:
-        """Make every session due, as after a change of the configured blocks."""
+        """Make every session due now, such as after a change of the configured blocks."""
         for page in self._pages(Scan(HEAD, names=True)):
             self._kernel.commit([Batch([], [Wake([one.key for one in page], 0)])])
 
     def due(self, limit: int = 100) -> list[Head]:
         """Return sessions that are due and that no worker holds.
 
-        The order is fair between users: each user's longest due session, then each user's
+        Users take turns: the session of each user that has been due longest, then each user's
         second, and so on. A session without a user counts as a user.
         """
         while True:
             with noted() as damaged:
                 heads = undamaged(self._kernel.due(HEAD, limit), head_of)
-            put_off = False  # damaged sessions are postponed: they would fill the result
+            put_off = False  # damaged sessions are postponed, or they would fill each result
             for error in damaged:
                 leave_out(error)
                 if error.damage is not None and error.damage.head is not None:
@@ -442,12 +444,11 @@ class SessionStore:
                 return heads
 
     def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-        """Take or renew the session's lease. Return False while another owner's lease is valid.
+        """Take the session's lease. Return False while another owner's lease is valid.
 
-        A lease that ends later than `LONGEST_LEASE_SECONDS` from now is not valid.
-
-        With `renew`, return False also if another owner took the lease since, or `owner` released
-        it.
+        A lease that ends later than `LONGEST_LEASE_SECONDS` from now is not valid. With `renew`,
+        extend the owner's lease instead. Return False if another owner has taken the lease, or
+        `owner` has released it. Return False also if the session does not exist.
         """
         at = head_id(session_id)
         take: list[Condition] = [HeldBy(at, owner)] if renew else [Exists(at), Free(at, owner)]
@@ -459,11 +460,11 @@ class SessionStore:
         self._kernel.commit([Batch([HeldBy(at, owner)], [Hold(at, "", 0)])])
 
     def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-        """Take or renew a named lock. Return False while another owner holds the lock.
+        """Take a named lock. Return False while another owner holds the lock.
 
         A lock does not protect writes to sessions: a lease does. `name` has at most 64 characters.
-        With `renew`, return False also if another owner took the lock since, or `owner` released
-        it.
+        With `renew`, extend the owner's lock instead. Return False if another owner has taken the
+        lock, or `owner` has released it.
         """
         at = DocId(LOCK, name)
         hold = Hold(at, owner, micros_of(seconds))
@@ -473,7 +474,7 @@ class SessionStore:
         return self._kernel.commit([batch])[0].done
 
     def unlock(self, name: str, owner: str) -> None:
-        """Release a lock, if `owner` still holds it. The store retains nothing of it."""
+        """Release a lock, if `owner` still holds it."""
         at = DocId(LOCK, name)
         self._kernel.commit([Batch([HeldBy(at, owner)], [Delete([at])])])
 
@@ -484,7 +485,7 @@ class SessionStore:
             LeaseLost: `lease` was passed and is no longer held; nothing was deleted.
         """
         at = head_id(session_id)
-        # without a head, the data is of a session that is being created: delete nothing
+        # data without a head belongs to a session that is being created: delete nothing
         conditions = [*held(lease), Exists(at)]
         keys = DeleteWhere(Scan(KEY, session=session_id))
         self._write(lease, Batch(conditions, [Delete([at]), keys, Truncate(session_id, 0)]))
@@ -493,18 +494,18 @@ class SessionStore:
     def secure_erase(self) -> None:
         """Erase traces of deleted data from the database's files.
 
-        PostgreSQL, MySQL, MariaDB and MongoDB erase deleted data by themselves, later. Redis
-        rewrites its append-only file if it has one, and its snapshot if `save` is set. In a large
-        database this continues after the call. Backups, files of replicas, and memory that the
-        server has freed are not erased.
+        PostgreSQL, MySQL, MariaDB and MongoDB erase deleted data later, without this call. Redis
+        rewrites its append-only file if it has one, and its snapshot if `save` is set. The rewrite
+        of a large database continues after the call. Backups, files of replicas, and memory that
+        the server has freed are not erased.
         """
         self._kernel.erase()
 
     def sync(self) -> None:
         """Wait until every acknowledged write survives a power loss.
 
-        This is needed with `durability="process"`. It does nothing on servers, which sync by their
-        settings.
+        Use it with `durability="process"`. On a database server, the call does nothing: the
+        server's settings decide.
         """
         self._kernel.sync()
 
@@ -514,7 +515,7 @@ class SessionStore:
         """Return at most `limit` heads with session ids after `after`, in order of the ids.
 
         With `user_id`, only heads of this user are returned. Sessions whose deletion has begun are
-        included, with `deleting` set. Later heads take the place of damaged ones.
+        included, with `deleting` set. Damaged heads are left out, and do not count towards `limit`.
         """
         whole = Scan(HEAD, None if user_id is None else f"user:{user_id}", tails=True)
 
@@ -527,7 +528,7 @@ class SessionStore:
             page = whole._replace(after=after or "", limit=wanted)
             try:
                 found = self._kernel.scan(page)
-            except Damaged:  # damaged pages of the file; the index of ids may be intact
+            except Damaged:  # pages of the file are damaged; its index of ids may be intact
                 found = self._kernel.scan(page._replace(names=True))
             heads += undamaged(found, decode)
             if len(found) < wanted:
@@ -544,11 +545,7 @@ class SessionStore:
         self._kernel.close()
 
     def _write(self, lease: Lease | None, batch: Batch) -> Outcome:
-        """Commit a batch.
-
-        Raises:
-            LeaseLost: The batch was refused, and the lease is no longer held.
-        """
+        """Commit a batch. Raise `LeaseLost` if it was refused and the lease is no longer held."""
         if not (batch.conditions or batch.writes):
             return DONE
         (outcome,) = self._kernel.commit([batch])
@@ -567,5 +564,5 @@ class SessionStore:
 
 
 def held(lease: Lease | None) -> list[Condition]:
-    """Return the condition that a lease is held, if there is one."""
+    """Return the condition that a lease is held; no condition for None."""
     return [] if lease is None else [HeldBy(head_id(lease.session_id), lease.owner)]

@@ -1,4 +1,7 @@
-"""Vectors over a kernel. Records are documents, their features are in segments; see `catalogs`."""
+"""Vectors over a kernel: records are documents, and their features are in segments.
+
+The module `catalogs` describes segments.
+"""
 
 from __future__ import annotations
 
@@ -54,18 +57,14 @@ if TYPE_CHECKING:
 
 
 class StoredBlocks(NamedTuple):
-    """The blocks with stored data: those with records, and those with vectors."""
+    """The names of the blocks with stored facts, and of those with stored vectors."""
 
     facts: Collection[str]
     vectors: Collection[str]
 
 
 class KernelStore(RecordStore):
-    """A store of sessions, facts and vectors in the database of a kernel.
-
-    Args:
-        kernel: The database.
-    """
+    """A store of sessions, facts and vectors in the database of a kernel."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
@@ -78,11 +77,7 @@ class KernelStore(RecordStore):
         self._opened[block] = given
 
     def _announce(self, block: str, given: tuple[int, str]) -> None:
-        """Register a block's embedding.
-
-        Raises:
-            DimensionMismatch: Another embedding is registered.
-        """
+        """Register a block's embedding. Raise `DimensionMismatch` if another is registered."""
         at = DocId(BLOCKS, block)
         mine = Document(*at, version=_version(given), body=compact_json(given))
         (outcome,) = self._kernel.commit([Batch([Missing(at)], [Put(mine)])])
@@ -122,7 +117,7 @@ class KernelStore(RecordStore):
         conditions: Sequence[Condition],
         lease: Lease | None,
     ) -> bool:
-        """Remove records and add others. Return False if another writer came first."""
+        """Delete records and add others. Return False if another writer changed them meanwhile."""
         every, writes = self._changes(block, gone, groups)
         return self._write(lease, Batch([*conditions, *every], writes)).done
 
@@ -132,7 +127,7 @@ class KernelStore(RecordStore):
         gone: Sequence[Document],
         groups: Mapping[str, tuple[list[Record], list[Segment]]],
     ) -> tuple[list[Condition], list[Write]]:
-        """Return the conditions and writes that remove records and add others."""
+        """Return the conditions and writes of `_change`."""
         name, removed = f"{VECTOR}{block}", {one.id for one in gone}
         numbers: dict[str, dict[int, str]] = {}
         for one in gone:
@@ -164,7 +159,7 @@ class KernelStore(RecordStore):
         return every, writes
 
     def _is_all(self, name: str, owner: str, ids: set[str]) -> bool:
-        """Return whether an owner has no records except these."""
+        """Return whether an owner has no records except those with these ids."""
         found = self._kernel.scan(Scan(name, owner, limit=len(ids) + 1, names=True))
         return all(one.id in ids for one in found)
 
@@ -226,18 +221,18 @@ class KernelStore(RecordStore):
         locks: Collection[str] = (),
         leaving: Mapping[str, Sequence[Record]] | None = None,
     ) -> bool:
-        """Delete sessions and owners, with their records and vectors, and store other records.
+        """Delete sessions and the data of owners in one transaction, with records and vectors.
 
         Args:
-            heads: The heads of the sessions, as they were read.
+            heads: The current heads of the sessions.
             blocks: The result of `blocks()`.
-            owners: Owners whose records and vectors are all deleted, from any session.
-            locks: Names of locks that nobody may hold meanwhile.
+            owners: Owners whose records and vectors are deleted, whatever session they are from.
+            locks: Names of locks. The call fails if one of them is held.
             leaving: Records to store in the same transaction, by block.
 
         Returns:
-            Whether it was done. False, without any change, if a head was changed, a session or lock
-            is held, or another writer changed the vectors.
+            Whether the data was deleted. False, without any change, if a head or the vectors were
+            changed meanwhile, or if a session or a lock is held.
         """
         ids = [head_id(head.session_id) for head in heads]
         every: list[Condition] = [Free(at, "") for at in ids]
@@ -245,7 +240,7 @@ class KernelStore(RecordStore):
         writes: list[Write] = []
         for lock in [DocId(LOCK, name) for name in locks]:
             every.append(Free(lock, ""))
-            if self._kernel.remote:  # a write, so that nobody takes the lock meanwhile
+            if self._kernel.remote:  # a write keeps others from taking the lock meanwhile
                 writes += [Put(Document(*lock)), Delete([lock])]
         for block in blocks.vectors:
             for head in heads:

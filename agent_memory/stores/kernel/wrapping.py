@@ -21,7 +21,7 @@ from agent_memory.stores.kernel.contract import (
 
 
 def take_keys(store: object, inner: object) -> None:
-    """Give a store the keys of its inner store, for receipts and vectors in other databases."""
+    """Copy the keys of an encrypted inner store, for receipts and for vectors elsewhere."""
     for name in ("signing_keys", "vectors_of"):
         if hasattr(inner, name):
             setattr(store, name, getattr(inner, name))
@@ -30,9 +30,10 @@ def take_keys(store: object, inner: object) -> None:
 def one_by_one(commit: Callable[[Batch], Outcome], batches: Sequence[Batch]) -> list[Outcome]:
     """Commit each batch separately, for kernels without `spans`.
 
-    If a batch after the first one fails, it counts as refused. The caller's retry of this batch
-    then raises the error. After `StoreUnavailable` the batch may have been committed. Its outcome
-    has the error, and so have those of the batches after it, which are not tried.
+    An error of the first batch is raised. A later batch with an error counts as refused, and the
+    caller gets the error when it retries the batch. After `StoreUnavailable`, a batch may have been
+    committed. The error is then in its outcome, and in those of the batches after it, which are not
+    tried.
     """
     outcomes: list[Outcome] = []
     for batch in batches:
@@ -49,14 +50,14 @@ def one_by_one(commit: Callable[[Batch], Outcome], batches: Sequence[Batch]) -> 
 
 
 class KernelWrapper(Kernel):
-    """Passes all calls to another kernel. Subclasses override four hooks that encode and decode.
+    """Passes all calls to another kernel. Subclasses override the hooks that encode and decode.
 
     A hook that cannot decode a body replaces the body by an `Unreadable`. The error then affects
     only this document or line.
 
     Args:
         inner: The other kernel.
-        more: Further kernels that store a part of the data. `spans` is then False.
+        more: Further kernels that store a part of the data. With any, `spans` is False.
     """
 
     def __init__(self, inner: Kernel, more: Collection[Kernel] = ()) -> None:
