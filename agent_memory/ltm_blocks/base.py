@@ -1,4 +1,4 @@
-"""The interface of long-term blocks. They absorb the log, and contexts recall their data."""
+"""The base classes of long-term blocks, which absorb the log and recall their data for contexts."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ _Call = TypeVar("_Call", bound=Callable[..., Any])
 def by_owner(delete: _Call) -> _Call:
     """Mark a `delete` that only removes an owner's or session's data from the session store.
 
-    The engine may then remove the block's records and vectors itself, in one transaction, when it
-    deletes a session or a user. It calls `drop_caches` instead of `delete`.
+    To delete a session or a user, the engine may then remove the block's records and vectors
+    itself, in one transaction. It calls `drop_caches` instead of `delete`.
     """
     delete.by_owner = True  # type: ignore[attr-defined]
     return delete
@@ -102,18 +102,19 @@ class Block(SettingsModel, ABC):
 
     Attributes:
         absorbs: Whether the engine passes the log to the block.
-        recalls_pending: Whether the block also recalls messages that it has not absorbed yet. If
-            no block does, the engine itself searches those messages.
-        searched: Whether `search` includes the block. False if its recalls ignore the query.
-        selective: Whether the block recalls only what is relevant to the message, with scores.
-            Such a block is skipped if a message is only small talk. A context leaves out recalls
-            that score much lower than the block's best.
+        recalls_pending: Whether the block also recalls messages that it has not absorbed yet. If no
+            block does, the engine itself searches those messages.
+        searched: Whether `search` includes the block. Set it to False if the recalls ignore the
+            query.
+        selective: Whether the block recalls only what is relevant to the message, with scores. Such
+            a block is skipped if a message is only small talk. A context leaves out recalls that
+            score much lower than the block's best recall.
         of_session: Whether the block's data belongs to a session. Its tools then need a session.
         versioned: Whether the block caches an owner's records until their version changes. An
             import writes a new version for such a block; see `agent_memory.ltm_blocks.change_log`.
-        kind: The name of the class in configuration files.
+        kind: The name of the block's class in configuration files.
         name: The name of the block and its records, unique in a deployment. Default: `kind`.
-        max_tokens: Maximum tokens of the block in a context; None for no limit of its own.
+        max_tokens: Maximum tokens of the block's recalls in a context; None for no separate limit.
         store: URL of a separate database for the block's data, such as "sqlite:///facts.db". None
             stores the data with the sessions.
     """
@@ -138,7 +139,9 @@ class Block(SettingsModel, ABC):
 
     @property
     def routed_to(self) -> str | None:
-        """The database for its records and vectors; None for the sessions' database."""
+        """The URL of the database for the block's records and vectors; None for the sessions'
+        database.
+        """
         return self.store
 
     @property
@@ -157,11 +160,13 @@ class Block(SettingsModel, ABC):
         return False
 
     def recalled(self, scope: Scope, ids: Sequence[str]) -> None:
-        """Receive the ids of the block's recalls in a context with a relevance of at least 0.5."""
+        """Receive the ids of the block's recalls in a new context, without those of a relevance
+        below 0.5.
+        """
 
     @property
     def vectors(self) -> VectorStore:
-        """The store of the block's vectors; the block must be bound."""
+        """The store of the block's vectors. The block must be bound."""
         return self.resources.store
 
     @property
@@ -183,14 +188,13 @@ class Block(SettingsModel, ABC):
         return bound
 
     def load(self) -> None:
-        """Load local resources that take long. Called before the first `get`.
+        """Load local resources that take long to load. Called before the first `get`.
 
-        The engine waits at most ten seconds. The time limit of `get` begins afterwards, so loading
-        does not use up the time of a process's first question.
+        The engine waits at most ten seconds, before the time limit of `get` begins.
         """
 
     def warm(self, scope: Scope) -> None:
-        """Read the data that the first `get` for a scope needs. Call no model.
+        """Read the data that the first `get` for a scope needs, without calling a model.
 
         Called by `AgentMemory.warm_up` after `load`.
         """
@@ -206,7 +210,7 @@ class Block(SettingsModel, ABC):
         """
 
     def clear(self, resources: Resources) -> None:
-        """Before a rebuild, drop data of former settings that would make `bind` fail."""
+        """Drop data of former settings that would make `bind` fail. Called before a rebuild."""
 
     def rebuilding(self) -> bool:
         """Prepare a bound block for a rebuild.
@@ -242,7 +246,7 @@ class Block(SettingsModel, ABC):
         return tools_of(self)
 
     def outdated(self, scope: Scope, sources: Collection[Source]) -> Mapping[Source, datetime]:
-        """Return the messages among `sources` that are outdated, as far as the block knows.
+        """Return the messages among `sources` that are outdated.
 
         Each comes with the time of the newer statement.
         """
@@ -253,9 +257,10 @@ class Block(SettingsModel, ABC):
         return ()
 
     def all_kept(self, scope: Scope) -> Sequence[Recall]:
-        """Return all of a user's items, each with the id that `forget` takes.
+        """Return all of a user's items, each with the id that `forget` takes, without messages of
+        the log.
 
-        The report on old and duplicate items reads them. Messages of the log are not included.
+        `User.surplus` reports on these items.
         """
         return ()
 
@@ -282,8 +287,9 @@ class Block(SettingsModel, ABC):
         return record
 
     def validate_vectors(self, dimension: int, model: str) -> bool:
-        """Return whether the block can search a snapshot's vectors. If not, it absorbs the log
-        again.
+        """Return whether the block can search a snapshot's vectors.
+
+        If not, the block absorbs the log again after the import.
 
         Args:
             dimension: Length of a vector.
@@ -321,7 +327,7 @@ class Block(SettingsModel, ABC):
 
     @property
     def resources(self) -> Resources:
-        """The resources given to `bind`."""
+        """The resources that `bind` received."""
         assert self._resources is not None, "the engine binds a block before it uses it"
         return self._resources
 
@@ -329,7 +335,10 @@ class Block(SettingsModel, ABC):
     def get(
         self, scope: Scope, message: Message | None, limit: int
     ) -> list[Recall] | Awaitable[list[Recall]]:
-        """Return what is relevant to `message`, best first; general knowledge if it is None."""
+        """Return at most `limit` recalls that are relevant to `message`, best first.
+
+        If `message` is None, return recalls that are useful with any message.
+        """
 
     @abstractmethod
     def update(self, scope: Scope, entries: Sequence[Entry]) -> Awaitable[None] | None:
@@ -337,9 +346,7 @@ class Block(SettingsModel, ABC):
 
     @abstractmethod
     def delete(self, scope: Scope) -> Awaitable[None] | None:
-        """Delete the data that derives from a session, from its entries after a seq, or from a
-        user.
-        """
+        """Delete the data of a user, of a session, or of entries of a session after `scope.after`."""
 
     @property
     def deletes_by_owner(self) -> bool:
@@ -402,7 +409,7 @@ class FactBlock(Block):
     def filled(
         self, scope: Scope, *, as_of: datetime | None = None, known_at: datetime | None = None
     ) -> BaseModel | None:
-        """Return the profile that the block fills, as of a time; None if it fills none."""
+        """Return the profile that the block fills, as of a time; None if the block fills none."""
         return None
 
 

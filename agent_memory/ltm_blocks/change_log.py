@@ -41,7 +41,7 @@ def erase_owner(store: RecordStore, block: str, owner: str) -> None:
 def erase(store: RecordStore, block: str, scope: Scope) -> None:
     """Erase a block's records of a session, of its entries after a seq, or of a user.
 
-    The block need not be configured.
+    The block need not be in the configuration.
     """
     if scope.session_id is None:
         erase_owner(store, block, scope.owner)
@@ -55,23 +55,24 @@ def erase(store: RecordStore, block: str, scope: Scope) -> None:
 
 
 def renew(store: RecordStore, block: str, owner: str, lease: Lease | None = None) -> None:
-    """Invalidate all caches of an owner's records, after some records were erased."""
+    """Invalidate all caches of an owner's records. Call it after erasing some of them."""
     if version_of(store, block, owner) is not None:
         store.put_records(block, [new_version(owner), begun_anew(owner)], lease=lease)
 
 
 def version_owner(owner: str) -> str:
-    """Return the id of the record that holds an owner's version. It is also that record's owner.
+    """Return the id of the record that holds an owner's version. The same string is that record's
+    owner.
 
     Owners of other records never have the prefix "version:". The user's id is hashed.
     """
     return f"version:{record_id(owner)}"
 
 
-_MOST_TOLD = 100  # ids in a change log: a reader reads each record, and each change rewrites all
+_MOST_TOLD = 100  # ids in a change log: readers read each record, and each change rewrites the log
 
 Key = tuple[str, str]
-"""A version: the id of the change log, and the id of the last change in it."""
+"""A version: the id of the change log, and the id of the last change in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,9 @@ class Trail:
         return self.began, self.last
 
     def since(self, key: Key) -> set[str] | None:
-        """Return the ids of the records that changed since a version; None if they are unknown."""
+        """Return the ids of the records that changed since a version; None if the log no longer
+        shows this.
+        """
         began, last = key
         if not began or began != self.began:
             return None
@@ -122,7 +125,8 @@ def trail_of(store: RecordStore, block: str, owner: str) -> Trail | None:
 
 
 def went_on(owner: str, trail: Trail | None, changed: Collection[str]) -> tuple[Key, list[Record]]:
-    """Return the version after one more change, and the version's records to store.
+    """Return the version after the records `changed` changed, and the records that store the
+    version.
 
     Args:
         trail: The log, read under the writers' lock.
@@ -140,7 +144,7 @@ def went_on(owner: str, trail: Trail | None, changed: Collection[str]) -> tuple[
 
 
 def begun_anew(owner: str) -> Record:
-    """Return the record of a new log's id. Readers then read all records again."""
+    """Return the record of a new log's id. It makes readers read all records again."""
     one = new_version(owner)
     return replace(one, id=_began(one.owner))
 
@@ -153,11 +157,12 @@ def _began(version_id: str) -> str:
 class Following(Cache[str, tuple[Key, T]]):
     """A cache with one immutable value for each owner, built from all of the owner's records.
 
-    A change updates the value record by record. Thread-safe.
+    A later change updates the value without reading the other records. Thread-safe.
 
     Args:
         build: Returns the value of all records.
-        change: Returns a value after changes. These are records by id; None for a deleted record.
+        change: Returns a value after changes. The changes are records by id; None for a deleted
+            record.
         size: Returns the number of records in a value.
         least: Number of values that are never evicted, however large.
     """
@@ -175,7 +180,6 @@ class Following(Cache[str, tuple[Key, T]]):
         self._change = change
 
     def read(self, store: RecordStore, block: str, owner: str) -> T:
-        """Return the value of an owner's current records."""
         return self.at(store, block, owner, trail_of(store, block, owner))
 
     def at(self, store: RecordStore, block: str, owner: str, trail: Trail | None) -> T:
@@ -185,7 +189,7 @@ class Following(Cache[str, tuple[Key, T]]):
             return self._build(store.records(block, owner))
         known = self.find(owner)
         if known is None or known[0] != trail.key:
-            # the records may be newer than the version, never older
+            # the records are read after the version: they may be newer than it, never older
             value = None if known is None else self._followed(store, block, owner, trail, known)
             known = trail.key, self._build(store.records(block, owner)) if value is None else value
             self.put(owner, known)
@@ -199,12 +203,13 @@ class Following(Cache[str, tuple[Key, T]]):
         changes: Mapping[str, Record | None],
         put: Callable[[Sequence[Record]], None],
     ) -> None:
-        """Make changes by record id, log them, and update the cache.
+        """Store changes of records, log them, and update the cache.
 
         Args:
             trail: The log. The caller holds the writers' lock since reading it.
             value: The value at `trail`.
-            put: Stores the changes, and the records of the new version that it receives.
+            changes: Records by id; None for a deleted record.
+            put: Stores the changes, and the records of the new version, which it receives.
         """
         key, version = went_on(owner, trail, changes)
         try:
@@ -212,7 +217,7 @@ class Following(Cache[str, tuple[Key, T]]):
         except BaseException:  # the changes may be stored without the version
             self.drop(owner)
             raise
-        if trail is not None:  # without a log, an erasure since `value` was read is not noticed
+        if trail is not None:  # without a log, an erasure after reading `value` goes unnoticed
             self.put(owner, (key, self._change(value, changes)))
 
     def _followed(
@@ -220,7 +225,7 @@ class Following(Cache[str, tuple[Key, T]]):
     ) -> T | None:
         """Return the value after the changes since it was cached.
 
-        Return None if the changes are unknown, or a record is damaged.
+        None if these are unknown, or if a record is damaged.
         """
         ids = trail.since(known[0])
         if ids is None:
@@ -241,7 +246,7 @@ Decoded = Mapping[str, tuple[datetime, T]]
 
 
 class FollowedRecords(Following[Decoded[T]]):
-    """A cache of owners' decoded records: each record is read and decoded once."""
+    """A cache of owners' decoded records. Each record is read and decoded once."""
 
     def __init__(self, decode: Callable[[Record], T]) -> None:
         def build(records: Sequence[Record]) -> Decoded[T]:
@@ -255,5 +260,7 @@ class FollowedRecords(Following[Decoded[T]]):
         super().__init__(build, change, len)
 
     def all(self, store: RecordStore, block: str, owner: str) -> list[T]:
-        """Return an owner's decoded records, oldest first. Unchanged ones are the same objects."""
+        """Return an owner's decoded records, oldest first. Unchanged records are the same objects
+        each time.
+        """
         return [decoded for _, decoded in self.read(store, block, owner).values()]

@@ -48,13 +48,12 @@ class ForeignBlock(Block):
         return self._notify("turn_ended", scope, turn, said)
 
     def _notify(self, name: str, *arguments: object) -> Awaitable[None] | None:
-        """Call a method of the object if it has one of this name."""
         call: Callable[..., Awaitable[None] | None] | None = getattr(self.block, name, None)
         return None if call is None else call(*arguments)
 
 
 def adopt(value: object) -> object:
-    """Return a duck-typed object as a block, named by its `name` or class.
+    """Return a duck-typed object as a block with the name of the object or of its class.
 
     A `Block`, a class, and an object without the three methods are returned unchanged.
     """

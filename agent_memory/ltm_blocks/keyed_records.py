@@ -1,4 +1,4 @@
-"""Collections: items that users and tools write to a block directly, one record each."""
+"""Collections: items that users and tools write to a block directly. Each item is one record."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ class KeyedRecords:
         return [record for record in records if record.session_id not in gone]
 
     def gone(self, sessions: Iterable[str]) -> set[str]:
-        """Return the sessions whose deletion has begun. The empty name "" is not a session."""
+        """Return the sessions that are deleted or being deleted. The empty name "" is not a
+        session.
+        """
         named = set(sessions) - {""}
         return named - self.store.existing(named) if named else named
 
@@ -75,11 +77,9 @@ class KeyedRecords:
         return next((record for record in self.all() if record.id == name), None)
 
     def id_of(self, key: str) -> str:
-        """Return the record id of a key."""
         return keyed_id(self._block, self.owner, key)
 
     def redacted(self, text: str) -> str:
-        """Return a text after redaction."""
         return self._resources.redact(text)
 
     def put(
@@ -91,7 +91,7 @@ class KeyedRecords:
         at: datetime | None = None,
         with_session: bool = True,
     ) -> Record:
-        """Store a record under a key, in place of the key's former record.
+        """Store a record under a key. It replaces the key's former record.
 
         Args:
             with_session: Whether a user's record is deleted with the current session. A session's
@@ -123,11 +123,11 @@ class KeyedRecords:
         erase_owner(self.store, self._block, self.owner)
 
     def changing(self) -> AbstractContextManager[None]:
-        """Return the owner's lock, to hold while reading and then writing."""
+        """Return the owner's lock. Hold it from reading until writing."""
         return self._resources.locked(lock_of(self._block, self.owner))
 
     def _check_user(self) -> None:
-        """Check the session's owner: another user may have begun a session under its id."""
+        """Check the session's owner: another user may have begun a session with the same id."""
         session_id, user_id = self.scope.session_id, self.scope.user_id
         if self._of_session and session_id is not None and user_id is not None:
             head = self.store.head(session_id)
@@ -143,7 +143,7 @@ class Collection(Generic[B]):
     """
 
     _item: ClassVar[str]  # "note"
-    _advice: ClassVar[tuple[str, str]] = ("", "")  # on empty texts, and on texts that are too long
+    _advice: ClassVar[tuple[str, str]] = ("", "")  # in errors: for empty texts, for long texts
     _error: ClassVar[type[InvalidInput]] = InvalidInput
 
     def __init__(self, keyed: KeyedRecords, limits: B) -> None:
@@ -180,7 +180,6 @@ class Collection(Generic[B]):
         return copy
 
     def _check_count(self, count: int, most: int, new: int = 1) -> None:
-        """Refuse more items than the maximum."""
         if count + new > most:
             raise self._error(
                 f"There are {count} {self._item}s, and the maximum is {most}. Delete some that are "
@@ -210,8 +209,8 @@ class CollectionBlock(ManualBlock):
     @by_owner
     def delete(self, scope: Scope) -> None:
         if not scope.after:  # items derive from no message
-            # without the lock, a concurrent change could write a user's record again; a session's
-            # record needs none, as `put_with_session` removes it itself
+            # without the lock, a concurrent change could write a user's record again. A session's
+            # record needs no lock, because `put_with_session` then removes it again
             lock = self.resources.locked(lock_of(self.name, scope.owner))
             with lock if scope.session_id is None else nullcontext():
                 erase(self.resources.store, self.name, scope)
@@ -262,7 +261,7 @@ def put_with_session(
 
 def keyed_id(block: str, owner: str, key: str) -> str:
     """Return the record id of an owner's key."""
-    # the hash gives all keys one length; otherwise two pairs of owner and key could share an id
+    # hashed to one length, because otherwise two pairs of owner and key could share an id
     return record_id(block, owner, record_id(key))
 
 
@@ -270,7 +269,7 @@ def plain_json(value: object, what: str) -> str:
     """Return a value as compact JSON that restores it exactly.
 
     Args:
-        what: The name of the value, with which the sentence of an error begins.
+        what: The name of the value, for error messages.
     """
     require_plain(value, what)
     return compact_json(value)
@@ -309,5 +308,5 @@ def require_plain(value: object, what: str, depth: int = 0) -> None:
 
 
 def lock_of(block: str, owner: str) -> str:
-    """Return the name of the lock on an owner's records; see `KeyedRecords.changing`."""
+    """Return the name of the lock that `KeyedRecords.changing` takes."""
     return record_id("keyed_records", block, owner)

@@ -30,11 +30,11 @@ class FactChooser(SettingsModel):
     """Lets a language model select among locally ranked facts.
 
     Each question costs one model call, which may take at most `seconds`. The local ranking is used
-    if the call fails, takes longer, or is not allowed.
+    if the call fails, takes longer, or would exceed a spending limit.
 
     Attributes:
         prompt: Your own instructions instead of the default.
-        model: A litellm model other than the configured one.
+        model: A litellm model instead of the configured one.
         most: Maximum number of facts shown to the model, from the top of the local ranking.
         seconds: Time limit of the call. Set it below `recall_timeout`.
     """
@@ -49,7 +49,7 @@ class FactChooser(SettingsModel):
 
         Args:
             resources: Opens the model.
-            ranked: The local ranking, which is returned if the model gives no answer.
+            ranked: The local ranking. It is returned if the model gives no answer.
         """
         shown = ranked[: self.most]
         llm = resources.models(self.model) if question and shown else None

@@ -31,8 +31,8 @@ class Note:
     Attributes:
         id: The id.
         text: The text.
-        created_at: The `at` that `add` received, otherwise the time of the last write (UTC).
-            `update` sets it to now.
+        created_at: The `at` that `add` received, or else the time of the write (UTC). `update` sets
+            it to the current time.
         session_id: The session of the last write; empty for none.
         metadata: The writer's own metadata.
     """
@@ -45,7 +45,7 @@ class Note:
 
     @property
     def version(self) -> str:
-        """Its version, for `expected`. Every write changes it."""
+        """The note's version, for `expected`. Every write changes it."""
         at = self.created_at.isoformat()
         return version_of(self.id, self.text, at, self.session_id, self.metadata)
 
@@ -58,7 +58,7 @@ class _StoredForm(Form):
 
 
 class NoteMemory(CollectionBlock, NoteBlock):
-    """Notes of a user. A model writes them by tool, a program by `User.notes`.
+    """Notes of a user. A model writes them by a tool, a program by `User.notes`.
 
     A note is deleted with its user, and with the session in which it was last written.
 
@@ -117,7 +117,7 @@ class NoteMemory(CollectionBlock, NoteBlock):
         self._indexes.drop(scope.owner)
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
-        """Forget a note by its id. Notes come from no messages, so spans have no effect."""
+        """Forget a note by its id. A span has no effect, because notes come from no messages."""
         is_gone = isinstance(what, str) and self.open(scope).delete(what)
         return [str(what)] if is_gone else []
 
@@ -158,12 +158,13 @@ class Notes(Collection[NoteMemory]):
         Args:
             text: The note.
             metadata: The writer's own metadata, as plain JSON.
-            at: When it was stated: a datetime with a time zone, or a date (UTC). None for now.
+            at: When the note was stated: a datetime with a time zone, or a date (UTC). None for
+                now.
             key: Idempotency key for retries.
 
         Raises:
-            InvalidInput: The note is empty or too long, the user has too many notes, or `at` has
-                no time zone. Nothing was stored.
+            InvalidInput: The note is empty or too long, the user has too many notes, or `at` has no
+                time zone. Nothing was stored.
             Conflict: The key belongs to a note with another text; nothing was stored.
         """
         name, most = id_of_key(key), self._limits.max_chars
@@ -186,7 +187,8 @@ class Notes(Collection[NoteMemory]):
         Args:
             note_id: The note.
             text: The new text.
-            expected: The `version` that you read. The note changes only if it still has it.
+            expected: The `version` that you read. The note changes only if it still has this
+                version.
 
         Raises:
             InvalidInput: The note does not exist, or the text is empty or too long; nothing

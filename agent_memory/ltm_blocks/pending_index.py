@@ -1,4 +1,4 @@
-"""Pending entries of a block: their index for merged search, and their background encoding."""
+"""Pending entries of a block: an index for searching them, and their encoding in the background."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Encode = Callable[[Sequence[str]], "Sequence[Encoding]"]
 """See `Encoder.encode`."""
 
 _MOST_OWNERS = 10_000
-_LATER_SECONDS = 0.2  # spares a process that exits after storing a message loading the encoder
+_LATER_SECONDS = 0.2  # a process that stores a message and exits at once need not load the encoder
 
 
 class EncodeAhead:
     """Encodes stored messages on one background thread, before a question needs them.
 
-    Stopping loses nothing: a question encodes the messages that are missing.
+    After `stop` nothing is lost: a question encodes the messages that are missing.
     """
 
     def __init__(self) -> None:
@@ -50,9 +50,11 @@ class EncodeAhead:
         self._runs = self._stopped = False
 
     def add(self, owner: str, encode: Callable[[], bool]) -> None:
-        """Schedule an owner's call, in place of an earlier one. Repeat it while it returns True.
+        """Schedule a call that encodes an owner's messages. The call is repeated while it returns
+        True.
 
-        The call is dropped after `stop`, and while 10,000 owners have pending calls.
+        It replaces an earlier call for the same owner. It is dropped after `stop`, and while 10,000
+        owners have pending calls.
         """
         with self._lock:
             if self._stopped or len(self._waiting) >= _MOST_OWNERS:
@@ -63,7 +65,6 @@ class EncodeAhead:
             threads.Handover("memory-encoder", self._run)
 
     def stop(self) -> None:
-        """Start no further call."""
         with self._lock:
             self._stopped = True
             self._waiting.clear()
@@ -90,25 +91,25 @@ class EncodeAhead:
 
 
 WHOLE = 500
-"""Maximum number of pending entries that are all indexed. If there are more, only the newest, and
-those that share words with the question, are indexed."""
+"""Maximum number of pending entries that are all indexed. If there are more, only the newest are
+indexed, and those that share words with the question."""
 
 WHOLE_TOKENS = 50_000
-"""The same limit in tokens: a megabyte of new words takes seconds to index."""
+"""The same limit in tokens, because a megabyte of new words takes seconds to index."""
 
-_NEWEST = 50  # the newest of many entries, which are always indexed
-_SHARING = 150  # entries that share the rarest words with the question
-_LONGEST = 100_000  # characters of the newest entries, and of those that share words
+_NEWEST = 50  # of many entries, this many of the newest are always indexed
+_SHARING = 150  # and this many that share the rarest words with the question
+_LONGEST = 100_000  # maximum characters of the newest entries, and of those that share words
 
 Made = tuple[list[Record], "Features"]
 """Records with their features."""
 
 Make = Callable[[Sequence[tuple[Entry, "Turn"]]], Made]
-"""Makes records of turns, as the block will store them."""
+"""Makes records of turns, in the form in which the block will store them."""
 
 
 class Index(NamedTuple):
-    """The index of some pending entries, with the records of these entries by id."""
+    """The index of some pending entries, and the records of these entries by id."""
 
     traits: SegmentIndex
     records: dict[str, Record]
@@ -174,10 +175,10 @@ class Waiting:
         """Return the index of an owner's pending entries; None if there are none.
 
         Args:
-            make: Makes the records of turns.
-            is_whole: Returns whether `make` could encode all texts. If not, the next question
-                makes the records again.
-            make_known: Makes the records of many turns, with cached encodings only.
+            is_whole: Returns whether `make` could encode all texts. If not, the next question makes
+                the records again.
+            make_known: Makes the records of older turns if there are many. It uses cached encodings
+                only.
         """
         if not tails.read:
             return None
@@ -203,7 +204,7 @@ def _built(
     roles: Sequence[str],
     is_whole: Callable[[], bool],
 ) -> _Built:
-    """Return the current cache entry: the object `before` if nothing changed."""
+    """Return the current indexes: the object `before` if nothing changed."""
     from agent_memory.retrieval.turns import spoken
 
     lags = {lag.session_id: lag for lag in tails.lags}
@@ -254,9 +255,9 @@ def _extended(index: Index, parts: Sequence[Made]) -> Index:
 def _chosen(
     tails: Sequence[Tail], question: str, roles: Sequence[str]
 ) -> tuple[list[tuple[Entry, Turn]], list[tuple[Entry, Turn]]]:
-    """Return the newest of many turns, and older ones that share the rarest words with a question.
+    """Return the newest of many turns, and older turns that share the rarest words with a question.
 
-    Neighbours of the older turns are left out: indexing them would take too long.
+    The neighbours of these older turns are left out, because indexing them would take too long.
     """
     from agent_memory.retrieval.languages import languages_of
     from agent_memory.retrieval.turns import spoken

@@ -22,7 +22,7 @@ of users' vectors. "elsewhere": a block with a database of its own."""
 
 
 def register(store: RecordStore, name: str, kind: Registered = "blocks") -> None:
-    """Register a block, or a collection of vectors, before it stores data."""
+    """Register a block, or a collection of vectors. Call it before storing its first data."""
     if name not in registered(store, kind):
         now = datetime.now(UTC)
         record = Record(record_id(kind, name), kind, "", 0, 0, name, (), now)
@@ -47,7 +47,7 @@ def erase_derived(store: Store, block: str, scope: Scope) -> None:
 
 
 FORGOTTEN = _COLLECTION.name
-"""The collection of tombstones in stores."""
+"""The name of the collection of tombstones in stores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Tombstone:
     """Marks a fact, or a part of a session, that must stay forgotten. It holds no forgotten text.
 
     Attributes:
-        fact: Id of the forgotten fact; None for everything that comes from the messages.
+        fact: Id of the forgotten fact; None if everything from the messages is forgotten.
         span: The part of the message that the fact quoted; None for whole messages.
         spared: Ids of records that stay although their quotes overlap `span`.
     """
@@ -72,12 +72,12 @@ class Tombstone:
     def covers(self, record_id: str, session_id: str, seq: int, span: tuple[int, int]) -> bool:
         """Return whether a record must stay forgotten.
 
-        It then comes from the messages, its quote overlaps `span`, and it is not spared.
+        Such a record comes from the messages, its quote overlaps `span`, and it is not in `spared`.
 
         Limitations: a model may find the same fact again in other words.
 
         Args:
-            span: Start and end of the quote in the message.
+            span: Start and end of the record's quote in the message.
         """
         if session_id != self.session_id or not self.first <= seq <= self.last:
             return False
@@ -87,7 +87,6 @@ class Tombstone:
 
 
 def overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Return whether two parts of a text overlap."""
     return one[0] < other[1] and other[0] < one[1]
 
 
@@ -95,7 +94,7 @@ _TOMBSTONES = TypeAdapter(Tombstone)
 
 
 def record_of(tombstone: Tombstone, block: str, owner: str) -> Record:
-    """Return the record of a block's tombstone; its id derives from its content."""
+    """Return the record of a block's tombstone. Its id derives from the tombstone's content."""
     one = tombstone
     own = {"session_id", "first", "last", "at"}
     return Record(
@@ -118,20 +117,20 @@ def _tombstone_of(record: Record) -> Tombstone:
 
 
 def tombstones(store: RecordStore, block: str, owner: str) -> list[Tombstone]:
-    """Return a block's tombstones of an owner."""
+    """Return the tombstones of an owner in a block."""
     records = store.records(FORGOTTEN, owner)
     return [_tombstone_of(one) for one in records if one.metadata["block"] == block]
 
 
 def bury(store: RecordStore, block: str, owner: str, gone: Sequence[Tombstone]) -> None:
-    """Store tombstones, before the data they cover is erased."""
+    """Store tombstones. Call it before the data that they cover is erased."""
     store.put_records(FORGOTTEN, [record_of(one, block, owner) for one in gone])
 
 
 def drop_tombstones(store: RecordStore, head: Head, end: int, lease: Lease | None = None) -> None:
-    """Delete or shorten a session's tombstones that cover seqs after `end`.
+    """Delete or shorten a session's tombstones of seqs after `end`.
 
-    New messages of the session reuse these seqs.
+    New messages of the session will reuse these seqs.
     """
     owner = Scope(head.user_id, head.session_id).owner
     cut = [

@@ -28,7 +28,8 @@ _FACT: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 class StaticMemory(Block):
     """Read-only facts for every user and session.
 
-    All facts are recalled if they fit the block's token share. Otherwise the most relevant are.
+    All facts are recalled if they fit the block's share of tokens. If not, the most relevant facts
+    are recalled.
 
     Attributes:
         facts: Texts, plain JSON or pydantic models. If a fact is a dict, its key `text` or
@@ -83,7 +84,7 @@ class StaticMemory(Block):
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         scores = overlap_scores(message.text() if message else "", [*self._texts.values()])
-        # scores from 1 up place configured facts before the recalls of other blocks
+        # a score of at least 1 places configured facts before the recalls of other blocks
         recalls = [
             Recall(self.name, fact_id, text, 1 + score)
             for (fact_id, text), score in zip(self._texts.items(), scores, strict=True)
@@ -119,7 +120,7 @@ def _text(fact: Any) -> str:
 
 
 def _said(name: str, value: object) -> Iterator[str]:
-    """Yield a value in words, one part for each item."""
+    """Yield a value in words, one text for each item."""
     inner: Iterable[tuple[object, object]] = ()
     if isinstance(value, dict):
         inner = value.items()

@@ -1,4 +1,4 @@
-"""A cache of text indexes by owner; an index is rebuilt only when its texts change."""
+"""A cache of text indexes by owner. An index is rebuilt only when its texts change."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class TextIndexes(Cache[str, "TextIndex"]):
-    """Indexes by owner, valid as long as the owner's texts are the same. Thread-safe.
+    """Indexes by owner, each valid while the owner's texts are the same. Thread-safe.
 
-    The caller reads the texts from the store every time, and the cache compares these texts with
-    the indexed texts. Changes by another process are therefore noticed without a version.
+    The caller reads the texts from the store every time, and the cache compares them with the
+    indexed texts. It therefore notices changes by other processes without a version.
     """
 
     def __init__(self, resources: Resources) -> None:
@@ -28,11 +28,10 @@ class TextIndexes(Cache[str, "TextIndex"]):
         self._embedder = BestEffort(lambda: resources.embedders(None))
 
     def relevance(self, owner: str, texts: Sequence[str], question: str) -> np.ndarray:
-        """Return the probability that each of an owner's texts is relevant to a question."""
+        """Return for each of an owner's texts the probability that it is relevant to a question."""
         return self.of(owner, texts).relevance(self._embedder.query(question))
 
     def of(self, owner: str, texts: Sequence[str]) -> TextIndex:
-        """Return the index of an owner's texts."""
         from agent_memory.retrieval.texts import TextIndex
 
         before = self.find(owner)

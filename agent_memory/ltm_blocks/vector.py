@@ -34,18 +34,20 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_DEEP = 10  # records beyond the limit, to replace those that only ask or repeat
-_SURE = 0.5  # minimum relevance of the message that is taken for the event in a question
+_DEEP = 10  # extra records of a search, which replace those that only ask or repeat
+_SURE = 0.5  # minimum relevance of the message that reports the event in a question
 _LIKE = 20  # records searched for corrections of a statement
 _AHEAD = 32  # texts encoded at a time in the background
-_DEEPER = 4  # factor by which each further search is deeper, if many records are repetitions
+_DEEPER = 4  # each further search returns this many times more records
 _DEEPEST = 2_000
 
 
 def _in_force(
     call: Callable[Concatenate[VectorMemory, P], T],
 ) -> Callable[Concatenate[VectorMemory, P], T]:
-    """Wrap a call, to name the reason if another process rebuilt the vectors for another model."""
+    """Wrap a method, so that an error says if another process rebuilt the vectors for another
+    model.
+    """
 
     @wraps(call)
     def told(block: VectorMemory, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -69,15 +71,15 @@ def _in_force(
 class VectorMemory(Block):
     """All messages with text from a user's sessions. Long messages are stored in passages.
 
-    A search compares meaning, word pieces and words. It compares them for the message alone, and
-    together with its neighbours in the session; see `agent_memory.retrieval.score`. Words alone
-    count if no embedder is configured and the extra "local" is not installed.
+    A search compares the meaning, word pieces and words of each message, both alone and together
+    with its neighbours in the session; see `agent_memory.retrieval.score`. Without an embedder and
+    the extra "local", it compares words only.
 
     Attributes:
         store: The database of the vectors; None for the database of the session store.
             "sqlite:///vectors.db" is a separate file; other databases have URLs too.
             "http://host:6333" is a Qdrant server (extra `qdrant`), ":memory:" Qdrant's local mode.
-        embedding: An embedding model other than the configured one; see `AgentMemoryConfig`.
+        embedding: An embedding model instead of the configured one; see `AgentMemoryConfig`.
         dimension: Required length of the model's vectors; None accepts any.
         roles: Roles of the messages to store.
     """
@@ -121,7 +123,7 @@ class VectorMemory(Block):
         return self._vectors
 
     def bind(self, resources: Resources) -> Self:
-        """Bind; see `Block.bind`.
+        """Bind the block; see `Block.bind`.
 
         Raises:
             MissingExtra: The embedder or the vector store is not installed.
@@ -144,7 +146,7 @@ class VectorMemory(Block):
     def clear(self, resources: Resources) -> None:
         """Begin a new set of vectors while the old set stays in use.
 
-        Delete the old vectors if the store cannot hold both sets.
+        If the store cannot hold both sets, delete the old one.
         """
         embedder = self._chosen(resources)  # invalid settings fail here and change nothing
         with self._opened(resources) as vectors:
@@ -202,7 +204,7 @@ class VectorMemory(Block):
     def prepare(self, entries: Sequence[Entry]) -> None:
         from agent_memory.retrieval.turns import spoken
 
-        # fills the cache
+        # the embedder caches the encodings
         self._ready().encode([str(turn) for _, turn in spoken(entries, self.roles)])
 
     def said(self, scope: Scope) -> None:
@@ -258,8 +260,8 @@ class VectorMemory(Block):
                 in_context=scope.in_context,
             )
             found = folded(recalls(told, self.name, scope), limit)
-            # search deeper if at least half of the hits are relevant, but some of them repeat
-            # another or are in the context already
+            # search deeper if at least half of the hits are relevant, but some of these repeat
+            # another one or are in the context already
             hides = len(found) < len(wanted) and 2 * len(wanted) >= len(hits) >= depth
             if len(found) >= limit or not hides or depth >= _DEEPEST or given_up():
                 return found
@@ -296,7 +298,7 @@ class VectorMemory(Block):
         if self._embedder is None and not self._meanings.rests:
             try:
                 self._ready()
-            except ModelError as error:  # the search goes by words, and the context reports it
+            except ModelError as error:  # the search uses words only, and the context reports it
                 self._meanings.rest(error)
         query = self._meanings.query(question, today)
         tails = self.resources.pending.of(self.name, scope)
@@ -354,7 +356,7 @@ class VectorMemory(Block):
             )
 
     def _ready(self) -> Encoder:
-        """Return the embedder, after the vector store has accepted it."""
+        """Return the embedder, once the vector store has accepted its model and dimension."""
         if self._embedder is None:
             embedder = self._chosen(self.resources)
             self._vectors.open_vectors(self.name, embedder.dimension, embedder.name)

@@ -27,7 +27,6 @@ _MAX_KEY = 128
 
 
 def check_key(key: str) -> str:
-    """Validate a key, and return it."""
     if not (isinstance(key, str) and 0 < len(key) <= _MAX_KEY and key.isprintable()):
         raise InvalidInput(f"The key is {quoted(key)}. Give 1 to {_MAX_KEY} printable characters.")
     return key
@@ -42,8 +41,8 @@ class _StoredForm(Form):
 class WorkingMemory(CollectionBlock):
     """A session's working values by key, written by tool or by `Session.working`.
 
-    Every context of the session recalls all of them, as far as they fit, last changed first.
-    Other sessions do not see them.
+    Every context of the session recalls all values that fit, last changed first. Other sessions do
+    not see the values.
 
     Attributes:
         max_keys: Maximum number of values of a session.

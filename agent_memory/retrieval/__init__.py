@@ -1,1 +1,1 @@
-"""Search features and ranking: the records of a history that are relevant to a question. Pure."""
+"""Features of records, and their ranking by relevance to a question. Pure."""

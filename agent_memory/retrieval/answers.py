@@ -1,10 +1,10 @@
-"""Order of hits as an answer, without repetitions and with corrections. Pure.
+"""Choose and order search hits so that they answer a question. Pure.
 
-The best match of a question is often an earlier copy of the question, or a reply that repeats the
-user's words. Both would rank above the statement that answers the question, and above a correction
-of that statement. "Which city do I live in?" is close to "I moved to Lisbon.", but not to "I moved
-on to Porto today.". A newer statement therefore counts as a correction if it is close to both the
-question and the older statement.
+A search often ranks an earlier copy of the question highest, or a reply that repeats the user's
+words. Both would stand above the statement that answers the question. A correction may rank low:
+"Which city do I live in?" is close to "I moved to Lisbon.", but not to "I moved on to Porto
+today.". A newer statement therefore counts as a correction if it is close to both the question and
+the older statement.
 """
 
 from __future__ import annotations
@@ -27,27 +27,32 @@ from agent_memory.retrieval.score import PARTS
 
 Newer = Callable[[Hit], Sequence[tuple[Hit, float]]]
 """Returns the hits nearest to both the question and a statement, nearest first. Each comes with the
-sum of the two cosines. They may be older than the statement."""
+sum of its two cosines. The hits may be older than the statement."""
 
-_REPEATED = 0.6  # share of an echo's words that the user said before it
+_REPEATED = 0.6  # share of a reply's new words that the user said before; the reply is then an echo
 _SAME_QUESTION = 0.6  # minimum cosine of two copies of a question
-_FAINT = 0.4  # factor on the score of a message that already asked the question
-_ALL = 100  # percentage of words in questions
+_FAINT = 0.4  # factor on the score of a user message that asks the same question
+_ALL = 100  # `asking` of a text that consists of questions
 _SURE = 0.5
 _SENTENCE = 3  # words; a shorter query is a keyword search
 _MOST_KNOWN = 100
 _MOST_TEXTS = 4_000
-_FIRST = 12  # hits among which contradictions are looked for
+_FIRST = 12  # hits that are compared with each other for contradictions
 _LIKELY = 0.1
 _CORRECTIONS = 2
 _SAMPLES = 3  # statements for which similar ones are looked up
 _SIMILAR = 0.45
-_LEANS = 4  # seqs after a statement within which a short correction may refer to it
-_SAME_FORM = 0.6  # share of a statement's words that a contradiction repeats
+_LEANS = 4  # a short correction may be this many seqs after its statement
+_SAME_FORM = 0.6  # minimum share of a statement's words that a contradiction repeats
 _SAME_WORDS = 3  # minimum number of equal words in two statements that differ only in a value
-_NEAR, _NEAR_MARKED = 0.65, 0.45  # sum of the cosines with question and statement
-_NEARLY = 0.8  # share of the best nearness
-_FEW, _MANY = 0.15, 50  # lower the threshold for few hits, among which chance matches are rarer
+_NEAR, _NEAR_MARKED = (
+    0.65,
+    0.45,
+)  # minimum sum of both cosines; the lower one if the text reports a change
+_NEARLY = (
+    0.8  # share of the highest `_alone` that a statement needs to be the one that is corrected
+)
+_FEW, _MANY = 0.15, 50  # below 50 hits the threshold is lower, because chance matches are rarer
 _SAME_KIND = 0.1  # lowers the threshold for a value of the same kind
 _IN_CONTEXT = 0.08  # lowers the threshold in a context, where an extra line does little harm
 
@@ -100,13 +105,13 @@ def answers(
     """Return the hits that answer a question, best first.
 
     Args:
-        question: The question.
-        hits: The hits, best first. Irrelevant hits may be included.
-        least: The minimum relevance of results. It does not apply to corrections.
+        hits: Best first. Irrelevant hits may be included.
+        least: The minimum relevance of results. Corrections, replies and similar statements that
+            are added may have less.
         newer: See `Newer`.
         corrects: Whether the question is about the current state, rather than a state in the past.
-        in_context: Whether the hits are for a context. In a context, corrections precede the
-            statements that they correct. In a search, the nearest hit comes first.
+        in_context: Whether the hits are for a context. A correction then usually precedes the
+            statement that it corrects. In a search it usually follows.
     """
     told = telling(question, [hit for hit in hits if hit.relevance >= least])
     if corrects:
@@ -138,7 +143,7 @@ def answers(
     found = []
     if not any(_replaces(stated, one, question) for one in told):
         found = since(stated)
-    for hit, first in found[-1:]:  # a correction may have been corrected
+    for hit, first in found[-1:]:  # the correction may itself have been corrected
         if first or _changes(hit):
             found += since(hit)
     if any(first for _, first in found):
@@ -148,7 +153,7 @@ def answers(
     newest = sorted(unique.values(), key=lambda one: _place(one[0].record))[-_CORRECTIONS:]
     before = stated
     for hit, first in newest:
-        # statements of one form correct each other, so they do not correct the older statement
+        # two corrections of the same form correct each other rather than `stated`
         alone = not any(
             _replaces(one, hit, question) or _replaces(hit, one, question) for one, _ in newest
         )
@@ -161,7 +166,7 @@ def answers(
 
 
 def telling(question: str, hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits that carry information beyond the question, best first.
+    """Return the hits that say more than the question itself, best first.
 
     User messages that ask the question again get a lower score and relevance.
     """
@@ -199,16 +204,14 @@ def _without_echoes(
     languages: frozenset[str],
     replies: Collection[tuple[str, int]],
 ) -> list[Hit]:
-    """Drop assistant turns that repeat an earlier user message among the hits.
+    """Drop assistant messages that repeat an earlier user message among the hits.
 
     A reply to an earlier copy of the question is also dropped if a relevant statement of the user
-    precedes the reply. The reply came from that statement, and may be outdated. A reply in the
-    first person stays, because a person gave it.
+    precedes it. Such a reply derives from the statement, and may be outdated. A reply in the first
+    person is not dropped for this reason, because a person may have written it.
 
     Args:
-        hits: The hits.
         asked: The question's words.
-        languages: The question's languages.
         replies: The session and seq of each reply to an earlier copy of the question.
     """
     said = [
@@ -239,7 +242,7 @@ def _without_echoes(
 
 
 def _leaning(stated: Hit, hits: Sequence[Hit], about: Sequence[str]) -> list[Hit]:
-    """Return the first short message that refers to the statement before it: "No, the 6th!".
+    """Return the first short message that corrects the statement before it, such as "No, the 6th!".
 
     Such a message takes something back, reports a change, or gives a number or weekday.
     """
@@ -302,7 +305,8 @@ def _replaces(hit: Hit, stated: Hit, question: str) -> bool:
 def _has_form(new: frozenset[str], old: frozenset[str], asked: frozenset[str]) -> bool:
     """Return whether a new statement has the form of an old one.
 
-    It then has most words of the old statement, and all that this shares with the question.
+    It then contains most words of the old statement, and every word that the old statement shares
+    with the question.
     """
     return old & asked <= new and _repeats_most(new, old)
 
@@ -337,14 +341,12 @@ def _newer(
     question: str,
     less: float,
 ) -> list[tuple[Hit, bool]]:
-    """Return the nearest newer statements, each with whether it replaces the old statement.
+    """Return the nearest newer statements, each with whether it replaces the old statement
+    `stated`.
 
     Args:
-        stated: The old statement.
-        newer: See `Newer`.
         known: The relevance of each hit, by id.
         about: The names in the question that relevant hits contain.
-        question: The question.
         less: The amount by which to lower the similarity threshold.
     """
     found: list[tuple[Hit, bool]] = []
@@ -363,12 +365,15 @@ def _newer(
 
 
 def _few(count: int) -> float:
-    """Return the amount by which a small number of hits lowers the threshold."""
+    """Return how much the similarity threshold is lowered if there are only `count` hits."""
     return _FEW * math.log(_MANY / min(_MANY, count))
 
 
 def _alone(hit: Hit) -> float:
-    """Return how near a hit is by itself: neighbours would lift the messages after an answer."""
+    """Return how near a hit itself is to the question, without its neighbours.
+
+    With neighbours, messages after an answer would score too high.
+    """
     own = dict(zip(PARTS, hit.parts, strict=False))
     return own.get("meaning", 0.0) + own.get("words", 0.0)
 
@@ -378,7 +383,7 @@ def _changes(hit: Hit) -> bool:
 
 
 def _beside(told: list[Hit], stated: Hit, hit: Hit, first: bool) -> list[Hit]:
-    """Move a hit before the statement that it belongs to if `first`, otherwise behind it."""
+    """Move `hit` directly before `stated` if `first`, otherwise directly behind it."""
     others = [one for one in told if one.record.id != hit.record.id]
     at = next((at for at, one in enumerate(others) if one.record.id == stated.record.id), 0)
     relevance = max(hit.relevance, stated.relevance)
@@ -387,7 +392,7 @@ def _beside(told: list[Hit], stated: Hit, hit: Hit, first: bool) -> list[Hit]:
 
 
 def _with_replies(told: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
-    """Add the assistant's replies to the user's statements."""
+    """Add the assistant's replies to the user's statements, each before its statement."""
     for stated in [hit for hit in told if _turn(hit)[1] and hit.relevance >= _LIKELY]:
         place = (stated.record.session_id, stated.record.last + 1)
         reply = next(
@@ -421,7 +426,10 @@ def _is_about(hit: Hit, names: Sequence[str]) -> bool:
 
 
 def _is_about_another(text: str, about: Sequence[str]) -> bool:
-    """Return whether a text is about its speaker, or about names that are not in `about`."""
+    """Return whether a text is about its speaker, or about names that are not in `about`.
+
+    False if `about` is empty.
+    """
     if not about or any(name in text for name in about):
         return False
     if _SPEAKER.search(text):
@@ -430,7 +438,7 @@ def _is_about_another(text: str, about: Sequence[str]) -> bool:
 
 
 def _kinds(text: str) -> frozenset[str]:
-    """Return the kinds of values in a text (day, date, time, money). A value replaces its kind."""
+    """Return the kinds of values in a text: day, date, time, money."""
     return frozenset(str(found.lastgroup) for found in _KIND.finditer(text))
 
 
@@ -450,7 +458,10 @@ def _text(record: Record) -> str:
 
 @lru_cache(_MOST_TEXTS)
 def _unnamed(text: str, speaker: str) -> str:
-    """Return a text without its speaker. Other caches find the cached string faster."""
+    """Return a text without its speaker's name.
+
+    The cache returns the same string object, which other caches find faster.
+    """
     return text.removeprefix(f"{speaker}: ")
 
 

@@ -1,11 +1,11 @@
-"""Okapi BM25 weights, for numbers and arrays, without importing numpy.
+"""Okapi BM25 weights. The functions take numbers or arrays, and do not import numpy.
 
-See Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009. Text
-lengths are compared with a fixed length, so that adding texts does not change weights. BM25
-compares them with the mean of the collection. On conversations, a fixed length recalls as much. It
-recalls more among long answers, whose mean is far from the length of a person's message.
+See Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009. BM25
+compares the length of a text with the mean length in the collection. This module compares it with a
+fixed length, so that adding texts does not change weights. On conversations this recalls as much.
+Among long answers it recalls more, because their mean is far from the length of a person's message.
 
-The hook for a coding agent's prompts imports this module. numpy would take too long to load there.
+The hook for a coding agent's prompts imports this module, and numpy would load too slowly there.
 """
 
 from __future__ import annotations
@@ -34,12 +34,9 @@ def damping(words: float, usual: float) -> float:
 
 
 def odds(count: int, holding: Any) -> Any:
-    """Return the odds that a text lacks a word, if `holding` of `count` texts have the word.
+    """Return the odds that a text lacks a word that `holding` of `count` texts have.
 
-    The word's rarity is `log(1 + odds)`, as in Lucene, which is never below 0.
-
-    Args:
-        count: Number of texts.
-        holding: Number of texts with the word, or an array of such numbers.
+    The word's rarity is `log(1 + odds)`, as in Lucene, which is never below 0. `holding` may be an
+    array.
     """
     return (count - holding + 0.5) / (holding + 0.5)

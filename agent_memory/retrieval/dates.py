@@ -145,14 +145,14 @@ _WORD = re.compile(r"\w+(?:[-']\w+)*")
 
 
 def period_of(text: str, today: date) -> Period | None:
-    """Return the days that a question asks about: "last weekend", "two weeks ago", "in March 2024".
+    """Return the days that a question asks about, as in "last weekend", "two weeks ago", "in March
+    2024".
 
-    It knows English, and the words of other languages in `ENGLISH_OF`. The result is None for
-    relative periods in the future ("next week"). A date without a year means the latest such date
-    that has begun.
+    None if it names no time, and for relative periods in the future ("next week"). Words of other
+    languages are known if they are in `ENGLISH_OF`. A date without a year means the latest such
+    date that has begun.
 
     Args:
-        text: The question.
         today: The day of the question.
     """
     folded = _in_english(text)
@@ -180,7 +180,7 @@ class Event(NamedTuple):
 
 
 def event_of(text: str) -> Event | None:
-    """Return the event that a question uses as a date; None if it uses no event."""
+    """Return the event that a question uses as a date; None if there is none."""
     found = _EVENT.search(text.strip())
     return Event(found[1].lower() == "before", found[2].rstrip("?.! ")) if found else None
 

@@ -24,9 +24,9 @@ PLACE = np.dtype(
         *(("part", "<u2"), ("words", "<u2"), ("asks", "u1")),
     ]
 )
-"""The place and size of a record: `session` is the term number of the session id; `seq` is 0 for a
-record without neighbours; `day` is `date.toordinal`; `part` is the passage's number; `words` counts
-the words of the message; `asks` is the percentage of words in questions."""
+"""The place and size of a record. `session` is the term number of the session id. `seq` is 0 for a
+record without neighbours. `day` is `date.toordinal`. `part` is the number of the passage. `words`
+counts the words of the message. `asks` is the percentage of its words that are in questions."""
 
 SPEAKER = "\0speaker "
 """Prefix of speaker terms. No word of a text contains a zero byte."""
@@ -41,14 +41,14 @@ _DAYS = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A message, or a passage of a long one.
+    """One message, or one passage of a long message, as it is indexed.
 
     Attributes:
         speaker: A name, or a role.
         text: The text.
         said_at: The time of the message.
         is_user: Whether the speaker is a user, rather than an assistant.
-        part: The passage of a long message.
+        part: The place of the passage in its message.
         session_id: The session.
         seq: The message's number in the session.
         words: Number of words of the whole message; 0 to count those of `text`.
@@ -64,7 +64,7 @@ class Turn:
     words: int = 0
 
     def __str__(self) -> str:
-        """Return the text to index, prefixed with the speaker's name.
+        """Return the text to index, after the speaker's name.
 
         A role is not added, because it would blur the text's meaning.
         """
@@ -80,7 +80,7 @@ class Features:
             yet. (n, 0) without an embedder.
         tokens: The word pieces of the records.
         words: The terms of each record.
-        places: (n,) of `PLACE`.
+        places: (n,) rows of `PLACE`.
     """
 
     meaning: np.ndarray
@@ -93,7 +93,6 @@ class Features:
 
     @property
     def dimension(self) -> int:
-        """Numbers in a vector."""
         return int(self.meaning.shape[1])
 
     @classmethod
@@ -104,13 +103,12 @@ class Features:
 
     @classmethod
     def of_words(cls, words: Sequence[Terms]) -> Self:
-        """Build from terms alone."""
         count = len(words)
         return cls(np.empty((count, 0), np.float32), Tokens.none(count), words, _alone(count))
 
     @classmethod
     def of_texts(cls, said: Sequence[tuple[str, datetime]]) -> Self:
-        """Build from texts with their times: their words, and the words of their days."""
+        """Build from the words of texts and of their days."""
         return cls.of_words([_terms([*_day(at.date()), *written(text)]) for text, at in said])
 
     @classmethod
@@ -125,12 +123,7 @@ class Features:
     def of_turns(
         cls, turns: Sequence[Turn], encode: Callable[[Sequence[str]], Sequence[Encoding]]
     ) -> Self:
-        """Build from turns.
-
-        Args:
-            turns: The turns.
-            encode: See `Embedder.encode`.
-        """
+        """Build from turns. For `encode` see `Embedder.encode`."""
         texts = [str(turn) for turn in turns]
         encodings = encode(texts)
         rows = [encoding.vector for encoding in encodings]
@@ -147,7 +140,6 @@ class Features:
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Concatenate the features of several groups of records."""
         return cls(
             np.concatenate([part.meaning for part in parts]),
             Tokens.joined([part.tokens for part in parts]),
@@ -156,11 +148,10 @@ class Features:
         )
 
     def part(self, since: int, until: int) -> Features:
-        """Return the features of records `since` up to `until`."""
+        """Return the features of the records from `since` to before `until`."""
         return self.at(range(len(self))[since:until])
 
     def at(self, places: Sequence[int]) -> Features:
-        """Return the features of the records at these places."""
         rows = list(places)
         words = [self.words[place] for place in rows]
         return Features(self.meaning[rows], self.tokens.at(rows), words, self.places[rows])

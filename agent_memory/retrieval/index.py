@@ -28,27 +28,24 @@ from agent_memory.retrieval.segments import MOST_ROWS, Segment, in_segments
 from agent_memory.retrieval.vectors import Tokens
 
 ANY = -1
-"""Dimension of an index without vectors, which fits any question."""
+"""Dimension of an index without vectors. Queries of any dimension can search it."""
 
 DEPTH = 20
-"""Minimum number of candidates by meaning, and of candidates by words, that are scored closely."""
+"""Minimum number of candidates by meaning, and of candidates by words, that are scored in detail.
+"""
 
 _DIGITS = 6
-_MERGED = 8  # a segment is not merged if it is this many times larger than the next segment
+_MERGED = 8  # a segment that is this many times larger than the next one is not merged with it
 
 
 class SegmentIndex:
-    """An index over segments. Immutable: `extended` returns a new index that shares segments.
-
-    A search therefore sees one state.
+    """An index over segments. Immutable, so a search sees one state.
 
     Args:
         dimension: Numbers in a vector.
         segments: Segments without records in common.
 
     Attributes:
-        dimension: As given.
-        segments: As given.
         records: A cache of found records. The caller fills it and limits its size.
     """
 
@@ -68,7 +65,7 @@ class SegmentIndex:
 
     @made_once
     def filled(self) -> np.ndarray:
-        """(n,) whether each record has a vector."""
+        """Return (n,) whether each record has a vector."""
         some = [segment.meaning.filled() for segment in self.segments]
         return np.concatenate([np.zeros(0, np.bool_), *some])
 
@@ -78,10 +75,10 @@ class SegmentIndex:
 
     @made_once
     def _ordered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return three arrays, (n,) each: an order of the records, and places and groups in it.
+        """Return three (n,) arrays for the order of all records by session, seq and passage.
 
-        The first lists the records by conversation. The second has each record's place in this
-        order. The third has, in this order, one number for each conversation; a record without
+        The first lists the numbers of the records in this order. The second has the position of
+        each record. The third has for each position the number of its session; a record without
         neighbours has a number of its own.
         """
         order = in_order(self._places)
@@ -93,7 +90,9 @@ class SegmentIndex:
         return order, at, np.cumsum(begins)
 
     def with_neighbours(self, chosen: np.ndarray) -> np.ndarray:
-        """Return the chosen records and their neighbours up to `REACH`, ordered by conversation."""
+        """Return the chosen records and their neighbours up to `REACH`, by session, seq and
+        passage.
+        """
         order, at, sessions = self._ordered
         rows = at[chosen]
         near = (rows[:, None] + np.arange(-REACH, REACH + 1)).clip(0, max(0, len(order) - 1))
@@ -108,7 +107,7 @@ class SegmentIndex:
         return found
 
     def extended(self, ids: Sequence[str], features: Features, *, compact: bool = False) -> Self:
-        """Return an index with additional records; for `compact` see `Segment.of`."""
+        """Return an index with additional records, which shares the segments. See `Segment.of`."""
         segments = [*self.segments]
         for segment in in_segments(ids, features, compact=compact):
             segments.append(segment)
@@ -117,7 +116,6 @@ class SegmentIndex:
         return type(self)(self.dimension, segments)
 
     def name(self, place: int) -> str:
-        """Return the id of a record."""
         segment, row = self._found_in(place)
         return segment.names[row]
 
@@ -127,17 +125,11 @@ class SegmentIndex:
         return segment.meaning.floats_at(row)
 
     def _found_in(self, place: int) -> tuple[Segment, int]:
-        """Return the segment of a record, and its row there."""
         at = bisect_right(self._firsts, place) - 1
         return self.segments[at], place - self._firsts[at]
 
     def search(self, query: Query, limit: int) -> Ranked:
-        """Return the best records of this index and of the query's pending index, best first.
-
-        Args:
-            query: The query.
-            limit: Maximum number of records.
-        """
+        """Return the best records of this index and of the query's pending index, best first."""
         searched: list[tuple[SegmentIndex, Query]] = [(self, query)]
         if query.pending is not None:
             searched.append((query.pending.index, query.pending.query))
@@ -158,7 +150,6 @@ class SegmentIndex:
         """Return the nearest records by meaning and by words, with their neighbours.
 
         Args:
-            query: The query.
             depth: Number of records by meaning, and also by words. Ties go to the first record.
         """
         every = self._weights([*query.words, query.speakers])
@@ -192,7 +183,9 @@ class SegmentIndex:
         return found
 
     def _weights(self, words: Sequence[Sequence[int]]) -> np.ndarray:
-        """(words, n) the weight of each word in each record: the highest weight of its numbers."""
+        """Return (words, n) the weight of each word in each record: the highest weight of its
+        forms.
+        """
         found = np.zeros((len(words), len(self)), np.float32)
         numbers = np.array([number for word in words for number in word], np.uint32)
         owners = np.repeat(np.arange(len(words)), [len(word) for word in words])
@@ -205,7 +198,7 @@ class SegmentIndex:
         if not len(meaning):
             return found
         vector = np.ascontiguousarray(meaning, np.float32)
-        # BLAS reads past the array, which may set floating-point flags although it is finite
+        # BLAS reads past the array, so it may set floating-point flags for finite numbers
         with np.errstate(invalid="ignore", over="ignore"):
             for first, segment in zip(self._firsts, self.segments, strict=False):
                 found[first : first + segment.records] = segment.meaning.products(vector)
@@ -213,7 +206,7 @@ class SegmentIndex:
         return np.round(found, _DIGITS, out=found)
 
     def _best_pieces(self, places: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-        """Return `Tokens.best` of the records at these places."""
+        """Return `Tokens.best` of these records."""
         if not len(tokens):
             return np.zeros((len(places), 0), np.float32)
         at = np.searchsorted(self._firsts, places, side="right") - 1
@@ -234,7 +227,7 @@ def _are_merged(one: Segment, other: Segment) -> bool:
 
 
 def _best(scores: np.ndarray, depth: int, above: float) -> np.ndarray:
-    """Return the places of the best scores above a limit, unordered. Ties go to the first."""
+    """Return the indexes of the best scores above a limit, unordered. Ties go to the first."""
     places = np.flatnonzero(scores > above)
     if depth < len(places):
         there = scores[places]

@@ -1,4 +1,4 @@
-"""Detection of turns that only ask, or only say "I don't know". Pure."""
+"""Detection of messages that only ask, or only say "I don't know". Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent_memory.core.text import sentences
 from agent_memory.retrieval.words import words, words_up_to
 
 FULL = 12
-"""Number of words from which a turn is long enough to be an answer."""
+"""A message with at least this number of words is long enough to state something."""
 
 _NOT_KNOWING_TEXT = """
 know known sure sorry unfortunately afraid information info detail details idea clue access
@@ -54,7 +54,7 @@ def only_asks(text: str) -> bool:
 
 @lru_cache(_MOST_KNOWN)
 def asking(text: str) -> int:
-    """Return the percentage of a text's words in questions; 0 unless the text `only_asks`."""
+    """Return the percentage of a text's words in questions. 0 unless the text `only_asks`."""
     if not only_asks(text):
         return 0
     said = sentences(_TAG.sub(".", text))
@@ -64,13 +64,13 @@ def asking(text: str) -> int:
 def tells_nothing(
     asked: frozenset[str], languages: frozenset[str], text: str, is_user: bool
 ) -> bool:
-    """Return whether a turn only repeats the question, or says that the answer is unknown.
+    """Return whether a message only repeats the question, or says that the answer is unknown.
 
     Args:
         asked: The question's words, in its own languages.
         languages: The question's languages.
-        text: The turn's text.
-        is_user: Whether the turn is a user's.
+        text: The text of the message.
+        is_user: Whether the message is a user's.
     """
     is_question = only_asks(text)
     if is_user and not is_question:  # the most common case
@@ -86,14 +86,14 @@ def tells_nothing(
 
 @lru_cache(_MOST_KNOWN)
 def repeats(asked: frozenset[str], languages: frozenset[str], text: str) -> bool:
-    """Return whether a clause of a text repeats the question, and other clauses do not answer it.
+    """Return whether a clause of a user's message repeats the question, and no other clauses answer
+    it.
 
     Other clauses answer it if they contain half of the question's words.
 
     Args:
         asked: The question's words, in its own languages.
         languages: The question's languages.
-        text: A user's message.
     """
     least = max(1.0, _SAME * len(asked))
     if len(said_in(text, languages) & asked) < least:  # the most common case
@@ -108,5 +108,4 @@ def repeats(asked: frozenset[str], languages: frozenset[str], text: str) -> bool
 
 @lru_cache(_MOST_KNOWN)
 def said_in(text: str, languages: frozenset[str]) -> frozenset[str]:
-    """Return the distinct words of a text."""
     return frozenset(words(text, languages))

@@ -1,9 +1,9 @@
-"""Language detection, as precise as search needs it. Pure.
+"""Detection of a text's languages, only as precise as search needs it. Pure.
 
 A non-Latin script stands for one language. A language in Latin letters is detected by its commonest
 words, each of which is a vote. The result is every language with the most votes: several on a tie,
 all if no word votes ("Lasagne?"). English is added unless a language has two votes. Search
-therefore does not depend on a close guess.
+therefore tolerates a wrong guess.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from agent_memory.retrieval.bm25 import K1, damping
 from agent_memory.retrieval.languages import ENGLISH, elected, vote_of
 from agent_memory.retrieval.words import Known, forms_of
 
-_PLAIN = 0.25  # count of a word's plain form, in addition to the stems in the text's language
+_PLAIN = 0.25  # count of a word's plain form if it is none of the stems
 
 
 class Terms(NamedTuple):
@@ -42,7 +42,7 @@ def term_of(word: str) -> int:
 
 
 class Written(NamedTuple):
-    """The text between two blanks, as word numbers.
+    """The word numbers of one chunk, which is the text between two blanks.
 
     Attributes:
         ids: The numbers of the words' stems, in each language of the text.
@@ -62,10 +62,9 @@ _IDS, _OF_PLAIN, _SIZE, _VOTE = map(itemgetter, range(4))
 
 
 def written(text: str, languages: frozenset[str] | None = None) -> list[Written]:
-    """Return the word numbers of each chunk of a text between blanks.
+    """Return the word numbers of each chunk of a text.
 
     Args:
-        text: The text.
         languages: Languages of the words in Latin letters; None to detect them.
     """
     pieces = text.split()
@@ -92,12 +91,7 @@ def _written(piece: str, languages: frozenset[str]) -> Written:
 
 
 def weighted(pieces: Sequence[Written], usual: float) -> Terms:
-    """Return the weight of each word in a text.
-
-    Args:
-        pieces: The text's words.
-        usual: The usual length of a text, in words.
-    """
+    """Return the weight of each word in a text. `usual` is the usual length of a text, in words."""
     counts: dict[int, float] = {**Counter(chain.from_iterable(map(_IDS, pieces)))}
     for number in chain.from_iterable(map(_OF_PLAIN, pieces)):
         counts[number] = counts.get(number, 0) + _PLAIN
@@ -113,7 +107,7 @@ def weighted(pieces: Sequence[Written], usual: float) -> Terms:
 
 
 class Postings(NamedTuple):
-    """The words of records that are numbered from 0. Immutable.
+    """An inverted index: the words of records that are numbered from 0. Immutable.
 
     Attributes:
         terms: Distinct word numbers, uint32, sorted.
@@ -129,7 +123,6 @@ class Postings(NamedTuple):
 
     @classmethod
     def of(cls, texts: Sequence[Terms]) -> Self:
-        """Build from the terms of texts."""
         sizes = [len(text.ids) for text in texts]
         places = np.repeat(np.arange(len(texts), dtype=np.uint16), sizes)
         if not len(places):
@@ -139,11 +132,7 @@ class Postings(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[Self, int]]) -> Self:
-        """Concatenate several postings.
-
-        Args:
-            parts: The postings, each with the number of its records.
-        """
+        """Concatenate several indexes, each given with the number of its records."""
         first, moved = 0, []
         for part, count in parts:
             moved.append(part.places + np.uint16(first))
@@ -177,21 +166,13 @@ class Postings(NamedTuple):
         return np.repeat(self.terms, np.diff(self.starts))
 
     def only(self, keep: np.ndarray) -> Self:
-        """Return the postings of some records, renumbered.
-
-        Args:
-            keep: For each record, whether to include it.
-        """
+        """Return the postings of the records that `keep` selects, renumbered."""
         after = (np.cumsum(keep) - 1).astype(np.uint16)
         there = keep[self.places]
         return self._sorted(self.ids[there], after[self.places[there]], self.weights[there])
 
     def texts(self, count: int) -> list[Terms]:
-        """Return the terms of each record, sorted by word number.
-
-        Args:
-            count: Number of records.
-        """
+        """Return the terms of each of `count` records, sorted by word number."""
         order = np.argsort(self.places, kind="stable")
         ids, weights = self.ids[order], self.weights[order].astype(np.float32)
         ends = np.cumsum(np.bincount(self.places, minlength=count)).tolist()
@@ -201,11 +182,7 @@ class Postings(NamedTuple):
         ]
 
     def found(self, asked: np.ndarray) -> Found:
-        """Look up words.
-
-        Args:
-            asked: The word numbers, uint32.
-        """
+        """Look up word numbers (uint32)."""
         at = np.searchsorted(self.terms, asked)
         at[at == len(self.terms)] = 0
         which = np.flatnonzero(self.terms[at] == asked) if len(self.terms) else at[:0]

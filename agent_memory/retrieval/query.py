@@ -85,7 +85,7 @@ class Query:
 
         Args:
             question: The question.
-            encoder: Encodes it.
+            encoder: Encodes the question.
             today: The day on which it is asked. With None, dates in the question are ignored.
 
         Raises:
@@ -96,12 +96,8 @@ class Query:
 
     @classmethod
     def of(cls, question: str, encoding: Encoding, baseline: float = 0.0) -> Self:
-        """Build the query of a question that is already encoded.
-
-        Args:
-            question: The question.
-            encoding: The question's encoding.
-            baseline: See `CachedEmbedder.baseline`.
+        """Build the query of a question that is already encoded. For `baseline` see
+        `CachedEmbedder`.
         """
         languages = languages_of(question)
         words: dict[tuple[int, ...], int] = {}
@@ -129,7 +125,7 @@ class Query:
         )
 
     def over_the_same(self, query: Query) -> Query:
-        """Return `query` with the pending records of this query."""
+        """Return the other query with the pending records of this one."""
         own = self.pending
         return query if own is None else query.with_pending(own.index, own.records)
 
@@ -164,7 +160,7 @@ class Query:
 def _meant(question: str) -> Iterator[int]:
     """Yield the numbers of the speakers that a question may be about.
 
-    These are the speakers that it names. The user is one of them if the question is in the first
+    These are all speakers that it names. The user is one of them if the question is in the first
     person and does not say "you".
     """
     for word in dict.fromkeys(re.findall(r"\w+", question.casefold())):

@@ -16,21 +16,21 @@ from agent_memory.retrieval.dates import Period
 from agent_memory.retrieval.query import Query
 
 REACH = 2
-"""Maximum number of neighbours on each side of a record that count with it."""
+"""Number of neighbours on each side of a record that may affect its score."""
 
-_GAP = 4  # largest distance of neighbours in seqs: there may be tool messages between them
+_GAP = 4  # maximum distance of neighbours in seqs, since tool messages may be between them
 _WINDOW_WORDS = 130
 _NEIGHBOUR_WORDS = 60
 
 
 def in_order(places: np.ndarray) -> np.ndarray:
-    """(n,) the order that sorts `features.PLACE` rows by session, seq and passage."""
+    """Return (n,) the order that sorts `features.PLACE` rows by session, seq and passage."""
     found: np.ndarray = np.lexsort((places["part"], places["seq"], places["session"]))
     return found
 
 
 class Named(NamedTuple):
-    """Ids and vectors of records, built only for the records that rank among the best.
+    """Ids and vectors of records. Each is computed only when it is needed.
 
     Attributes:
         name: Returns a record's id by its number.
@@ -44,7 +44,6 @@ class Named(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[Named]) -> Named:
-        """Concatenate the records of several indexes."""
         every = [(part, number) for part in parts for number in part.numbers.tolist()]
 
         def name(at: int) -> str:
@@ -58,31 +57,29 @@ class Named(NamedTuple):
         return cls(name, vector, np.arange(len(every)))
 
     def at(self, rows: np.ndarray) -> Named:
-        """Return the records in the given rows."""
         return self._replace(numbers=self.numbers[rows])
 
     def all(self) -> list[str]:
-        """Return all ids."""
         return [self.name(number) for number in self.numbers.tolist()]
 
     def vectors(self) -> list[Callable[[], np.ndarray]]:
-        """Return a function for each vector."""
+        """Return for each record a function that returns its vector."""
         return [partial(self.vector, number) for number in self.numbers.tolist()]
 
 
 class Candidates(NamedTuple):
-    """Records to be scored closely, ordered by conversation.
+    """The records that a search scores in detail, ordered by session, seq and passage.
 
     Attributes:
         names: The ids and vectors.
-        places: (n,) of `features.PLACE`.
+        places: (n,) rows of `features.PLACE`.
         cosines: (n,) cosine of each record with the question.
         filled: (n,) whether the cosine is known.
-        best: (n, pieces) for each piece of the question, the highest cosine with a word piece of
-            the record.
+        best: (n, pieces) for each word piece of the question, its highest cosine with a word piece
+            of the record.
         weights: (n, words) weight of each word of the question in each record; 0 if absent.
         meant: (n,) whether the question is about the record's speaker.
-        total: Number of all searched records, not only candidates.
+        total: Number of all searched records, including those that are no candidates.
         holding: (words,) for each word of the question, the number of searched records that have
             it.
     """
@@ -99,7 +96,7 @@ class Candidates(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Concatenate candidates of several indexes, ordered by conversation.
+        """Concatenate candidates of several indexes, ordered by session, seq and passage.
 
         A record that several indexes have is taken from the first.
         """
@@ -115,7 +112,6 @@ class Candidates(NamedTuple):
         return every.at(order[~_repeated(places[order], names.at(order))])
 
     def at(self, rows: np.ndarray) -> Self:
-        """Return the candidates in the given rows."""
         places, cosines, filled, best, weights, meant = (one[rows] for one in self[1:7])
         return type(self)(
             self.names.at(rows),
@@ -130,10 +126,11 @@ class Candidates(NamedTuple):
         )
 
     def neighbours(self) -> list[np.ndarray]:
-        """Return for each record the places of the previous, the next and the second previous.
+        """Return three (n,) arrays: the rows of each record's previous, next and second previous
+        neighbour.
 
-        A place is -1 if there is no such neighbour, or if the words of record and neighbours would
-        exceed a limit. Long records need no neighbours.
+        A row is -1 if there is no such neighbour, or if the record and its neighbours would exceed
+        a limit of words. A long record needs no neighbours.
         """
         before, after, second = (_shifted(self.places, step) for step in (-1, 1, -2))
         words = self.places["words"].astype(np.int64)
@@ -151,7 +148,7 @@ class Candidates(NamedTuple):
 
 
 def _repeated(places: np.ndarray, names: Named) -> np.ndarray:
-    """(n,) whether an earlier record has the same id. Both then have the same place."""
+    """Return (n,) whether an earlier record has the same id. Such records have equal `places`."""
     own = places[["session", "seq", "part"]]
     same = own[1:] == own[:-1]
     rows = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
@@ -163,7 +160,7 @@ def _repeated(places: np.ndarray, names: Named) -> np.ndarray:
 
 
 def _shifted(places: np.ndarray, step: int) -> np.ndarray:
-    """(n,) the place of the record `step` further in the same session; -1 if there is none."""
+    """Return (n,) the row of the record `step` further in the same session; -1 if there is none."""
     count = len(places)
     near = np.arange(count) + step
     there = (near >= 0) & (near < count)
@@ -179,7 +176,7 @@ PARTS = (
     *("meaning", "meaning_around", "nearest", "words", "words_around", "coverage_around"),
     *("long", "asks", "meant", "dated"),
 )
-"""The names of the terms of a score."""
+"""The names of the terms of a score, which docs/recall.md explains."""
 
 _OF_WORDS = ("words", "words_around", "coverage_around")
 
@@ -213,7 +210,6 @@ class Ranked(NamedTuple):
 
 @cache
 def fitted() -> Mapping[str, Any]:
-    """Return the weights in `score.json`."""
     text = files("agent_memory.retrieval").joinpath("score.json").read_text(encoding="utf-8")
     found: Mapping[str, Any] = json.loads(text)
     return found
@@ -222,21 +218,15 @@ def fitted() -> Mapping[str, Any]:
 def informativeness(count: int, holding: np.ndarray) -> np.ndarray:
     """Return the rarity of words that `holding` of `count` records have; never below 0.
 
-    The formula is Lucene's. Extra records smooth the counts: without them, a word in one of only
-    two records would count as common.
+    The formula is Lucene's, with 20 imaginary records added, one of which has the word. Without
+    them, a word in one of only two records would count as common.
     """
     worth: np.ndarray = np.log1p(odds(count + _MORE, holding + 1))
     return worth.astype(np.float32)
 
 
 def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
-    """Rank candidates and return the best, best first.
-
-    Args:
-        found: Candidates from one or several indexes.
-        query: The query to compare them with.
-        limit: Maximum number of records to return.
-    """
+    """Return the best `limit` candidates of one or several indexes, best first."""
     one = Candidates.joined(found)
     worth = informativeness(one.total, one.holding)
     with np.errstate(invalid="ignore"):  # BLAS reads past the finite numbers; see `index`
@@ -244,13 +234,13 @@ def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     relevance = _relevance(parts, len(worth), one.total)
     others = fitted()["other_words"]
     if one.filled.any() and parts[:, PARTS.index("words")].max() < others["below"]:
-        # no record has half of the question's words in any form, so shared ones are mostly chance
+        # no record has half of the question's words in any form: shared words are mostly chance
         parts[:, [PARTS.index(name) for name in _OF_WORDS]] *= others["share"]
     weights = fitted()["rank"]
     scores = np.round(parts @ np.array([weights[name] for name in PARTS], np.float32), _DIGITS)
     best = np.argsort(-scores, kind="stable")
     # "nearest" affects only the order. The reported scores leave it out, so that thresholds
-    # relative to the best score keep their meaning. They are then made non-increasing.
+    # relative to the best score keep their meaning. The scores are then made non-increasing.
     alone = scores[best] - weights["nearest"] * parts[best, PARTS.index("nearest")]
     counted = np.maximum.accumulate(alone[::-1])[::-1]
     best = best[:limit]
@@ -291,11 +281,11 @@ def nearest(found: Sequence[tuple[Named, np.ndarray]], limit: int) -> Ranked:
 
 
 def _relevance(parts: np.ndarray, words: int, total: int) -> np.ndarray:
-    """(n,) the probability of relevance, a logistic function of some of the terms.
+    """Return (n,) the probability of relevance, a logistic function of some of the terms.
 
     Words count only above the level of chance, which is higher for long texts. Coverage is squared,
-    so that it counts little unless most words are present. It does not count for a single word. The
-    threshold is lower among few records, where chance matches are rarer.
+    so that it counts little unless most words are present. It does not count for a question of one
+    word. The threshold is lower among few records, where chance matches are rarer.
     """
     by = fitted()["relevance"]
     own = dict(zip(PARTS, parts.T, strict=True))
@@ -344,7 +334,7 @@ def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
 
 
 def _dated(days: np.ndarray, period: Period | None) -> np.ndarray:
-    """(n,) 1 for records of the days that the question is about, 0.5 for the two days after.
+    """Return (n,) 1 for records of the days that the question is about, 0.5 for the two days after.
 
     People often report an event a day or two later.
     """
@@ -356,7 +346,7 @@ def _dated(days: np.ndarray, period: Period | None) -> np.ndarray:
 
 
 def _nearest(meaning: np.ndarray, among: np.ndarray | None = None) -> np.ndarray:
-    """(n,) the probability that each record is the wanted one, judged by meaning alone.
+    """Return (n,) the probability that each record is the wanted one, judged by meaning alone.
 
     This term lifts a record that is much nearer than all others, but shares no word with the
     question.
@@ -375,7 +365,7 @@ def _nearest(meaning: np.ndarray, among: np.ndarray | None = None) -> np.ndarray
 
 
 def _by_word(best: np.ndarray, owners: np.ndarray, words: int) -> np.ndarray:
-    """(n, words) for each word, the mean of `best` over the word's pieces."""
+    """Return (n, words) for each word, the mean of `best` over the word's pieces."""
     belongs = np.zeros((len(owners), words), np.float32)
     belongs[np.arange(len(owners)), owners] = 1
     found: np.ndarray = best @ (belongs / np.maximum(1, belongs.sum(axis=0)))
@@ -383,6 +373,6 @@ def _by_word(best: np.ndarray, owners: np.ndarray, words: int) -> np.ndarray:
 
 
 def _at(values: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Return the values at some places; 0 for the place -1."""
+    """Return the rows `place` of `values`; 0 for the row -1."""
     mask = (place >= 0).reshape(-1, *[1] * (values.ndim - 1))
     return np.where(mask, values[place], 0)

@@ -1,4 +1,4 @@
-"""Segments, which hold some records of one owner as one value, and compact lists of ids."""
+"""Segments, which store some records of one owner as one value, and compact lists of ids."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ class Names:
 
     @classmethod
     def of(cls, ids: Sequence[str]) -> Names:
-        """Build from ids."""
         joined = "".join(ids)
         if ids and {*map(len, ids)} == {_DIGITS} and joined.isascii():
             try:
@@ -42,7 +41,6 @@ class Names:
 
     @classmethod
     def joined(cls, parts: Sequence[Names]) -> Names:
-        """Concatenate several lists."""
         packed = [part.packed for part in parts if part.packed is not None]
         if len(packed) == len(parts):
             return cls(np.concatenate(packed))
@@ -60,11 +58,10 @@ class Names:
         return sum(map(len, self.texts)) + 60 * len(self.texts) + _BYTES * len(self)
 
     def all(self) -> list[str]:
-        """Return all ids."""
         return [self[place] for place in range(len(self))]
 
     def places(self, ids: Collection[str]) -> list[int]:
-        """Return the places of the ids that are present, ascending."""
+        """Return the indexes of the ids that are present, ascending."""
         if self.packed is None:
             return [place for place, name in enumerate(self.texts) if name in ids]
         ours = [name for name in ids if len(name) == _DIGITS]
@@ -78,7 +75,6 @@ class Names:
         return [place for place in likely if self[place] in ids]
 
     def only(self, keep: np.ndarray) -> Names:
-        """Return the ids that `keep` selects."""
         if self.packed is not None:
             return Names(self.packed[keep])
         return Names(None, tuple(self.texts[place] for place in np.flatnonzero(keep).tolist()))
@@ -92,21 +88,18 @@ MOST_ROWS = 2_048
 """Maximum number of records in a segment. A deletion rewrites the rest of the segment."""
 
 MOST_BYTES = 2 * 2**20
-"""Maximum size of a segment, in bytes. With long vectors it is reached before `MOST_ROWS`."""
+"""Maximum size of a segment, in bytes. Records with long vectors reach it before `MOST_ROWS`."""
 
 _A_NUMBER = 4
 _A_RECORD = 400  # estimated bytes of a record's words and place
 
 
 class Segment(NamedTuple):
-    """Some records of one owner. Immutable.
+    """Some records of one owner. Immutable. For `meaning`, `tokens` and `places` see `Features`.
 
     Attributes:
         names: The distinct ids of the records.
-        meaning: See `Features.meaning`.
-        tokens: See `Features.tokens`.
         words: The inverted index of the records' words.
-        places: See `Features.places`.
     """
 
     names: Names
@@ -117,11 +110,9 @@ class Segment(NamedTuple):
 
     @classmethod
     def of(cls, ids: Sequence[str], features: Features, *, compact: bool = False) -> Self:
-        """Build a segment.
+        """Build a segment of records with distinct ids.
 
         Args:
-            ids: Distinct ids.
-            features: The features of the records.
             compact: Whether to round the vectors. They stay exact if a record has no words.
         """
         words = Postings.of(features.words)
@@ -136,7 +127,6 @@ class Segment(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Concatenate several segments."""
         sizes = [len(part.names) for part in parts]
         return cls(
             Names.joined([part.names for part in parts]),
@@ -148,17 +138,14 @@ class Segment(NamedTuple):
 
     @property
     def records(self) -> int:
-        """Number of records."""
         return len(self.names)
 
     @property
     def dimension(self) -> int:
-        """Numbers in a vector."""
         return self.meaning.length
 
     @property
     def nbytes(self) -> int:
-        """Approximate memory used, in bytes."""
         return sum(part.nbytes for part in self)
 
     def without(self, ids: Collection[str]) -> Self:
@@ -168,7 +155,6 @@ class Segment(NamedTuple):
         return self.only(keep)
 
     def only(self, keep: np.ndarray) -> Self:
-        """Return the records that `keep` selects."""
         return type(self)(
             self.names.only(keep),
             self.meaning.only(keep),
@@ -178,7 +164,6 @@ class Segment(NamedTuple):
         )
 
     def features(self) -> Features:
-        """Return the features of the records."""
         words = self.words.texts(self.records)
         return Features(self.meaning.floats(), self.tokens, words, self.places)
 
@@ -190,7 +175,7 @@ def in_segments(
     compact: bool = False,
     most_bytes: int | None = None,
 ) -> Iterator[Segment]:
-    """Split records into segments of limited size, and yield these."""
+    """Yield the records as segments of limited size."""
     most = min(MOST_BYTES, most_bytes or MOST_BYTES)
     pieces = len(features.tokens.rows) / max(1, len(features))
     size = _A_NUMBER * features.dimension + TOKEN * pieces + _A_RECORD

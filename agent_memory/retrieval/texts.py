@@ -24,8 +24,7 @@ def vector_of(value: object, what: str) -> np.ndarray:
     """Return a vector as float64, scaled by a power of two so that squares do not overflow.
 
     Args:
-        value: A row of numbers.
-        what: The name of the value, with which the sentence of an error begins.
+        what: The name of the value, for error messages.
 
     Raises:
         InvalidInput: The value is not a vector of finite numbers, or is all zeros.
@@ -87,11 +86,9 @@ class TextIndex:
     """An index over a fixed list of texts.
 
     Args:
-        texts: The texts.
         encodings: The encodings of the texts; with empty vectors if there is no embedder.
 
     Attributes:
-        texts: As given.
         encoded: Whether all non-blank texts have vectors.
     """
 
@@ -107,7 +104,7 @@ class TextIndex:
         return len(self.texts)
 
     def relevance(self, query: Query) -> np.ndarray:
-        """Return the probability that each text is relevant to a question."""
+        """Return for each text the probability that it is relevant to a question."""
         if len(query.meaning) != self._index.dimension:  # one side has no vectors
             query = query.by_words()
         found = self._index.search(query, len(self.texts))

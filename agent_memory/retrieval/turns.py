@@ -1,4 +1,7 @@
-"""Conversion of messages to searchable turns and records, and of hits to recalls. Pure."""
+"""Conversion of messages to searchable texts and records, and of hits to recalls. Pure.
+
+A `Turn` in this module is one message, or one passage of a long message.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,14 @@ from agent_memory.retrieval.features import Turn
 from agent_memory.retrieval.score import PARTS, fitted
 
 _BY_WORDS = tuple("unread" if name == "meaning" else name for name in PARTS)
-"""Names of the terms for a record without a vector, whose words stand in for its meaning."""
+"""The names of the terms if a record has no vector. The first term then derives from its words."""
 
 DAY = "day"
-"""Metadata key of a record's local day, which is stored only if it differs from the day in UTC."""
+"""Metadata key of a record's local day. It is stored only if the day differs in UTC."""
 
 
 def spoken(entries: Sequence[Entry], roles: Sequence[str]) -> list[tuple[Entry, Turn]]:
-    """Return the turns of the entries of some roles, each with its entry. Long entries have several
-    turns.
-    """
+    """Return the turns of all entries with one of these roles, each with its entry."""
     return [
         (entry, turn)
         for entry in entries
@@ -33,7 +34,7 @@ def spoken(entries: Sequence[Entry], roles: Sequence[str]) -> list[tuple[Entry, 
 
 
 def turns_said(entry: Entry) -> list[Turn]:
-    """Return the turns of an entry: several if the entry is long, none if it has no text."""
+    """Return the turns of an entry: several if the message is long, none if it has no text."""
     message, whole = entry.message, entry.message.text()
     text = whole.strip()
     begin = whole.index(text)
@@ -55,7 +56,6 @@ def turns_said(entry: Entry) -> list[Turn]:
 
 
 def record_of_turn(entry: Entry, turn: Turn, record_id: str, owner: str) -> Record:
-    """Build the record of an entry's turn."""
     about: dict[str, Any] = {"role": role_of(entry.message) or "", "speaker": turn.speaker}
     if turn.part.of > 1:
         about[PART] = list(turn.part)
@@ -78,7 +78,6 @@ def record_of_turn(entry: Entry, turn: Turn, record_id: str, owner: str) -> Reco
 
 
 def sources_of(record: Record) -> tuple[Source, ...]:
-    """Return the messages that a record comes from."""
     return tuple((record.session_id, seq) for seq in record.sources)
 
 

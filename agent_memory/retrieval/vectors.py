@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 TOKEN = 64
-"""Numbers in a word piece's vector, of eight bits each; see `benchmarks/recall/projection.py`."""
+"""Numbers in a word piece's vector, of 8 bits each; see `benchmarks/recall/projection.py`."""
 
 
 class Encoding(NamedTuple):
@@ -32,12 +32,11 @@ NO_STARTS = np.empty(0, np.int32)
 
 
 def encoding_of(vector: np.ndarray) -> Encoding:
-    """Return an encoding that has only a text vector."""
     return Encoding(vector, NO_TOKENS, NO_STARTS)
 
 
 LEAST_LENGTH = 64
-"""Minimum length of vectors that are rounded. For shorter vectors there is little to save."""
+"""Minimum length of vectors that are rounded. Rounding shorter vectors would save little."""
 
 _MOST = 127
 _ROWS = 512  # rows converted at a time, so that they stay in the processor's cache
@@ -59,11 +58,9 @@ class Vectors(NamedTuple):
 
     @classmethod
     def of(cls, matrix: np.ndarray, compact: bool) -> Self:
-        """Build from a float32 matrix.
+        """Build from an (n, length) float32 matrix.
 
-        Args:
-            matrix: (n, length).
-            compact: Whether to round the rows. Applies only if all rows can be rounded.
+        With `compact`, the rows are rounded if all of them can be.
         """
         count, length = matrix.shape
         if not matrix.any():
@@ -78,7 +75,6 @@ class Vectors(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Concatenate several matrices."""
         full = [part for part in parts if part.rows.shape[1]]
         length = max(part.length for part in parts)
         if not full:
@@ -100,13 +96,12 @@ class Vectors(NamedTuple):
         return self.rows.nbytes + (0 if self.scales is None else self.scales.nbytes)
 
     def filled(self) -> np.ndarray:
-        """(n,) whether each row has a number other than 0."""
+        """Return (n,) whether each row has a number other than 0."""
         if not self.rows.shape[1]:
             return np.zeros(len(self.rows), np.bool_)
         return np.asarray(self.rows.any(axis=1) if self.scales is None else self.scales > 0)
 
     def only(self, keep: np.ndarray) -> Self:
-        """Return the rows that `keep` selects."""
         scales = None if self.scales is None else self.scales[keep]
         return self._replace(rows=self.rows[keep], scales=scales)
 
@@ -124,7 +119,7 @@ class Vectors(NamedTuple):
         return row if self.scales is None else row * self.scales[place]
 
     def products(self, vector: np.ndarray) -> np.ndarray:
-        """(n,) the dot product of each row with a float32 vector."""
+        """Return (n,) the dot product of each row with a float32 vector."""
         count = len(self.rows)
         if not self.rows.shape[1]:
             return np.zeros(count, np.float32)
@@ -180,7 +175,6 @@ class Tokens(NamedTuple):
 
     @classmethod
     def of(cls, records: Sequence[np.ndarray]) -> Self:
-        """Concatenate the pieces of each record."""
         starts = np.zeros(len(records) + 1, np.uint32)
         np.cumsum([len(rows) for rows in records], out=starts[1:])
         return cls(np.concatenate([NO_TOKENS, *records]), starts)
@@ -192,7 +186,6 @@ class Tokens(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Concatenate the word pieces of several groups of records."""
         sizes = np.concatenate([np.diff(part.starts) for part in parts])
         starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32)
         return cls(np.concatenate([part.rows for part in parts]), starts)
@@ -203,24 +196,23 @@ class Tokens(NamedTuple):
         return self.rows.nbytes + self.starts.nbytes
 
     def of_record(self, place: int) -> np.ndarray:
-        """Return the pieces of one record."""
         rows: np.ndarray = self.rows[self.starts[place] : self.starts[place + 1]]
         return rows
 
     def at(self, places: Sequence[int] | np.ndarray) -> Self:
-        """Return the pieces of the records at these places."""
+        """Return the pieces of these records."""
         chosen = np.asarray(places, np.intp)
         first = self.starts[chosen].astype(np.intp)
         sizes = self.starts[chosen + 1] - first
         starts = np.zeros(len(chosen) + 1, np.uint32)
         np.cumsum(sizes, out=starts[1:])
-        # by record, the offset of a piece's old row from its new row
+        # for each record, the distance from a piece's new row to its old row
         moved = first - starts[:-1]
         rows = np.arange(starts[-1]) + np.repeat(moved, sizes)
         return type(self)(self.rows[rows], starts)
 
     def best(self, questions: np.ndarray) -> np.ndarray:
-        """Return for each piece of the question the highest cosine with a piece of each record.
+        """Return for each piece of the question its highest cosine with a piece of each record.
 
         Args:
             questions: (pieces, TOKEN) int8.

@@ -1,4 +1,4 @@
-"""Splits text into index words, which are folded, stemmed and no stop words."""
+"""Splits a text into index words: folded and stemmed words, without stop words."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _AFTER_APOSTROPHE = frozenset(["french", "italian"])  # l'école, dell'anno
 _BEFORE_APOSTROPHE = frozenset(["english", "turkish", "danish", "swedish", "norwegian"])
 _LEAST = 2
 _TURKISH = 5
-"""Leading letters that replace the stem of a Turkish word. This recalls about as much as a stemmer
-(Can et al., "Information retrieval on Turkish texts", 2008). Snowball's skips Turkish verbs."""
+"""Number of leading letters that replace the stem of a Turkish word. They recall about as much as a
+stemmer (Can et al., "Information retrieval on Turkish texts", 2008). Snowball's stemmer does not
+stem Turkish verbs."""
 
 
 def stem(word: str, language: str) -> str:
@@ -52,7 +53,7 @@ class _Stemmers(threading.local):
     def make(self, language: str) -> Any:
         import Stemmer
 
-        self.made[language] = Stemmer.Stemmer(language, 0)  # `Known` has the cache
+        self.made[language] = Stemmer.Stemmer(language, 0)  # no cache, since `Known` has one
         return self.made[language]
 
 
@@ -85,8 +86,8 @@ class _Results(dict[str, T]):
     """The results of a function by chunk. A missing result is computed, and stored if short.
 
     In scripts without blanks, a chunk is a whole sentence. Sentences rarely repeat, and storing
-    their results would take gigabytes. Longer ASCII chunks, such as paths, are stored up to 200
-    characters.
+    their results would take gigabytes. Results are therefore stored for chunks of up to 32
+    characters, and for ASCII chunks, such as paths, of up to 200.
     """
 
     def __init__(self, call: Callable[[str], T]) -> None:
@@ -109,11 +110,9 @@ class Known(Generic[T]):
         self._results: dict[tuple[frozenset[str], ...], _Results[T]] = {}
 
     def __call__(self, written: str, *rest: frozenset[str]) -> T:
-        """Return the result for one chunk."""
         return self._of(rest)[written]
 
     def each(self, pieces: Sequence[str], *rest: frozenset[str]) -> list[T]:
-        """Return the result for each chunk."""
         return list(map(self._of(rest).__getitem__, pieces))
 
     def _of(self, rest: tuple[frozenset[str], ...]) -> _Results[T]:
@@ -129,8 +128,8 @@ class Forms(NamedTuple):
     """The forms under which one word is indexed.
 
     Attributes:
-        plain: The folded word. If it has ASCII letters only, the English stem in any language.
-        stems: The stems in the languages of the word's text; `plain` is the English stem.
+        plain: The folded word. If it has ASCII letters only, its English stem in any language.
+        stems: The stems in the languages of the word's text. The English stem is `plain`.
     """
 
     plain: str
@@ -144,7 +143,6 @@ def words(text: str, languages: frozenset[str] = ENGLISH) -> list[str]:
     neighbouring characters is a word. Every non-Latin script stands for one language.
 
     Args:
-        text: The text.
         languages: Languages of the words in Latin letters. If there are several, the shortest stem
             of a word counts.
     """
@@ -152,7 +150,8 @@ def words(text: str, languages: frozenset[str] = ENGLISH) -> list[str]:
 
 
 def roots(text: str, languages: frozenset[str] = ENGLISH) -> dict[str, str]:
-    """Map each index word to its root: first letters that most texts with the word contain.
+    """Map each index word to its root, which is a string of first letters that most texts with the
+    word contain.
 
     Use a root as a quick filter that ignores case. Texts without the word may contain its root.
     Texts with other accents, or with an irregular form such as "dying", may lack it.
@@ -204,11 +203,8 @@ def _size(word: str) -> tuple[int, str]:
 
 @Known
 def forms_of(written: str, languages: frozenset[str] = ENGLISH) -> tuple[Forms, ...]:
-    """Return the forms of each word in a chunk, which is the text between two blanks.
-
-    Args:
-        written: The chunk.
-        languages: Possible languages of the words in Latin letters.
+    """Return the forms of each word in a chunk. Words in Latin letters may be in any of
+    `languages`.
     """
     if not written.isascii():
         folded = unicodedata.normalize("NFKC", written.casefold())
@@ -250,7 +246,7 @@ def _of_letters(word: str, languages: frozenset[str]) -> Iterator[Forms]:
 def pairs(run: str) -> Iterator[str]:
     """Yield the words of a `RUN`: each pair of neighbouring characters.
 
-    A run of one character is a word. A run of over two that begins in Hangul is also one word.
+    A run of one character is a word. A run of three or more that begins in Hangul is also one word.
     """
     if len(run) == 1 or (len(run) > 2 and _HANGUL[0] <= run[0] <= _HANGUL[1]):
         yield run

@@ -1,6 +1,6 @@
-"""Overflow strategies, which select the entries that leave the window, and summarise them.
+"""Overflow strategies: they select the entries that leave the window, and summarise them.
 
-Each strategy is loaded at its first use.
+A strategy's module loads when it is first used.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ Absorb = Literal["overflow", "every_update"] | int
 LOW_WATER = 0.7
 """The share of the limit to which an overflowing window is cut.
 
-There is then room for the next messages, and until the next cut, contexts share their prefix.
+The cut leaves room for the next messages. Contexts share their prefix until the next cut.
 """
 
 
@@ -32,12 +32,12 @@ class Window:
     """An overflowing window.
 
     Attributes:
-        entries: The pinned entries, then the newest entries of the log. A long entry's `tokens`
-            count its shortened form, which takes at most half of the limit.
+        entries: The pinned entries, then the newest entries of the log. The `tokens` of a long
+            entry count its shortened form, which takes at most half of the limit.
         limit: Maximum tokens of the window's turns.
         max_messages: Maximum number of messages in the window; None for any number.
         max_turns: Maximum number of turns in the window; None for any number.
-        keep: The share of the limit to which the window is cut.
+        keep: The share of `limit` to which the window is cut.
     """
 
     entries: tuple[Entry, ...]
@@ -56,9 +56,12 @@ class Window:
     ) -> int | None:
         """Return the number of messages to which the window is cut; None for any number.
 
-        `wanted` is the strategy's own limit of messages, `turns` its limit of turns. None, or more
-        than the window's limit, means the low water. `take` is the number of oldest messages that
-        leave; more leave if the limits require it.
+        Args:
+            wanted: The strategy's own limit of messages after a cut. If it is None, or not below
+                `max_messages`, 70 % of `max_messages` are kept.
+            turns: The same for turns and `max_turns`.
+            take: The number of oldest messages that leave, instead of 30 % of a limit. More leave
+                if a limit requires it.
         """
         low = LOW_WATER if take is None else 1.0
         turns_kept = _room(turns, self.max_turns, low)
@@ -111,10 +114,10 @@ class Departure:
         entries: The entries that leave now, in order.
         upto: The seq of the last entry that leaves. All entries up to it have then left.
         previous: The summary of the entries that left before.
-        history: Reads the log: `history(after, upto)`.
+        history: `history(after, upto)` reads entries of the log.
         max_tokens: Maximum tokens of a summary.
-        failed: Receives the error of a model that returned no summary. Contexts warn of the error,
-            and a later call retries.
+        failed: Call it with the error of a model that returned no summary. Contexts then warn of
+            the error, and a later call retries.
     """
 
     entries: Sequence[Entry]
@@ -126,14 +129,14 @@ class Departure:
 
 
 class Strategy(SettingsModel):
-    """Base of overflow strategies: a frozen value with a `kind`.
+    """Base of overflow strategies: an immutable value with a `kind`.
 
     A custom strategy subclasses this, sets a `kind` and overrides `cut`, `summarize` or both. The
-    engine adjusts any result: tool groups stay complete, the newest step stays with its question,
-    and contexts stay within the budget. A summary that is too long is cut.
+    engine adjusts every result: tool calls stay with their results, the newest step stays with its
+    question, and contexts stay within the budget. A summary that is too long is cut.
     """
 
-    kind: Any  # a string; typed so that a subclass may narrow it to its literal
+    kind: Any  # a string; `Any` lets a subclass narrow it to a literal
 
     @property
     def share(self) -> float:
@@ -157,12 +160,12 @@ class Strategy(SettingsModel):
 
     @property
     def clearing(self) -> Clearing | None:
-        """The settings for replacing old tool results by stubs; None keeps all results whole."""
+        """The settings by which stubs replace old tool results; None keeps all results whole."""
         return None
 
     @property
     def parts(self) -> tuple[Strategy, ...]:
-        """The strategies in a combination; a single strategy contains itself."""
+        """The strategies that this one combines; only itself for a single strategy."""
         return (self,)
 
     @property
@@ -172,7 +175,9 @@ class Strategy(SettingsModel):
 
     @property
     def absorbs(self) -> Absorb:
-        """When blocks absorb: on overflow, at each update, or at a number of pending tokens."""
+        """When blocks absorb messages: on overflow, at each update, or at a number of pending
+        tokens.
+        """
         return "overflow"
 
     def cut(self, window: Window) -> Cut | None:
@@ -194,8 +199,8 @@ class Chain(Strategy):
     """A combination of strategies.
 
     The blocks of all members absorb the log. The window has the smallest share and the smallest
-    limits of its members. The member that keeps the least decides the cut. The first member that
-    returns a new summary decides the summary.
+    limits of its members. The member that keeps the fewest entries decides the cut. The first
+    member that returns a new summary decides the summary.
 
     Attributes:
         members: The strategies; may be passed by position.

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class Bounded(Strategy):
-    """Cut the window when it exceeds a limit. The cut window is within all settings.
+    """Cut the window when it exceeds a limit. After the cut, the window is within all settings.
 
     Whole turns leave. If a single turn is too long, its oldest steps leave.
 
     Attributes:
-        max_stm_ratio: Share of `max_tokens` that short-term memory may fill, above 0 and at most
-            1. A window with 0.8 is cut at 80 % of `max_tokens`.
+        max_stm_ratio: Share of `max_tokens` that short-term memory may fill, above 0 and at most 1.
+            A window with 0.8 is cut at 80 % of `max_tokens`.
         max_stm_tokens: Maximum tokens of the window's turns.
         max_messages: Maximum number of messages in the window.
         max_turns: Maximum number of turns in the window.
@@ -36,10 +36,10 @@ class Bounded(Strategy):
         keep_turns: Maximum number of turns after a cut.
         take_messages: The number of oldest messages that a cut removes, rounded up to whole turns.
             A cut removes more if another setting requires it. By default it removes 30 % of the
-            limit.
+            limit that was exceeded.
         by: "age" keeps the newest turns. "importance" gives half of the room to the newest turns.
-            The other half goes to the most important turns of any age (names, numbers,
-            identifiers, user questions).
+            The other half goes to the most important turns of any age (names, numbers, identifiers,
+            user questions).
     """
 
     max_stm_ratio: float = 1.0
@@ -93,7 +93,7 @@ class Bounded(Strategy):
         from agent_memory.core.summaries import most_important
 
         newest_entries = apply(window.entries, newest)
-        # unless a user message opens the newest half, the newest turns get all of the room
+        # the newest turns get all of the room, unless their half begins with a user's message
         if newest_entries and role_of(newest_entries[0].message) != "user":
             return choose_cut(window.entries, keep, messages)
         pins = most_important(
@@ -146,11 +146,11 @@ class ClearTools(Strategy):
 
     Questions, answers, and tool calls with their arguments stay. A stub names the tool and its
     arguments, and the size, the first line and the `seq` of the result. With the `seq`, the tool
-    `memory_read_message` returns the result in full. A result stays whole if it is pinned, begins
+    `memory_read_message` returns the whole result. A result stays whole if it is pinned, begins
     like an error, or has not been read by the model yet. The log keeps every result.
 
-    If stubs free too little, all old calls are merged into one call. The result of that call lists
-    by tool the `seq` of each result. Questions, answers and text with a call stay.
+    If stubs free too few tokens, one call replaces all old calls. Its result lists the `seq` of
+    each result, by tool. Questions, answers and text with a call stay.
 
     In a `Chain`, clearing precedes the cuts and summaries of the other members. Old results are
     cleared in batches. Between two batches, contexts share their prefix.
@@ -173,6 +173,6 @@ class ClearTools(Strategy):
         return Clearing(self.keep_tokens, self.at_least)
 
     def cut(self, window: Window) -> Cut | None:
-        """Return the default cut, down to the low water, if the window exceeds its token limit."""
+        """Return the default cut, to `Window.low_water`, if the window exceeds its token limit."""
         over = sum(entry.counted for entry in window.entries) > window.limit
         return super().cut(window) if over else None

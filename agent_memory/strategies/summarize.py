@@ -56,7 +56,7 @@ Prompts limit lines, because models do not follow a limit of words.
 """
 
 _RECENT = 400
-"""The number of newest departed messages that are searched for messages of the user."""
+"""The number of newest departed messages in which messages of the user are searched."""
 
 _MIN_CHUNK = 200
 _MAX_CHUNK = 12_000
@@ -66,30 +66,30 @@ class Summarize(Bounded):
     """Replace entries that leave the window by one summary at its beginning.
 
     If the last summary and the leaving messages fit into `max_summary_tokens`, the messages follow
-    the summary verbatim, without a model call. Otherwise a model reads all entries that leave, in
-    pieces if they exceed its context window. If it refuses a piece, tool results are replaced by
-    stubs, and then the pieces are halved.
+    the summary verbatim, without a model call. Otherwise a model summarises all entries that leave,
+    in pieces if they exceed its context window. If the model refuses a piece as too long, stubs
+    replace tool results. If it refuses again, the pieces are halved.
 
     The summary has the headings "Open", "People" and "Earlier". If it is too long, the oldest
-    events are dropped first, and open points last. Codes that the model's answer lost (order
+    events are dropped first, and open points last. Codes that the model's answer omits (order
     numbers, telephone numbers, amounts of money, links) are added verbatim.
 
-    Without a model, or while it is down, an extract that is made locally follows the last summary.
-    The model summarises later from the log, which still has every message. An answer without a
-    summary ("none", "N/A", an apology, nothing) counts as a failure. Contexts then have a warning
-    that quotes the answer, and the next call retries.
+    Without a model, or while the model is down, a local extract of the messages follows the last
+    summary. The model summarises them later from the log, which still has every message. An answer
+    without a summary ("none", "N/A", an apology, nothing) counts as a failure. Contexts then have a
+    warning that quotes the answer, and the next call retries.
 
     Attributes:
         max_summary_tokens: Maximum tokens of the summary. A longer answer is shortened.
-        prompt: Custom instructions. `{lines}` becomes the number of lines of twelve words that
-            fit, `{words}` the number of words. A summary with other headings that is too long is
-            reduced to its most important sentences.
+        prompt: Custom instructions. `{lines}` becomes the number of lines of twelve words that fit,
+            `{words}` the number of words. If a summary with other headings is too long, only its
+            most important sentences stay.
         model: A litellm model other than the configured one.
-        keep_user_tokens: Maximum tokens of user messages that follow the summary verbatim.
-            Standing instructions ("never", "always", "do not") come first, then the newest
-            messages. A number is added to `max_summary_tokens`. None reserves a third of
-            `max_summary_tokens` instead. These messages take at most half of the room of a
-            summary. A long message is shortened.
+        keep_user_tokens: Maximum tokens of user messages that follow the summary verbatim. Standing
+            instructions ("never", "always", "do not") come first, then the newest messages. The
+            number is added to `max_summary_tokens`. With None, a third of `max_summary_tokens` is
+            reserved for them instead. They take at most half of a summary's tokens. A long message
+            is shortened.
     """
 
     kind: Literal["summarize"] = "summarize"
@@ -238,11 +238,9 @@ def _users_of(entries: Sequence[Entry]) -> dict[int, str]:
 
 
 def _stand_in(final: str, text: str, entries: Sequence[Entry], count: Count, limit: int) -> str:
-    """Return a model's last summary, followed by an extract of all later messages.
+    """Return a model's last summary `final`, followed by an extract of all later messages.
 
-    Args:
-        final: The model's last summary.
-        text: The stored summary: `final`, perhaps with an extract after it.
+    `text` is the stored summary, which is `final`, perhaps with an extract after it.
     """
     shortened = shorten(final, count, limit * 3 // 4)
     room = limit - count(shortened) - 1

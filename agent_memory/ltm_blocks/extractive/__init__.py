@@ -1,4 +1,4 @@
-"""`ExtractiveMemory`: facts extracted from messages, each with its history."""
+"""`ExtractiveMemory`: facts that a language model extracts from messages, each with its history."""
 
 from agent_memory.ltm_blocks.extractive.block import ExtractiveMemory
 from agent_memory.ltm_blocks.extractive.history.fact import Evidence, Fact, ImportanceScorer

@@ -51,19 +51,20 @@ class ExtractiveMemory(FactBlock):
     """Facts about the user, each with its source quotes and the time in which it holds.
 
     One structured model call finds the facts of a batch, and relates them to known facts in the
-    prompt. A second call follows only if new facts resemble other known facts. Code refuses small
-    talk, and facts whose quote is not in the message. Nothing is overwritten: all claims together
-    determine the current facts, and the facts known at any earlier time; see docs/facts.md.
+    prompt. A second call follows only if new facts resemble other known facts. Facts without
+    content, and facts whose quote is not in the message, are refused. Nothing is overwritten: the
+    stored claims determine the current facts, and the facts that were known at any earlier time;
+    see docs/facts.md.
 
     Attributes:
         roles: Roles whose messages may yield facts. The model always sees the messages of user and
-            assistant, so that "yes, the second" has a meaning. It sees tool results only if
-            "tool" is listed.
+            assistant, so that "yes, the second" has a meaning. It sees tool results only if "tool"
+            is listed.
         overrule: Whether each role may change the facts of all roles. By default, a role changes no
             fact of a weightier role: "user" weighs most, then "assistant", then "tool".
-        prompt: Your own instructions. The categories replace `{categories}`; the fields of a
-            profile replace `{fields}`.
-        model: A litellm model other than the configured one.
+        prompt: Your own instructions. `{categories}` is replaced by the categories, and with a
+            profile `{fields}` by its fields.
+        model: A litellm model instead of the configured one.
         profile: A pydantic model to fill instead of extracting free facts, or its location as
             "module.Name". Each field needs a default.
         categories: Store only facts of these categories.
@@ -71,10 +72,10 @@ class ExtractiveMemory(FactBlock):
         min_confidence: Minimum confidence that the model states for a fact.
         redact: Redacts each text before it is stored or sent to the model: a `Redactor`, a
             function, or its location as "module.name".
-        scorer: Weights of the recall score.
-        staleness: Detects facts that are too old, or too similar to others, to be recalled.
-        ttl: By category, how long a fact is recalled after it was last stated, or after its end if
-            that is later.
+        scorer: The weights by which recalls are ranked.
+        staleness: The rules by which facts are too old, or too similar to others, to be recalled.
+        ttl: For each category, how long a fact is recalled after it was last stated, or after its
+            end if that is later.
         superseded: Whether to recall superseded facts, too. Their texts are marked.
         choose: An LLM reranker for the facts.
     """
@@ -191,7 +192,7 @@ class ExtractiveMemory(FactBlock):
         return with_pinned(found, kept, scope, limit)
 
     def outdated(self, scope: Scope, sources: Collection[Source]) -> Mapping[Source, datetime]:
-        """Return the messages none of whose facts holds any more; see `Block.outdated`."""
+        """Return the messages whose facts have all been superseded; see `Block.outdated`."""
         since = self._known(scope.owner).outdated(datetime.now(UTC))
         return {source: since[source] for source in sources if source in since}
 
@@ -297,10 +298,10 @@ class ExtractiveMemory(FactBlock):
         return facts_of(claims, block=self.name, weights=self._weights, known_at=known_at)
 
     def _known(self, owner: str) -> Remembered:
-        """Return an owner's facts, prepared for recall."""
+        """Return an owner's facts, prepared for recall. They are cached by version."""
         from agent_memory.ltm_blocks.extractive.recalling import Remembered
 
-        # the version is read before the records: a cached entry may be newer than it, never older
+        # the version is read before the records, so these may be newer than it, never older
         version = version_of(self.resources.store, self.name, owner)
         cached = self._remembering.find(owner)
         if cached is not None and cached[0] == version:
@@ -309,7 +310,7 @@ class ExtractiveMemory(FactBlock):
         facts = self._all(journal.claims)
         vectors = vectors_of(facts, journal.claims, embedder)
         known = Remembered(facts, vectors)
-        # vectors are missing while the embedder is down
+        # vectors are missing while the embedder is down; such facts are not cached
         is_whole = not facts or vectors.shape[1] or embedder.has_vectors() is False
         if version is not None and is_whole:
             self._remembering.put(owner, (version, known))

@@ -1,4 +1,4 @@
-"""The model calls that find facts in a batch, and the conversion of findings to claims."""
+"""The model calls that find facts in a batch of messages, and the conversion of facts to claims."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _MOST_TOKENS = 9_000
 _MOST_NAME = 80  # characters
 _MOST_KNOWN = 15  # known facts that a model is shown
 _DAY_TOKENS = 12  # maximum tokens of a line with the day
-_SHARE = 0.6  # of the context window; the rest is for the answer, and errors of the token count
+_SHARE = 0.6  # of the context window; the rest is for the answer and for errors of the token count
 
 
 def ask(
     llm: LLM, form: Form, shown: Sequence[SourceMessage], count: Count, known: Sequence[Fact] = ()
 ) -> list[Candidate]:
-    """Return a model's findings in messages."""
+    """Return the facts that a model finds in messages."""
     if not any(message.number is not None for message in shown):
         return []
     head = _head(shown, known)
@@ -62,7 +62,7 @@ def ask(
 def parts(shown: Sequence[SourceMessage], count: Count, limit: int) -> Iterator[str]:
     """Yield the messages as lines below their days, in parts of at most `limit` tokens.
 
-    Each part contains a numbered message, which is one to extract from. A message longer than the
+    Each part contains a numbered message, from which to extract facts. A message longer than the
     limit is split, and each piece has the message's number.
     """
     lines: list[str] = []
@@ -85,7 +85,7 @@ def parts(shown: Sequence[SourceMessage], count: Count, limit: int) -> Iterator[
 
 
 def bearing(facts: Sequence[Fact], shown: Sequence[SourceMessage]) -> list[Fact]:
-    """Return the known facts that messages may repeat or change. A model is shown these."""
+    """Return the known facts that messages may repeat or change, which the model is shown."""
     texts = [message.text for message in shown if message.number is not None]
     return [facts[at] for at in most_alike([fact.text for fact in facts], texts, _MOST_KNOWN)]
 
@@ -112,10 +112,10 @@ def _messages(form: Form, head: str, part: str) -> list[dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Absorbing:
-    """Converts findings into claims.
+    """Converts a model's findings into claims.
 
     Attributes:
-        place: The first parts of claim ids: block and owner.
+        place: The block and the owner, with which claim ids begin.
         seen: Ids of the facts that the model was shown.
     """
 
@@ -133,7 +133,7 @@ class Absorbing:
         """Return the claims of a batch, and the number of refused findings by reason.
 
         Args:
-            journal: The known claims, without claims from the messages in `shown`.
+            journal: The known claims, without those from the messages in `shown`.
         """
         findings = [replace(one, text=unmarked(one.text)) for one in findings]
         drafted, refused = drafts(findings, shown, journal.forgotten, self.rules, self._id)
@@ -161,7 +161,7 @@ class Absorbing:
     def _news(self, settled: Sequence[Claim], journal: Journal) -> list[Claim]:
         """Drop claims in which an assistant or tool repeats a fact, unless its role weighs more.
 
-        The assistant may know the fact from this memory. The memory would then confirm itself.
+        The assistant may know the fact from this memory, and the memory would then confirm itself.
         """
         weights = self.rules.weights
         known: dict[str, int] = {}

@@ -136,7 +136,7 @@ class AnswerPart(BaseModel):
 
 
 def clamped(value: float) -> float:
-    """Return a confidence between 0 and 1. A value of 2 or more counts as a percentage."""
+    """Return a confidence from 0 to 1. A value of 2 or more counts as a percentage."""
     return min(1.0, max(0.0, value if value < 2 else value / 100))
 
 
@@ -145,7 +145,7 @@ Day = Annotated[str, Field(coerce_numbers_to_str=True)]
 
 
 def one_of(*known: str, other: str) -> BeforeValidator:
-    """Return a validator that replaces all words but the `known` ones by `other`."""
+    """Return a validator that replaces every word that is not in `known` by `other`."""
 
     def folded(value: Any) -> str:
         word = value.strip().casefold() if isinstance(value, str) else other
@@ -194,7 +194,7 @@ def prompt_version(form: FactForm | ProfileForm) -> str:
 
 
 class FactForm:
-    """Facts as sentences.
+    """The extraction form for facts as sentences.
 
     Args:
         prompt: Your own instructions; None for `PROMPT`. The categories replace `{categories}`.

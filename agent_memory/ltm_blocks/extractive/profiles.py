@@ -1,4 +1,4 @@
-"""Profiles: pydantic models whose fields are filled with what a user says."""
+"""Profiles: pydantic models whose fields are filled from a user's messages."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ProfileForm:
         return [self._found(one) for one in getattr(answer, "facts", ())]
 
     def filled(self, facts: Sequence[Fact]) -> BaseModel:
-        """Return the profile of the facts that hold; other fields keep their default."""
+        """Return the profile of the facts that hold. Fields without a fact keep their default."""
         values: dict[str, Any] = {}
         for fact in facts:
             if fact.field not in self._items:  # the profile was changed since
@@ -135,7 +135,7 @@ def _item(field: Any) -> tuple[Any, bool]:
 
 
 def _shown(value: Any, plain: Any) -> str:
-    """Return a value in words; a time without its seconds."""
+    """Return a value in words, and a time without its seconds."""
     if isinstance(value, datetime):
         return value.isoformat(" ", "minutes")
     if isinstance(value, time):
@@ -202,9 +202,9 @@ class _Holder:
 
 
 def _denied(claim: Claim, items: Sequence[_Holder]) -> Sequence[_Holder]:
-    """Return the item of a list that a correction denies; none if this is not clear.
+    """Return the item of a list that a correction denies; none if this is unclear.
 
-    It is clear if the list has one item, or the quote names exactly one.
+    It is clear if the list has one item, or if the quote names exactly one.
     """
     if len(items) == 1:
         return items

@@ -25,7 +25,7 @@ _OVERTAKEN = ("updated", "ended", "contradicted")
 
 
 class Remembered:
-    """The facts of one owner at one version.
+    """The facts of one owner at one version, prepared for recall.
 
     Args:
         vectors: (n, dimension) of unit length; (n, 0) without an embedder.
@@ -39,11 +39,12 @@ class Remembered:
         self._duplicates: tuple[list[int], list[Stale]] = ([], [])
 
     def current(self, now: datetime) -> list[int]:
-        """Return the places of the current facts."""
+        """Return the indexes of the current facts."""
         return [place for place, fact in enumerate(self.facts) if fact.is_current(now)]
 
     def outdated(self, now: datetime) -> dict[Source, datetime]:
-        """Return the messages none of whose facts holds any more, each with the last change's time.
+        """Return the messages whose facts have all been superseded, each with the time of the last
+        change.
 
         All facts of such a message were updated, ended or contradicted.
         """
@@ -89,7 +90,7 @@ class Remembered:
         return (now.timestamp() - self._said_at[place]) / _SECONDS_A_DAY
 
     def relevance(self, query: Query) -> np.ndarray:
-        """Return the probability that each fact is relevant to a question."""
+        """Return for each fact the probability that it is relevant to a question."""
         return self._index.relevance(query)
 
 
@@ -105,8 +106,8 @@ def recalls(
     """Return the best of some of an owner's facts, best first.
 
     Args:
-        places: Places of the eligible facts.
-        recalled: By fact id, the number of contexts that included the fact.
+        places: Indexes of the eligible facts.
+        recalled: The number of contexts that included each fact, by id.
     """
     relevance = (known.relevance(query) if query else np.zeros(len(known.facts))).tolist()
 

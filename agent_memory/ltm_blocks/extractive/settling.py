@@ -1,4 +1,4 @@
-"""Rules and a model call that relate new claims to known facts, which they repeat or supersede."""
+"""Decides, by rules and a model call, which known facts a claim repeats, refines or supersedes."""
 
 from __future__ import annotations
 
@@ -68,6 +68,7 @@ class Group:
 
     Attributes:
         number: The number of the new fact in the prompt.
+        text: The line of the new fact.
         older: The lines of the older facts, by number.
     """
 
@@ -76,7 +77,6 @@ class Group:
     older: Mapping[int, str]
 
     def shown(self) -> str:
-        """Return the group's lines in the prompt."""
         older = (f"   {number}. {text}" for number, text in self.older.items())
         return escape("\n".join((f"New {self.number}. {self.text}", *older)))
 
@@ -84,7 +84,7 @@ class Group:
 def reconcile(llm: LLM, groups: Sequence[Group]) -> dict[int, Answer]:
     """Return a model's answers for new facts, by number.
 
-    A reference to a fact outside the group is dropped. An answer without references is, too.
+    References to facts outside the group are dropped, and so are answers without references.
     """
     listed = "\n".join(group.shown() for group in groups)
     messages = [
@@ -105,7 +105,7 @@ def reconcile(llm: LLM, groups: Sequence[Group]) -> dict[int, Answer]:
 
 _EACH = 3  # older facts to compare a new one with
 _SEEN_ALIKE = 0.85
-"""Minimum similarity of a new fact to one that the model was shown, to ask about both again."""
+"""Minimum similarity to a known fact that the extracting model was shown, to ask about it again."""
 _TOLD_ALIKE = 0.6
 """Minimum similarity of two new facts of one batch, to ask about both."""
 
@@ -141,15 +141,15 @@ def settle(
 ) -> tuple[list[Claim], int]:
     """Return the claims of drafts, related to known facts, and the number of echoes.
 
-    An echo repeats a fact, but comes from a role of less weight. Code finds repetitions in the same
-    words. The model's findings state their relation to the facts that it was shown. One more call
-    asks the model about other similar facts.
+    An echo repeats a fact, but comes from a role of less weight. Repetitions in the same words are
+    found without a model. For the facts that the model was shown, its findings state the relation.
+    One more call asks the model about other similar facts.
     """
     again, fresh = _split(drafts, known)
     answers = _answers([drafts[at] for at in fresh], vectors[fresh], known, ask)
     of_known = {fact.id: fact for fact in known.facts}
     settled: list[Claim] = []
-    fact_at = [fact.id for fact in known.facts]  # by place: known.facts, then fresh drafts
+    fact_at = [fact.id for fact in known.facts]  # ids of known.facts, then of fresh drafts
     weight_of = {fact.id: weights.get(fact.role, 0) for fact in known.facts}
     echoes: list[Claim] = []
 
@@ -186,7 +186,7 @@ def settle(
 def _split(drafts: Sequence[Draft], known: Known) -> tuple[dict[int, int], list[int]]:
     """Split drafts into literal repetitions and fresh drafts.
 
-    A repetition maps to the place of the repeated fact. Places count the known facts first, then
+    A repetition maps to the index of the repeated fact. Indexes count the known facts first, then
     the fresh drafts.
     """
     seen: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -215,10 +215,10 @@ def _split(drafts: Sequence[Draft], known: Known) -> tuple[dict[int, int], list[
 
 
 def _adds_none(claim: Claim, earlier: Fact | Claim, news: bool) -> bool:
-    """Return whether a claim in the words of an earlier fact states no other time.
+    """Return whether a claim in the words of an earlier fact also states its time.
 
-    A claim without a date repeats a fact that still holds. This does not apply if an earlier draft
-    of the batch has `news` of the same subject and category.
+    A claim without a date counts as a repetition of a fact that still holds, unless `news` is set:
+    an earlier draft of the batch then has the same subject and category.
     """
     before = since(earlier.valid_from, earlier.valid_to, earlier.recorded_at)
     if (claim.begins, claim.valid_to) == (before, earlier.valid_to):
@@ -231,9 +231,10 @@ def _adds_none(claim: Claim, earlier: Fact | Claim, news: bool) -> bool:
 def _answers(
     fresh: Sequence[Draft], vectors: np.ndarray, known: Known, ask: Ask
 ) -> dict[int, tuple[Relation, list[int]]]:
-    """Return the relations of fresh drafts, each with the places of the facts it relates to.
+    """Return the relations of fresh drafts, each with the indexes of the facts that it relates to.
 
-    The keys are indexes of `fresh`. Places count known facts first, then fresh drafts.
+    The keys are indexes of `fresh`. Indexes of facts count the known facts first, then the fresh
+    drafts.
     """
     place_of = {fact.id: at for at, fact in enumerate(known.facts)}
     told: dict[int, tuple[Relation, list[int]]] = {}
@@ -257,10 +258,10 @@ def _answers(
 
 
 def _near(fresh: Sequence[Draft], vectors: np.ndarray, known: Known) -> list[list[int]]:
-    """Return for each fresh draft the places of the facts to compare it with."""
+    """Return for each fresh draft the indexes of the facts to compare it with."""
     new = [draft.claim for draft in fresh]
     texts = [*(fact.text for fact in known.facts), *(claim.text for claim in new)]
-    # superseded facts may be many, so equal subject and category do not suffice for them
+    # superseded facts may be many: an equal subject and category is not enough to compare them
     kinds = [
         (fact.subject.casefold(), fact.category) if fact.id in known.current else ("", "")
         for fact in known.facts
@@ -300,7 +301,7 @@ def _tied(
         return _again(claim, targets[0][0], claims)
     named: list[tuple[LinkKind, str]] = [(_link(relation, fact), name) for name, fact in targets]
     links = links_for(named, claims, denies=relation == "deny")
-    # a batch that is absorbed again finds its own claims, so a claim could link to itself
+    # when a batch is absorbed again, its own claims are known, and a claim could link to itself
     tied = replace(claim, links=tuple(one for one in links if one.fact != claim.id))
     if tied.valid_from is tied.valid_to is None:
         tied = _dated_as(tied, [fact for _, fact in targets if fact is not None], named)
@@ -339,5 +340,5 @@ def _again(claim: Claim, fact: str, claims: Sequence[Claim]) -> Claim:
 
 
 def _loosened(links: Sequence[Link]) -> tuple[Link, ...]:
-    """Return the links as updates: a role of less weight may not contradict or end a fact."""
+    """Return the links as updates. A role of less weight may not contradict or end a fact."""
     return tuple(Link("update", link.fact) for link in links)

@@ -56,14 +56,14 @@ class Keeper:
         return replace(journal, claims=claims)
 
     def recalled(self, owner: str) -> dict[str, int]:
-        """Return by fact id the number of contexts that included a fact of an owner."""
+        """Return for each of an owner's facts, by id, the number of contexts that included it."""
         record = self._store.record(self._block, _counts_id(self._block, owner))
         return {} if record is None else dict(record.metadata[RECALLED])
 
     def count(self, owner: str, ids: Sequence[str], known: Collection[str]) -> None:
         """Count one more context for the facts `ids`. Drop the counts of all facts not in `known`.
 
-        The count is lost if other processes change the record in each of 5 attempts.
+        This context is not counted if other processes change the record during each of 5 attempts.
         """
         name = _counts_id(self._block, owner)
         for _ in range(_TRIES):
@@ -99,7 +99,7 @@ class Keeper:
         self._following.write(owner, trail, known, changes, put)
 
     def forget(self, owner: str, claims: Sequence[Claim], tombstones: Sequence[Tombstone]) -> None:
-        """Delete claims, and the prompt logs of their sessions, which may quote them."""
+        """Delete claims, and the prompt logs of their sessions, which may quote the claims."""
         bury(self._store, self._block, owner, tombstones)
         for claim in claims:
             self._store.delete_records(self._block, record_id=claim.id)
@@ -119,7 +119,7 @@ def _counts_id(block: str, owner: str) -> str:
 
 
 def tombstone_of(claim: Claim, left: Sequence[Claim], why: str) -> Tombstone:
-    """Return the tombstone of a claim. It spares the claims in `left` with an overlapping quote."""
+    """Return a claim's tombstone. It spares claims in `left` whose quotes overlap the claim's."""
     spared = tuple(
         one.id
         for one in left
@@ -131,7 +131,7 @@ def tombstone_of(claim: Claim, left: Sequence[Claim], why: str) -> Tombstone:
 
 
 def vectors_of(facts: Sequence[Fact], claims: Sequence[Claim], embedder: BestEffort) -> np.ndarray:
-    """(n, dimension) unit vectors of facts; (n, 0) while the embedder is down.
+    """Return the (n, dimension) unit vectors of facts; (n, 0) while the embedder is down.
 
     Facts are then compared by words alone, so an outage stops neither absorbing nor recall.
     """
@@ -155,7 +155,7 @@ def vectors_of(facts: Sequence[Fact], claims: Sequence[Claim], embedder: BestEff
 
 
 def with_vectors(claims: Sequence[Claim], embedder: BestEffort) -> tuple[list[Claim], np.ndarray]:
-    """Return claims with their vectors added, and the vectors."""
+    """Return the claims with their vectors, and the vectors as a matrix."""
     vectors = embedder.embed([claim.text for claim in claims])
     if not vectors.shape[1]:
         return list(claims), vectors
@@ -181,8 +181,8 @@ def checked_record(record: Record, resources: Resources) -> Record:
 def _is_valid(claim: Claim, resources: Resources) -> bool:
     """Return whether a claim's vector is well formed.
 
-    The dimension counts only if the vector is of the configured embedder. Vectors of other
-    embedders are never compared.
+    The dimension is checked only for vectors of the configured embedder. Vectors of other embedders
+    are never compared.
     """
     import numpy as np
 

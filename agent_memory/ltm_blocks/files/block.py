@@ -69,7 +69,7 @@ class FileMemory(CollectionBlock):
         max_total_chars: Maximum characters of all files together.
         root: The directory with which all paths begin.
         ttl: Lifetime of a file after its last write. The next write erases expired files.
-        redact: Redacts texts before they are stored, after the memory's own `redact`.
+        redact: Redacts texts before they are stored, in addition to the memory's own `redact`.
     """
 
     _stored_form = _StoredForm
@@ -99,7 +99,7 @@ class FileMemory(CollectionBlock):
         ]
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
-        """Forget a file by its path. Files come from no messages."""
+        """Forget a file by its path. A span has no effect, because files come from no messages."""
         files = self.open(scope)
         if not isinstance(what, str) or what not in files.paths():
             return []
@@ -114,7 +114,7 @@ class FileMemory(CollectionBlock):
         return [Tool(self.name, description, commands_under(self.root), run)]
 
     def redacted(self, text: str) -> str:
-        """Return a text after redaction."""
+        """Return a text after both redactions, of the memory and of the block."""
         check_text(text)
         text = self.resources.redact(text)
         return text if self.redact is None else self.redact(text)
@@ -123,9 +123,9 @@ class FileMemory(CollectionBlock):
 class Files(Collection[FileMemory]):
     """The files of one user; `User.files` returns it.
 
-    All paths begin with the block's `root`, by default /memories. The six methods for commands of
-    the memory tool return a reply for the model. On an error they raise `ToolRefused` with the
-    reply, and change nothing.
+    All paths begin with the block's `root`, by default /memories. `view`, `create`, `str_replace`,
+    `insert`, `delete` and `rename` are the commands of the memory tool. They return a reply for the
+    model. On an error they raise `ToolRefused` with the reply, and change nothing.
     """
 
     _item = "file"
@@ -181,7 +181,7 @@ class Files(Collection[FileMemory]):
         """Create a file and its directories.
 
         Raises:
-            ToolRefused: The path exists or is below a file, or there is no room.
+            ToolRefused: The path exists or is below a file, or a limit of the block is exceeded.
         """
         path = self._path(path)
         redacted = self._limits.redacted(file_text)
@@ -198,12 +198,13 @@ class Files(Collection[FileMemory]):
         Args:
             path: The file.
             file_text: The new text.
-            expected: The `version` that you read. The file is written only if it still has it.
+            expected: The `version` that you read. The file is written only if it still has this
+                version.
 
         Raises:
-            ToolRefused: The path is a directory or below a file, or there is no room; nothing was
-                written.
-            VersionConflict: The file has another version, or is gone; nothing was written.
+            ToolRefused: The path is a directory or below a file, or a limit of the block is
+                exceeded; nothing was written.
+            VersionConflict: The file has another version, or no longer exists; nothing was written.
         """
         path = self._path(path)
         file_text = self._limits.redacted(file_text)
@@ -221,8 +222,8 @@ class Files(Collection[FileMemory]):
         """Replace a text that occurs once in a file.
 
         Raises:
-            ToolRefused: The file does not exist, the text does not occur exactly once, or there is
-                no room.
+            ToolRefused: The file does not exist, the text does not occur exactly once, or a limit
+                of the block is exceeded.
         """
         say = self._say
         return self._edit(
@@ -236,7 +237,7 @@ class Files(Collection[FileMemory]):
         """Insert lines into a file after a line; 0 is the beginning.
 
         Raises:
-            ToolRefused: The file or line does not exist, or there is no room.
+            ToolRefused: The file or line does not exist, or a limit of the block is exceeded.
         """
         say = self._say
         return self._edit(
@@ -273,7 +274,8 @@ class Files(Collection[FileMemory]):
     def rename(self, old_path: str, new_path: str) -> str:
         """Rename a file or a directory.
 
-        Each file has either its old or its new path at any time, also within a directory.
+        The files of a directory move one by one. Each file has either its old or its new path at
+        any time.
 
         Raises:
             ToolRefused: The old path does not exist or is the root, or the new path exists, is
@@ -328,7 +330,7 @@ class Files(Collection[FileMemory]):
         return reply + _said(redacted != text)
 
     def _put(self, name: str, path: str, text: str) -> None:
-        # a rename keeps the id: one write moves the file
+        # a renamed file keeps its id, so that one write moves it
         self._keyed.put(name, text, {"id": name, "path": path}, with_session=False)
 
     def _keep_root(self, path: str, verb: str) -> None:
@@ -338,7 +340,9 @@ class Files(Collection[FileMemory]):
             )
 
     def _found(self, files: Mapping[str, Record], path: str, missing: str, folder: str) -> Record:
-        """Return the file of a path, or raise the reply for an error."""
+        """Return the file of a path. If there is none, raise the reply for a directory or a missing
+        file.
+        """
         if path not in files:
             what = folder if is_there(files, path) else missing
             raise ToolRefused(what.format(path=self._shown(path)))

@@ -70,7 +70,7 @@ class Replies:
     """The replies of a profile, as format strings. The defaults are those of Anthropic's SDK.
 
     Attributes:
-        left_out: Names that listings omit, besides those that begin with a dot.
+        left_out: Names that listings omit, in addition to names that begin with a dot.
         round_sizes: Whether a size of 2,048 bytes is shown as 2K, rather than 2.0K.
     """
 

@@ -147,7 +147,7 @@ def human_size(say: Replies, size: int) -> str:
 
 
 def checked_root(given: str) -> str:
-    """Validate a custom root of all paths."""
+    """Validate a custom `root` of the block, and return it without a slash at the end."""
     root = given.rstrip("/")
     if not _ROOT.fullmatch(root):
         raise ValueError(

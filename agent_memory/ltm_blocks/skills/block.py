@@ -64,7 +64,7 @@ class SkillMemory(ManualBlock):
 
     @property
     def library(self) -> Library:
-        """The files of the folder."""
+        """The files in the folder."""
         if self._library is None:
             self._library = Library(self.folder.absolute(), self.max_bytes)
         return self._library
@@ -83,7 +83,7 @@ class SkillMemory(ManualBlock):
         return bound
 
     def open(self, scope: Scope) -> Skills:
-        """Return the shared skills with a user's, or with those of a session without a user."""
+        """Return the shared skills and those of a user, or of a session without a user."""
         return Skills(self, scope)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
@@ -118,7 +118,9 @@ class SkillMemory(ManualBlock):
         return [replace(self._recall(one, 0.0), created_at=_changed_at(one)) for one in own]
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
-        """Forget a user's own skill by its name. Skills come from no messages."""
+        """Forget a user's own skill by its name. A span has no effect, because skills come from no
+        messages.
+        """
         if not isinstance(what, str) or all(one.id != what for one in self.all_kept(scope)):
             return []
         self.open(scope).delete(what)
@@ -135,13 +137,13 @@ class SkillMemory(ManualBlock):
                 self.library.clear(owner)
 
     def problems(self, resources: Resources) -> Sequence[str]:
-        """Return the broken files among the shared files and the files of all owners."""
+        """Return the problems of all broken files, shared and of users."""
         owners = [None, *self.library.owners()]
         found = (str(broken) for owner in owners for broken in self.library.seen(owner).broken)
         return list(dict.fromkeys(found))
 
     def owner(self, scope: Scope) -> str | None:
-        """Return the library's name of a scope's owner; None for shared skills."""
+        """Return the name of a scope's directory in the library; None for the shared skills."""
         if not scope.is_somebodys:
             return None
         readable = re.sub(r"[^a-z0-9]+", "-", str(scope.user_id or scope.session_id).lower())
@@ -149,7 +151,7 @@ class SkillMemory(ManualBlock):
         return f"{readable[:_READABLE]}-{digest}".lstrip("-")
 
     def changing(self, owner: str | None) -> AbstractContextManager[None]:
-        """Hold the lock on an owner's skills."""
+        """Return the lock on an owner's skills, as a context manager."""
         return self.resources.locked(record_id("skills", self.name, owner))
 
     @tool(
@@ -230,7 +232,7 @@ class SkillMemory(ManualBlock):
 
 
 def _changed_at(skill: Skill) -> datetime | None:
-    """Return the time of the last change of a skill's file; None if the file is gone."""
+    """Return when a skill's file last changed; None if the file is gone."""
     try:
         assert skill.path is not None, "it was read from a file"
         return datetime.fromtimestamp(skill.path.stat().st_mtime, UTC)
@@ -241,7 +243,7 @@ def _changed_at(skill: Skill) -> datetime | None:
 class Skills:
     """The skills of one user together with the shared ones; `User.skills` returns it.
 
-    Without a user or session it holds the shared skills, and saves shared skills.
+    Without a user or session, it reads and writes the shared skills.
 
     Args:
         block: The block.
@@ -255,7 +257,7 @@ class Skills:
         self._owner = block.owner(scope)
 
     def all(self) -> list[Skill]:
-        """Return all skills, by name."""
+        """Return all skills, sorted by name."""
         return [skill for _, skill in sorted(self._seen().skills.items())]
 
     def load(self, name: str) -> Skill | None:
@@ -286,7 +288,7 @@ class Skills:
 
         Raises:
             InvalidInput: The skill is invalid, the user has too many skills, or a shared skill has
-                its name; nothing was written.
+                the same name; nothing was written.
             SessionDeleting: The session is being deleted; nothing was written.
             StoreUnavailable: The folder cannot be written.
         """
@@ -306,7 +308,7 @@ class Skills:
         tags: Sequence[str] = (),
         body: str = "",
     ) -> Skill:
-        """Save a skill given by its parts; see `save` and `Skill`."""
+        """Save a skill from separate arguments; see `save` and `Skill`."""
         return self.save(Skill(name, description, steps, tags, body))  # type: ignore[arg-type]
 
     def delete(self, name: str) -> bool:

@@ -89,7 +89,7 @@ class FrontMatter:
     """The keys and values of a front matter, with the line of each in the file.
 
     Args:
-        line: Number of the file's line before the text.
+        line: Number of lines of the file before the text.
     """
 
     def __init__(self, text: str, line: int) -> None:
@@ -118,7 +118,7 @@ class FrontMatter:
             self._values[key.value] = value
 
     def text(self, key: str) -> str:
-        """Return the text of a key as written. Values such as 2024 and yes are texts, too."""
+        """Return the text of a key as written: 2024 and yes are texts, too."""
         node = self._values.get(key)
         if node is None:
             problem = f"`{key}` is missing. Add a line `{key}: ...` below this one."
@@ -150,7 +150,6 @@ class FrontMatter:
         return {key: self._value(node) for key, node in self._values.items() if key not in known}
 
     def line(self, key: str) -> int:
-        """Return the line of a key's value."""
         return self._line_of(self._values[key])
 
     def _value(self, node: yaml.Node) -> Any:
@@ -199,7 +198,7 @@ def as_yaml(values: Mapping[str, Any]) -> str:
 
 
 class _NotPlain(yaml.MarkedYAMLError):
-    """YAML with more than texts, lists and mappings."""
+    """An error: the YAML has more than texts, lists and mappings."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -258,7 +257,9 @@ _BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
 
 
 def parse(data: bytes, file: str) -> Skill | BrokenSkill:
-    """Parse a file."""
+    """Return the skill in a file's content, or the problem. `file` is the file's name in the
+    problem.
+    """
     try:
         return _parsed(_decoded(data))
     except Unreadable as error:
@@ -266,7 +267,7 @@ def parse(data: bytes, file: str) -> Skill | BrokenSkill:
 
 
 def render(skill: Skill) -> bytes:
-    """Render a `checked` skill as a file; `parse` returns the same skill."""
+    """Return a `checked` skill as the content of a file. `parse` returns the same skill."""
     said = {
         "name": skill.name,
         "description": skill.description,
@@ -279,7 +280,10 @@ def render(skill: Skill) -> bytes:
 
 
 def checked(skill: Skill, max_bytes: int) -> Skill:
-    """Validate a skill. Return it as its file restores it: texts stripped, empty ones dropped."""
+    """Validate a skill, and return it as `parse` would return it from a file.
+
+    Its texts are stripped, and empty steps and tags are dropped.
+    """
     if not isinstance(skill, Skill):
         raise InvalidInput(f"The skill is {quoted(skill)}. Give a Skill.")
     for given, what in ((skill.steps, "steps"), (skill.tags, "tags")):

@@ -35,7 +35,7 @@ class Found:
 class _Read:
     """The parsed content of a file, with the file's stamp (its times, size and inode).
 
-    `stamp` is None if the file is so new that a further change might not alter the stamp.
+    `stamp` is None if the file has just changed, because its times may not show a further change.
     """
 
     stamp: tuple[int, ...] | None
@@ -43,9 +43,9 @@ class _Read:
 
 
 class Library:
-    """Skill files, parsed again when they change. Thread-safe.
+    """Skill files, which are parsed again when they change. Thread-safe.
 
-    An owner is the name of a directory, or None for shared skills.
+    An `owner` is the name of a directory, or None for the shared skills.
 
     Args:
         max_bytes: Maximum size of a file.
@@ -94,7 +94,7 @@ class Library:
         return Found(skills, [*everybodys.broken, *own.broken, *hidden])
 
     def owners(self) -> list[str]:
-        """Return the owners with a directory."""
+        """Return the owners that have a directory."""
         with _usable():
             return sorted(_listed(self._folder / _OWN))
 
@@ -150,7 +150,6 @@ class Library:
         return path
 
     def _files(self, home: Path) -> Iterator[Path]:
-        """Yield the skill files in a fixed order."""
         for name in sorted(_listed(home)):
             path = home / name
             if name.startswith("."):

@@ -59,7 +59,7 @@ class _StoredForm(Form):
 
 
 class SpatialMemory(CollectionBlock):
-    """A user's observations at places. A model writes them by tool, a program by `User.spatial`.
+    """A user's observations at places. A model writes them by a tool, a program by `User.spatial`.
 
     Positions are plain numbers in a unit of your choice. Distances are Euclidean, so degrees of
     latitude and longitude do not work. An observation is deleted with its user, and with the
@@ -137,7 +137,9 @@ class SpatialMemory(CollectionBlock):
         ]
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
-        """Forget an observation by its id. Observations come from no messages."""
+        """Forget an observation by its id. A span has no effect, because observations come from no
+        messages.
+        """
         return [what] if isinstance(what, str) and self.open(scope).delete(what) else []
 
     def drop_caches(self, scope: Scope) -> None:
@@ -208,7 +210,7 @@ class SpatialMemory(CollectionBlock):
         return _rendered(self.open(scope).within(low, high, query=query, limit=_MOST))
 
     def relevance(self, question: str, found: Found) -> np.ndarray:
-        """Return the probability that each observation is relevant to a question."""
+        """Return for each observation the probability that it is relevant to a question."""
         from agent_memory.retrieval.texts import TextIndex
 
         texts = [one.text for one in found.records]

@@ -50,10 +50,11 @@ class SpatialHandle(Collection[Any]):
     """The observations of one user; `User.spatial` returns it.
 
     Searches return observations of at least `min_confidence`, with a score from 0 to 1. The score
-    is proximity x confidence. With a query, it is the mean of that product and the relevance.
+    is proximity x confidence. With a query, the score is the mean of this product and the
+    relevance.
 
-    - The proximity is 1 at distance 0, 1/2 at the median distance of the compared observations,
-      and 1/3 at twice the median distance. `within` counts no distance.
+    - The proximity is 1 at distance 0, 1/2 at the median distance of the compared observations, and
+      1/3 at twice the median distance. It is always 1 for `within`.
     - The confidence is the original confidence, reduced by fading.
     - The relevance is the probability, by words and meaning, that the text is about the query.
     """
@@ -76,15 +77,15 @@ class SpatialHandle(Collection[Any]):
 
         Args:
             text: The observation.
-            position: One number for each dimension, within ±1e12.
+            position: One number for each dimension, from -1e12 to 1e12.
             at: The time of the observation; None for now.
             confidence: 0 to 1.
             metadata: Your own metadata, as plain JSON.
             key: Idempotency key for retries.
 
         Raises:
-            InvalidInput: An argument is invalid, or the user has too many observations; nothing
-                was stored.
+            InvalidInput: An argument is invalid, or the user has too many observations; nothing was
+                stored.
             Conflict: The key belongs to another observation; nothing was stored.
         """
         wanted = self._made(text, position, at, confidence, metadata)
@@ -119,7 +120,8 @@ class SpatialHandle(Collection[Any]):
         query: str | None = None,
         at: datetime | None = None,
     ) -> list[SpatialMatch]:
-        """Return the best of the 200 nearest observations, or of the `k` nearest if `k` is larger.
+        """Return the `k` best of the 200 nearest observations, best first. If `k` is above 200, all
+        of the `k` nearest are returned.
 
         Args:
             position: The position.
@@ -138,7 +140,8 @@ class SpatialHandle(Collection[Any]):
     def nearest(
         self, position: Iterable[float], k: int = 10, *, at: datetime | None = None
     ) -> list[SpatialMatch]:
-        """Return the nearest observations, nearest first. The scores do not count; see `near`.
+        """Return the nearest observations, nearest first. Scores do not affect the order. See
+        `near`.
 
         Raises:
             InvalidInput: An argument is invalid.
@@ -155,7 +158,7 @@ class SpatialHandle(Collection[Any]):
         limit: int = 100,
         at: datetime | None = None,
     ) -> list[SpatialMatch]:
-        """Return the best observations in a box and on its faces, best first.
+        """Return the best observations inside a box or on its faces, best first.
 
         Args:
             low: The lowest coordinates.
@@ -183,7 +186,7 @@ class SpatialHandle(Collection[Any]):
         return self._standing(self._index().get(observation_id))
 
     def all(self) -> list[Observation]:
-        """Return all observations of any confidence, oldest first."""
+        """Return all observations, oldest first, whatever their confidence."""
         found = self._index().all()
         gone = self._keyed.gone(one.session_id for one in found)
         return [one for one in found if one.session_id not in gone]
@@ -212,7 +215,7 @@ class SpatialHandle(Collection[Any]):
             return index.get(observation_id) is not None
 
     def bearing(self, message: Message | None, limit: int, now: datetime) -> list[SpatialMatch]:
-        """Return the recalls for a message; see `SpatialMemory.get`."""
+        """Return the observations that `SpatialMemory.get` recalls for a message."""
         index, moment = self._index(), Moment(now.timestamp(), past=False)
         question = message.text().strip() if message is not None else ""
         here = self._place_of(message)
@@ -239,7 +242,7 @@ class SpatialHandle(Collection[Any]):
     def _add(self, wanted: Sequence[Observation], *, once: bool = False) -> list[Observation]:
         """Store observations of the current session, all or none, and return them.
 
-        With `once`, an observation that exists under its id is returned, and nothing is stored.
+        With `once`, if an observation already has this id, return it and store nothing.
         """
         keyed, name, most = self._keyed, self._limits.name, self._limits.max_observations
         store, owner, session_id = keyed.store, keyed.owner, keyed.scope.session_id or ""
@@ -252,7 +255,7 @@ class SpatialHandle(Collection[Any]):
                 put_with_session(store, name, both, keyed.scope, session_id)
             except SessionDeleting:
                 if trail is not None and keyed.scope.user_id is not None:
-                    # the version may be removed too, and the user has other observations
+                    # the deletion may remove the version, although the user has other observations
                     store.put_records(name, [new_version(owner), begun_anew(owner)])
                 raise
 

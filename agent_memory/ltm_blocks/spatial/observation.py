@@ -23,7 +23,7 @@ _UNITS = {"day": timedelta(days=1), "hour": timedelta(hours=1), "minute": timede
 
 
 class Fading(NamedTuple):
-    """Parameters of the decay of confidence.
+    """How confidence decays.
 
     Attributes:
         half_life: In seconds; None for no decay.
@@ -89,7 +89,6 @@ class SpatialMatch:
 
 
 def record_of(one: Observation, owner: str) -> Record:
-    """Return the record of an observation."""
     fields = {"position": list(one.position), "confidence": one.confidence}
     fields |= {"metadata": one.metadata} if one.metadata else {}
     return Record(one.id, owner, one.session_id, 0, 0, one.text, (), one.at, fields)
@@ -154,7 +153,6 @@ def moment_of(value: datetime) -> datetime:
 
 
 def confidence_of(value: float) -> float:
-    """Validate a confidence."""
     confidence = _number(value)
     if not 0 <= confidence <= 1:
         raise InvalidInput(f"confidence is {quoted(value)}. Give a number from 0 to 1.")
@@ -178,7 +176,7 @@ def ago(age: timedelta) -> str:
 
 
 def _number(value: object) -> float:
-    """Convert a number of any type to a float; NaN for other values."""
+    """Return a number of any type as a float; NaN for other values."""
     try:
         return float(value) if isinstance(value, Real) else nan
     except OverflowError:

@@ -34,7 +34,6 @@ class Found(NamedTuple):
     ages: np.ndarray
 
     def rows(self, rows: Sequence[int] | np.ndarray) -> Found:
-        """Return the results in the given rows."""
         apart = None if self.distances is None else self.distances[rows]
         records = [self.records[row] for row in rows]
         return Found(records, apart, self.confidences[rows], self.ages[rows])
@@ -83,7 +82,7 @@ class Found(NamedTuple):
 
 
 class PlaceIndex:
-    """Observations as rows of a table; a search scans all of them. Immutable."""
+    """Observations as rows of a table. A search scans all of them. Immutable."""
 
     def __init__(self, dimensions: int, fading: Fading, records: Sequence[Record] = ()) -> None:
         self._dimensions = dimensions
@@ -107,7 +106,7 @@ class PlaceIndex:
         ]
 
     def changed(self, changes: Mapping[str, Record | None]) -> PlaceIndex:
-        """Return an index after changes, which are records by id; None for a deleted record."""
+        """Return an index after changes. These are records by id; None for a deleted record."""
         new = PlaceIndex(
             self._dimensions, self._fading, [one for one in changes.values() if one is not None]
         )
@@ -153,7 +152,9 @@ class PlaceIndex:
         return found.cut(count, found.ages)
 
     def _sure(self, rows: np.ndarray, moment: Moment) -> np.ndarray:
-        """Return the rows of sufficient confidence. A search of the past drops later rows."""
+        """Return the rows of sufficient confidence. If `moment.past`, later observations are
+        dropped.
+        """
         sure = self._confidences(rows, moment) >= self._fading.least
         if moment.past:
             sure &= self._table[rows, -2] <= moment.seconds
@@ -184,12 +185,14 @@ def _least(values: np.ndarray, count: int) -> float:
 
 
 def distances(positions: np.ndarray, position: Sequence[float]) -> np.ndarray:
-    """(n,) Euclidean distances of many positions from one. Tiny distances stay exact."""
+    """Return (n,) the Euclidean distance of each position from `position`. Tiny distances stay
+    exact.
+    """
     return np.asarray(reduce(np.hypot, (positions - np.array(position)).T))
 
 
 def left(confidences: np.ndarray, ages: np.ndarray, half_life: float | None) -> np.ndarray:
-    """(n,) confidences after fading: 1/2 of the original after one half-life, 1/4 after two.
+    """Return (n,) confidences after fading: 1/2 of the original after one half-life, 1/4 after two.
 
     Args:
         ages: In seconds; negative ages count as 0.
@@ -200,7 +203,7 @@ def left(confidences: np.ndarray, ages: np.ndarray, half_life: float | None) -> 
 
 
 def proximity(apart: np.ndarray) -> np.ndarray:
-    """(n,) proximity: 1 at distance 0, 1/2 at the median distance, 1/3 at twice the median.
+    """Return (n,) proximity: 1 at distance 0, 1/2 at the median distance, 1/3 at twice the median.
 
     The unit of distance has no effect on it.
     """
@@ -212,7 +215,9 @@ def proximity(apart: np.ndarray) -> np.ndarray:
 
 
 def scored(found: Found, relevance: np.ndarray | None = None) -> np.ndarray:
-    """(n,) scores from 0 to 1: proximity x confidence, or the mean of this and the relevance."""
+    """Return (n,) scores from 0 to 1: proximity x confidence, or the mean of this and the
+    relevance.
+    """
     near = 1.0 if found.distances is None else proximity(found.distances)
     sure = near * found.confidences
     return np.asarray(sure if relevance is None else (sure + relevance) / 2)

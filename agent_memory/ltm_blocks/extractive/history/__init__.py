@@ -1,1 +1,1 @@
-"""Facts and their history: claims, current facts, and what was known when. Pure."""
+"""Facts and their history: claims, current facts, and what was known at an earlier time. Pure."""

@@ -27,8 +27,8 @@ LinkKind = Literal["update", "refine", "contradict", "end"]
 true. "end": the older fact ended when the claim did."""
 
 Relation = Literal["same", "update", "refine", "end", "contradict", "deny"]
-"""A finding's relation to an older fact, as a model states it. Beyond `LinkKind`, "same" repeats
-the older fact, and "deny" contradicts it without a replacement."""
+"""A finding's relation to an older fact, as a model states it. In addition to `LinkKind`: "same"
+repeats the older fact, and "deny" contradicts it without a replacement."""
 
 Kind = Literal["event", "state", "plan", ""]
 """An event happened, a state lasts, a plan is for the future."""
@@ -67,7 +67,7 @@ class Claim:
         span: Start and end of the quote in the message's text with white space collapsed.
         alone: Whether the profile's field has one value at a time.
         vector: The vector of the text, float16.
-        place: The claim's place among the findings of its batch.
+        place: The claim's position among the findings of its batch.
         when: The words that state the claim's time, if they are too vague for a date.
     """
 
@@ -101,7 +101,7 @@ class Claim:
     def begins(self) -> datetime | None:
         """When the claim began to hold: the stated beginning, otherwise the day of the statement.
 
-        None if no beginning is stated and the claim ended by that day.
+        None if no beginning is stated, and the claim had ended by the day of the statement.
         """
         return since(self.valid_from, self.valid_to, self.recorded_at)
 
@@ -117,7 +117,6 @@ class Claim:
 
 
 def since(begin: datetime | None, end: datetime | None, said: datetime) -> datetime | None:
-    """Return the beginning; see `Claim.begins`."""
     stated_on = day_of(said)
     return stated_on if begin is None and (end is None or stated_on < end) else begin
 
@@ -125,7 +124,7 @@ def since(begin: datetime | None, end: datetime | None, said: datetime) -> datet
 @_known_fields_only
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The result of one batch of messages."""
+    """The result of extracting facts from one batch of messages."""
 
     session_id: str
     first: int
@@ -153,7 +152,6 @@ class Journal:
 
 
 def covers(tombstone: Tombstone, claim: Claim) -> bool:
-    """Return whether a claim must stay forgotten."""
     return tombstone.covers(claim.id, claim.session_id, claim.seq, claim.span)
 
 
@@ -166,14 +164,14 @@ def links_for(
 ) -> tuple[Link, ...]:
     """Return the links of a claim that relates to older facts.
 
-    The claim also links to the facts that are linked with its targets. The order of the facts then
-    survives if a target is forgotten. A claim that contradicts or refines a target takes over the
-    target's relations.
+    The claim also links to the facts that are linked with its targets, so that the order of the
+    facts survives if a target is forgotten. A claim that contradicts or refines a target takes over
+    the target's relations.
 
     Args:
         targets: The older facts, each with the claim's relation to it.
-        denies: Whether the claim only says that the targets were never true. Besides the targets,
-            it then links only to the facts that these contradicted.
+        denies: Whether the claim only says that the targets were never true. In addition to the
+            targets, it then links only to the facts that the targets contradicted.
     """
     tied = _ties(claims)
     links: dict[str, LinkKind] = {fact: kind for kind, fact in targets}
@@ -187,8 +185,9 @@ def links_for(
 
 
 def links_again(fact: str, claims: Iterable[Claim]) -> tuple[Link, ...]:
-    """Return the links of a claim that repeats a fact. They keep the fact's relations if its first
-    claim is deleted.
+    """Return the links of a claim that repeats a fact.
+
+    They preserve the fact's relations if the first claim of the fact is deleted.
     """
     links = list(_ties(claims).get(fact, {}).items())[:_MOST_LINKS]
     return tuple(Link(kind, other) for other, kind in links)
@@ -215,7 +214,7 @@ def _ties(claims: Iterable[Claim]) -> Mapping[str, Mapping[str, LinkKind]]:
 
 
 RECALLED = "recalled"
-"""Metadata key, and text, of the record that counts by fact id the contexts with a fact."""
+"""Metadata key and text of the record that counts, by fact id, the contexts with a fact."""
 
 Recorded = Claim | Batch | None
 """A decoded record; None for the record of counts."""
@@ -224,7 +223,6 @@ _CLAIMS, _BATCHES = TypeAdapter(Claim), TypeAdapter(Batch)
 
 
 def record_of_claim(claim: Claim, owner: str) -> Record:
-    """Return the record of a claim."""
     own = {"id", "text", "session_id", "seq", "recorded_at"}
     return Record(
         id=claim.id,
@@ -240,7 +238,6 @@ def record_of_claim(claim: Claim, owner: str) -> Record:
 
 
 def record_of_batch(batch: Batch, record_id: str, owner: str) -> Record:
-    """Return the record of a batch's result."""
     own = {"session_id", "first", "last", "at"}
     return Record(
         id=record_id,
@@ -259,7 +256,7 @@ def recorded(record: Record) -> Recorded:
     """Decode one record.
 
     Raises:
-        pydantic.ValidationError: It is not valid.
+        pydantic.ValidationError: The record is not valid.
     """
     fields, session_id, at = record.metadata, record.session_id, record.created_at
     if fields.keys() == {RECALLED}:

@@ -1,4 +1,4 @@
-"""`Fact`, which claims together state, and the score that ranks facts for a recall."""
+"""`Fact`, the result of one or several claims, and the score that ranks facts for a recall."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ class Fact:
     def is_current(self, at: datetime) -> bool:
         """Return whether the fact is worth knowing at a time.
 
-        It then holds, will hold, or ended without being superseded. A finished journey is current;
-        a replaced fact is not.
+        Such a fact holds, will hold, or ended without being superseded. A finished journey is
+        current. A replaced fact is not.
         """
         if not self.periods:
             return False
@@ -123,7 +123,7 @@ class Fact:
 
     @property
     def time(self) -> str:
-        """The time of the fact in words, or the time of its statement if that is all we know."""
+        """The time of the fact in words. If it is unknown, the time of the statement."""
         said = f"said {self.recorded_at:%Y-%m-%d}"
         known = written(self.valid_from, self.valid_to)
         if self.kind == "plan" and self.valid_from is not None:
@@ -145,7 +145,7 @@ def rendered(fact: Fact) -> str:
 
 
 def listed(one: Fact | Claim) -> str:
-    """Return a fact as a line for a model that compares facts."""
+    """Return a fact as a line of text for a model that compares facts."""
     about = ("" if one.subject == "user" else one.subject, one.category, one.kind)
     said = "" if one.valid_from else f"said {one.recorded_at:%Y-%m-%d}"
     time = filter(None, (written(one.valid_from, one.valid_to), said))
@@ -158,16 +158,17 @@ def unmarked(text: str) -> str:
 
 
 class ImportanceScorer(SettingsModel):
-    """The weighted mean of six factors between 0 and 1. A weight of 0 disables a factor.
+    """Scores facts by the weighted mean of six factors between 0 and 1. A weight of 0 disables a
+    factor.
 
     It follows the retrieval of Park et al., "Generative Agents", 2023 (relevance, recency,
-    importance). Data from the log take the place of a model's guesses.
+    importance). Data from the log replaces a model's guesses.
 
     Attributes:
         relevance: Weight of the probability that the fact is relevant to the question.
         recency: Weight of recency, which halves every `half_life_days` after the last statement.
-        use: Weight of the number of messages that state the fact: log2(1 + messages) / 4, at
-            most 1.
+        use: Weight of the number of messages that state the fact: log2(1 + messages) / 4, at most
+            1.
         confidence: Weight of the model's confidence.
         recalled: Weight of the number of contexts that included the fact: log2(1 + contexts) / 4,
             at most 1. Counting needs a write for each context.

@@ -1,4 +1,4 @@
-"""A model's findings: validation against the messages, and conversion to claims. Pure."""
+"""Facts that a model found: validation against the messages, and conversion to claims. Pure."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from agent_memory.retrieval.words import words
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One finding, in any extraction form.
+    """One finding: a fact as the model stated it, with or without a profile.
 
     Attributes:
         number: The number of the message in the prompt.
+        alone: Whether the profile's field has one value at a time.
         corrects: Whether the finding says that the field's former value was never true.
         fits: Whether the profile accepts the value.
-        when: The words that state the finding's time; None if the form does not ask for them.
+        when: The words that state the finding's time; None if the prompt does not ask for them.
         relation: The finding's relation to the facts in `known`; empty for none.
         known: Ids of known facts.
     """
@@ -73,7 +74,7 @@ _GENERAL = frozenset(words(
 def is_chatter(one: Candidate, shown: Sequence[SourceMessage]) -> bool:
     """Return whether a finding only expresses a reaction, such as thanks.
 
-    Such a finding has no number, no name other than those of speakers, and only general words.
+    Such a finding has only general words, no number, and no name other than those of speakers.
     Plans, and findings that relate to known facts, are never chatter.
     """
     text = one.text
@@ -85,7 +86,7 @@ def is_chatter(one: Candidate, shown: Sequence[SourceMessage]) -> bool:
     return speakers.union(_GENERAL).issuperset(words(text))
 
 
-_LEAST = 6  # minimum letters and digits of a code; shorter numbers have several spellings
+_LEAST = 6  # minimum letters and digits of a code; a shorter number may be written in several ways
 _MOST_QUOTED = 500  # words
 _WORD = re.compile(r"[^\W_]+")
 _MARKS = re.compile(r"[\W_]+")
@@ -121,11 +122,15 @@ def grounded(
     shown: Sequence[SourceMessage],
     weights: Mapping[str, int] | None = None,
 ) -> Grounded | str:
-    """Return the source of a finding, or the reason for refusal: "message", "quote" or "invented".
+    """Return the source of a finding, or the reason why it is refused.
 
     The source's role is usually that of the quoted message. If a name, a code or the whole content
-    occurs only in messages of a less weighty role, that role counts: a user who says "yes" to a
-    text did not state its content. A code that occurs in no message is invented.
+    occurs only in messages of a role of less weight, that role counts: a user who says "yes" to a
+    text did not state its content.
+
+    Returns:
+        The source, or one of three reasons. "message": there is no message of this number. "quote":
+        the message does not contain the quote. "invented": a code occurs in no message.
     """
     source = next((one for one in shown if one.number == number), None)
     if source is None:
@@ -140,7 +145,7 @@ def grounded(
 
 
 def find(quote: str, text: str) -> tuple[int, int] | None:
-    """Return the place of a quote in a text; None if the text does not contain it.
+    """Return the start and end of a quote in a text; None if the text does not contain it.
 
     A second search ignores case, blanks and punctuation, because models change these.
     """
@@ -189,7 +194,7 @@ def _bare(text: str) -> str:
 
 
 def _spelt(name: str) -> re.Pattern[str]:
-    """Return a pattern that finds a name at the start of a word, not "Rome" in "from email"."""
+    """Return a pattern that finds a name only at the start of a word: no "Rome" in "from email"."""
     letters = r"[\W_]*".join(map(re.escape, _bare(name)))
     return re.compile(rf"(?<![^\W_]){letters}")
 
@@ -318,14 +323,14 @@ Times = tuple[datetime | None, datetime | None, str]
 def times(one: Candidate, source: SourceMessage, shown: Sequence[SourceMessage]) -> Times:
     """Return a finding's start and exclusive end, and its words for the time if both are unknown.
 
-    The calendar meaning of these words overrides the model's dates. If the words are not in a
-    message, the model's dates count only if the source names a time. An event has both start and
-    end, or neither. An end before the start, and invalid dates, are ignored.
+    The calendar meaning of these words overrides the model's dates. Vague words remove the dates.
+    If the words are not in a message, the dates count only if the source names a time. An event has
+    both start and end, or neither. Invalid dates, and an end before the start, are ignored.
 
     Args:
         one: The finding. If its `when` is None, its dates are used unchanged.
         source: The message that the finding quotes.
-        shown: All messages; one other than `source` may contain the words.
+        shown: All messages. The words may be in one other than `source`.
     """
     first, last = parse(one.since), parse(one.until)
     words = one.when
@@ -352,7 +357,7 @@ def _is_exact(words: str) -> bool:
 
 
 def _may_be_dated(source: SourceMessage, first: Period | None) -> bool:
-    """Return whether a message names a time, such as "today" for the day of the message."""
+    """Return whether a message names a time. For its own day, it must say "today" or the like."""
     text = source.text.casefold()
     if first is not None and first[0] == day_of(source.entry.said_at):
         return bool(_TODAY.search(text))

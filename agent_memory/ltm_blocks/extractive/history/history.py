@@ -1,4 +1,4 @@
-"""Derivation of facts, at any time, from claims; and the list of their changes. Pure."""
+"""Derives facts from claims, as they were known at any time, and lists their changes. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class _ClaimGroup:
     """The claims of one fact, and the groups of related facts.
 
     Attributes:
-        enders: Groups that say when this one ended.
-        ended: Groups that this one says have ended.
+        enders: Groups that state when this one ended.
+        ended: Groups that have ended, as this one states.
         contradictors: Groups that contradict or refine this one.
         rivals: Groups that cannot hold at the same time as this one.
     """
@@ -45,7 +45,7 @@ class _ClaimGroup:
 
     @property
     def begin(self) -> datetime:
-        """The stated start. A group that only states an end starts with the fact that it ends."""
+        """The stated start. If only an end is stated, the start of the group that this one ends."""
         if self._begin is None:
             # set first, to stop cycles of groups that end each other
             self._begin = self.first.begins or BEGINNING
@@ -86,7 +86,7 @@ class _ClaimGroup:
         return self.begin, min([self.end, *(one.end for one in self.ending)])
 
     def beats(self, other: _ClaimGroup) -> bool:
-        """Return whether this group holds, rather than `other`, in the periods of both."""
+        """Return whether this group holds, and not `other`, while the periods of both overlap."""
         if self.order != other.order:
             return self.order > other.order
         if self.names(other) != other.names(self):
@@ -94,7 +94,6 @@ class _ClaimGroup:
         return self.first.id > other.first.id
 
     def names(self, other: _ClaimGroup) -> bool:
-        """Return whether this group links to `other`."""
         return any(link.fact == other.first.fact for link in self.links)
 
 
@@ -108,7 +107,8 @@ def facts_of(
     """Return all facts that claims state, including superseded facts, in order of statement.
 
     Args:
-        weights: The weight of each role; 0 for other roles. A claim changes no fact of more weight.
+        weights: The weight of each role; 0 for other roles. A role of less weight changes no fact
+            of a role of more weight.
         known_at: Ignore claims that were stated later; None for all claims.
     """
     known = [one for one in claims if known_at is None or one.recorded_at <= known_at]
@@ -177,7 +177,7 @@ def _may_contradict(one: _ClaimGroup, other: _ClaimGroup) -> bool:
 
 
 def _judge(groups: Sequence[_ClaimGroup]) -> None:
-    """Evaluate the lazy properties in an order that avoids deep recursion."""
+    """Compute the lazy properties in an order that avoids deep recursion."""
     for one in reversed(groups):
         one.is_void  # noqa: B018
     for one in groups:
@@ -221,7 +221,10 @@ def _fact(one: _ClaimGroup, block: str) -> Fact:
 def _successor(
     one: _ClaimGroup, winners: Sequence[_ClaimGroup], periods: Sequence[Period]
 ) -> tuple[_ClaimGroup | None, Why]:
-    """Return the fact that replaced or ended a fact earlier than stated, with the reason."""
+    """Return the group that replaced or ended a fact earlier than stated, with the reason.
+
+    None and "" if there is no such group.
+    """
     if one.is_void:
         against = [other for other in one.contradictors if not other.is_void]
         heir = min(against, key=_said)
@@ -230,7 +233,7 @@ def _successor(
     begin, end = one.stated_period
     if periods and periods[-1][1] == end:
         return None, ""
-    # winners that ended it or hold at its stated end; if none does, all winners that overlap it
+    # winners that hold at the stated end; if none does and nothing ended it, all that overlap it
     last = [other for other in winners if other.stated_period[0] < end <= other.stated_period[1]]
     taken = one.ending + last or [other for other in winners if other.stated_period[1] > begin]
     if not taken:
@@ -301,7 +304,7 @@ _REASONS = {
 
 
 def changes(block: str, facts: Sequence[Fact], journal: Journal) -> list[Change]:
-    """Return all changes, oldest first."""
+    """Return all changes of facts, oldest first."""
     found = [change for fact in facts for change in _of_fact(block, fact, facts)]
     for batch in journal.batches:
         for reason, count in batch.refused.items():

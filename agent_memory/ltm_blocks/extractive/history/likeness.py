@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 ALIKE = 0.35
-"""Minimum similarity, of words or of vectors, at which a model compares two facts."""
+"""Minimum similarity, of words or of vectors, at which a model is asked to compare two facts."""
 
 _MOST_KNOWN = 10_000
 _MARKS = ".,;:!?\"'`()[]{}<>"
@@ -40,7 +40,7 @@ _SMALL, _CLAUSES, _PLACING = (
 
 @lru_cache(_MOST_KNOWN)
 def key_of(text: str) -> str:
-    """Return a text in lower case, with single blanks and without the marks around words."""
+    """Return a text in lower case, with single blanks and without punctuation around words."""
     folded = unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'")
     return " ".join(bare for word in folded.split() if (bare := word.strip(_MARKS + _MORE_MARKS)))
 
@@ -80,7 +80,7 @@ def candidates(
     kinds_of_others: Sequence[tuple[str, str]],
     cosine: np.ndarray,
 ) -> list[tuple[int, float]]:
-    """Return the places and similarities of older texts that a new text may change or repeat.
+    """Return the indexes and similarities of older texts that a new text may repeat or change.
 
     These are of the same kind, or similar in words or meaning. The most similar comes first.
 
@@ -97,10 +97,10 @@ def candidates(
 
 
 def most_alike(texts: Sequence[str], said: Sequence[str], limit: int) -> list[int]:
-    """Return the places of the older texts that messages may repeat or change, ascending.
+    """Return the indexes of the older texts that messages may repeat or change, ascending.
 
-    Texts that share rare words with the messages come first (by inverse document frequency, Sparck
-    Jones, 1972). Ties go to the later text.
+    At most `limit` texts are returned: those that share the rarest words with the messages (by
+    inverse document frequency, Sparck Jones, 1972). Ties go to the later text.
     """
     if len(texts) <= limit:
         return list(range(len(texts)))
@@ -142,11 +142,12 @@ class Stale:
 
 
 class StalenessDetector(SettingsModel):
-    """Finds near-duplicate and old facts. These are not recalled, but stay in the history.
+    """Finds near-duplicate and old facts. They are not recalled, but stay in the history.
 
     Near-duplicates have the same significant words, including names, numbers and negations. They
-    share most word pairs, or nearly the same vector, and hold at the same time. The user's own
-    fact stays, otherwise the fact stated most often, otherwise the fact stated last.
+    share most word pairs, or nearly the same vector, and hold at the same time. Of two
+    near-duplicates, the one that the user stated stays, otherwise the one stated most often,
+    otherwise the one stated last.
 
     Attributes:
         jaccard: Minimum share of common word pairs (shingles) of near-duplicates.
@@ -171,10 +172,9 @@ class StalenessDetector(SettingsModel):
         """Return the stale facts among current ones.
 
         Args:
-            facts: The facts.
             vectors: (n, dimension) of unit length; (n, 0) without an embedder.
             now: The time of the recall.
-            ttl: By category, how long facts are recalled after they were last stated.
+            ttl: For each category, how long facts are recalled after they were last stated.
         """
         aged = self.aged(facts, now, ttl)
         gone = {one.fact.id for one in aged}
@@ -240,7 +240,7 @@ class StalenessDetector(SettingsModel):
 
 
 def _meet(one: Fact, other: Fact) -> bool:
-    """Return whether two facts hold at the same time, unlike two journeys to one place."""
+    """Return whether two facts hold at the same time. Two journeys to one place may not."""
     return any(
         begin < until and since < end
         for begin, end in one.periods

@@ -46,7 +46,7 @@ def day_of(moment: datetime) -> datetime:
 def written(begin: datetime | None, end: datetime | None) -> str:
     """Return a period in words: "2024-03", "2019 to 2024-03", "since 2019" or "until 2020".
 
-    Return "" if both bounds are None.
+    "" if both bounds are None.
     """
     first = begin and _shown(begin, begin)
     last = end and _shown(end - timedelta(days=1), end)
@@ -124,7 +124,7 @@ class Meant(NamedTuple):
 
 
 def meant(phrase: str, said_at: datetime) -> Meant | None:
-    """Return the days that a phrase means; None if it is vague, ambiguous or not a time."""
+    """Return the time that a phrase means; None if it is vague, ambiguous or not a time."""
     text = " ".join(phrase.casefold().replace("\u2019", "'").split()).strip(" .,;:!?\"'()")
     today = day_of(said_at)
     try:
@@ -184,7 +184,7 @@ def _beside(off: int, what: str, today: datetime) -> Period | None:
 def _weekday(off: int, number: int, today: datetime) -> Period | None:
     """Return the day that a weekday means. "last Friday" is the latest Friday before today.
 
-    "next Friday" is ambiguous, and None.
+    None for "next Friday", which is ambiguous.
     """
     if off < 0:
         return _day(today, -((today.weekday() - number - 1) % 7 + 1))

@@ -42,7 +42,7 @@ class SourceMessage:
         return f"{self.entry.said_at:%Y-%m-%d}"
 
     def line(self) -> str:
-        """Return the message's line in the prompt, escaped. The day stands above this line."""
+        """Return the message's line in the prompt, escaped. The day is on an earlier line."""
         day = _DAYS[self.entry.said_at.weekday()]
         place = f"[{self.number}] {day} " if self.number is not None else ""
         return escape(f"{place}{self.who}: {self.text}")
@@ -76,8 +76,9 @@ def sources(
 
 
 def helpful(said: Sequence[SourceMessage]) -> list[SourceMessage]:
-    """Return the numbered messages. Before each stands the end of an unnumbered message that
-    directly precedes it, since this end shows the meaning of "it" or "yes".
+    """Return the numbered messages, each after the end of an unnumbered message directly before it.
+
+    This end shows the meaning of words such as "it" or "yes".
     """
     kept: list[SourceMessage] = []
     before: SourceMessage | None = None
@@ -112,7 +113,7 @@ def role_of(entry: Entry) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a text without the elements that contexts add. An unclosed element goes to the end."""
+    """Return a text without the elements that contexts add. An unclosed one extends to the end."""
     kept, depth, at = [], 0, 0
     for found in _OPEN_OR_CLOSE.finditer(text):
         if depth == 0:
