@@ -81,7 +81,7 @@ class Pending:
         self.on_many: Callable[[str, Sequence[Lag]], None] = lambda block, lags: None
 
     def of(self, block: str, scope: Scope, most: int = MOST) -> Tails:
-        """Return a block's pending entries, without the newest messages that the window shows.
+        """Return a block's pending entries, without the newest ones that the window shows.
 
         Call it before a search of the block's records. An entry that the block absorbs meanwhile
         is then in both results. In the other order it could be in neither.

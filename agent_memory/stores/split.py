@@ -120,7 +120,8 @@ class SplitKernel(KernelWrapper):
         (outcome,) = super().commit([batch])
         if outcome.done:
             for session in begun:
-                self._restore(session)  # another process's deletion may have removed them
+                # a deletion in another process may have removed the messages
+                self._restore(session)
         return outcome
 
     def _delete(

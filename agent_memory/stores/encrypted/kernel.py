@@ -43,7 +43,7 @@ class Cipher:
         self._plaintext = plaintext
 
     def encoded_line(self, line: Line) -> Line:
-        """Encrypt a message. The role stays readable for a system message."""
+        """Encrypt a message. The line still shows whether it is a system message."""
         plain = line.body or compact_json({"role": line.role, "content": line.text})
         is_system = line.role in SYSTEM_ROLES
         if not line.role:
@@ -189,9 +189,9 @@ class Cipher:
         return [*numbers, term] if self._plaintext else numbers
 
     def _attribute(self, failures: Sequence[_Failure]) -> None:
-        """Set the damage of each error whose key has decrypted other data.
+        """Set `damage` of each error whose key has decrypted other data, to leave out this record.
 
-        Without `damage`, the key may be wrong: the call then fails, and leaves no record out.
+        For the other errors, the key may be wrong. The call then fails.
         """
         for error, text, damage in failures:
             if self.keys.has_opened(text):
@@ -201,7 +201,7 @@ class Cipher:
         return self.keys.current.seal(place, plain)
 
     def _carrier(self, place: Place, plain: str, *, is_system: bool) -> str:
-        """Return the JSON of a message whose only content is another message, encrypted."""
+        """Return the JSON of a message that contains another message as a ciphertext."""
         text = self._seal(place, plain.encode())
         return f"{{{_SYSTEM if is_system else ''}{_BEFORE}{text}{_AFTER}"
 

@@ -122,12 +122,12 @@ class Keys:
 
     Args:
         keys: The keys by id, or a callable that returns the key for an id, such as from a key
-            service. The callable returns None for an unknown id. Only its keys are cached.
+            service. It returns None for an unknown id. Returned keys are cached, None is not.
         current: The id of the key that encrypts new data, by default the first of a mapping.
             Required with a callable.
 
     Raises:
-        ConfigError: No key, a bad id, or a key that is not 32 bytes.
+        ConfigError: There is no key to encrypt with, an id is invalid, or a key is not 32 bytes.
         MissingExtra: `cryptography` is not installed.
     """
 
@@ -258,7 +258,7 @@ class Keys:
         return plain
 
     def has_opened(self, sealed: str) -> bool:
-        """Return whether the key that a ciphertext names has decrypted any data, so it is right."""
+        """Return whether the key that a ciphertext names has decrypted any data."""
         key = self._known.get(_parts(sealed)[0])
         return key is not None and key.has_opened
 

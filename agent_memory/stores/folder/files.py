@@ -95,7 +95,7 @@ class Files:
     def marks(self) -> dict[str, Mark]:
         """Return the marks of the state and of all files that are not hidden, by path.
 
-        Before, finish a commit that a crash interrupted, and remove partly written files.
+        First finish a commit that a crash interrupted, and remove partly written files.
         """
         marks: dict[str, Mark] = {}
         if (self._folder / JOURNAL).exists():

@@ -1,4 +1,4 @@
-"""The kernel on a folder. All data is in dicts. Calls read changed files, and commits write files.
+"""The kernel on a folder. It has all data in dicts. Each call first reads the changed files.
 
 Each session has a file. Each block has a file for its records and a file for its vectors. Segments
 and catalogs are not in files: they are computed from the features of records.
@@ -177,11 +177,11 @@ class FolderKernel(Kernel):
         path = f"{kind}/{file_name(name)}"
         if path in self._broken:
             raise self._broken[path]
-        if path not in self._names:  # a broken file with another name may have the content
+        if path not in self._names:  # a broken file with another name may contain it
             for other in (one for one, claimed in self._claims.items() if claimed == path):
                 if kind == _SESSIONS:
                     raise self._broken[other]
-                leave_out(self._broken[other])  # a block without records has no file
+                leave_out(self._broken[other])  # not raised: a block without records has no file
 
     def _refresh(self) -> None:
         """Read the files that have changed since the last call."""

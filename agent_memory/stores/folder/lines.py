@@ -121,7 +121,7 @@ def line_of_key(one: Document) -> str:
 
 
 def message_of(session_id: str, number: int, fields: Fields) -> Line | Document:
-    """Return the message (as `Line`) or idempotency key (as `Document`) in a session's line."""
+    """Return the message or the idempotency key in a line of a session's file."""
     if "seq" in fields:
         at = _moment(fields, "at")
         message = Message.from_json(_message_json(fields["message"]), at)
@@ -229,7 +229,7 @@ def text_of(blob: bytes, block: str, record: Record, cipher: Cipher | None) -> s
 
 
 def blob_of(text: object, block: str, record: Record, cipher: Cipher | None) -> bytes:
-    """Return the features for a result of `text_of`; b"" if damaged, or without their key."""
+    """Return the features for a result of `text_of`; b"" if damaged, or if the key is missing."""
     try:
         blob = _decoded(text)
         if cipher is not None:

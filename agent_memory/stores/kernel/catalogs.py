@@ -55,8 +55,8 @@ class Part(NamedTuple):
 
     Attributes:
         name: The random name of the segment.
-        first: A lower bound of its records' numbers. Deletions of records do not change it.
-        last: An upper bound of its records' numbers, which deletions do not change either.
+        first: A lower bound of its records' numbers.
+        last: An upper bound of its records' numbers. Deletions of records change neither bound.
         records: The number of records.
         size: The size in bytes.
     """

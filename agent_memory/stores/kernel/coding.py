@@ -35,7 +35,7 @@ _IN_BODY = ("system", "system_at", "summary")
 _MOST_SHOWN = 2_000  # characters
 _USER = "user:"
 CURSORS = '"cursors":'
-"""The beginning of the cursors in the `about` of a head's document, whose last field they are."""
+"""Marks the cursors in the `about` of a head's document. They are its last field."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -65,7 +65,7 @@ def micros_of(seconds: float) -> int:
 
 
 def head_fields(head: Head) -> dict[str, Any]:
-    """Return a head's fields as JSON values, but not its identity, tail, version and `deleting`."""
+    """Return a head's fields as JSON values, without identity, tail, version and `deleting`."""
     system, summary = head.system, head.summary
     return {
         "expired": head.expired,
@@ -171,7 +171,7 @@ def head_document(head: Head) -> Document:
 
 
 def head_of(one: Document, tail: Tail | None = None) -> Head:
-    """Return the head in a document. Without `tail`, its end and total are the document's tail.
+    """Return the head in a document. Its end and total are `tail`, or the document's tail.
 
     Raises:
         Damaged: The head is damaged.
@@ -236,10 +236,9 @@ def lag_of(one: Document, block: str) -> Lag | None:
 
 
 def are_not_absorbed(heads: Iterable[Document | None], block: str) -> list[Document]:
-    """Return the heads with entries past a block's cursor, and all unreadable heads.
+    """Return the heads with entries after a block's cursor, and all unreadable heads.
 
-    The function searches the JSON of the heads. Decoding each head would take longer than a vector
-    search.
+    It searches the heads' JSON: decoding each head would take longer than a vector search.
     """
     name = json.dumps(block)
 

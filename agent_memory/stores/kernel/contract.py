@@ -27,7 +27,7 @@ class DocId(NamedTuple):
 
 
 class Unreadable(str):
-    """Replaces a body that a `KernelWrapper` cannot decode. `error` is raised where it is used."""
+    """Replaces a body that a `KernelWrapper` cannot decode. Code that uses it raises `error`."""
 
     error: StoreError
 
@@ -136,7 +136,7 @@ class HeldBy(NamedTuple):
 class Free(NamedTuple):
     """The document is missing, or no other holder has a valid lease of it.
 
-    An end later than `LONGEST_LEASE_SECONDS` from now makes a lease invalid.
+    A lease that ends later than `LONGEST_LEASE_SECONDS` from now is not valid.
     """
 
     id: DocId
@@ -280,7 +280,7 @@ DONE = Outcome(True)
 
 
 class Part(NamedTuple):
-    """Selects lines of a log: those with `seqs`, or without `seqs` the first ones after `after`."""
+    """Selects lines of a log: those in `seqs`, or without it at most `limit` ones after `after`."""
 
     session: str
     after: int = 0
@@ -309,8 +309,8 @@ class Kernel(Protocol):
 
         Each batch is applied completely, or refused. A batch may change one session (its head, log
         and keys), and other documents of any owners and collections. The batch's conditions (such
-        as `Missing`) hold until its writes are done. Only a batch of `Hold` and `Due` may
-        be undone by a power loss.
+        as `Missing`) hold until its writes are done. A power loss may undo a batch that has only
+        `Hold` and `Due`.
 
         With `spans`, a batch may change several sessions, and all batches are one transaction.
         Without `spans`, a condition about a document that the batch does not write is checked
@@ -321,11 +321,10 @@ class Kernel(Protocol):
     def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
         """Append a line if the head has this version and the line's seq is free; durable on return.
 
-        If the head is not due in `micros` microseconds or sooner, the kernel makes it due or
-        returns False. False means that nothing was written. The caller then uses `commit`, whose
-        outcome has the reason. A kernel may override this method to be faster.
-
-        It suffices to check that the seq is free: a truncation would have changed the version.
+        If the head is not due within `micros` microseconds, the kernel makes it due or returns
+        False. False means that nothing was written. The caller then uses `commit`, whose outcome
+        has the reason. A kernel may override this method to be faster. To check that the seq is
+        free suffices, because each truncation of a log changes the head's version.
         """
         conditions = (VersionIs(head, version), LogEndsAt(line.session, line.seq - 1))
         return self.commit([Batch(conditions, (Append([line]), Wake([head], micros)))])[0].done
@@ -357,8 +356,8 @@ class Kernel(Protocol):
     def due(self, collection: str, limit: int) -> list[Document]:
         """Return due documents that nobody holds, each with its `tail`.
 
-        Owners take turns: the document of each owner that has been due longest, then each owner's
-        second, and so on.
+        Owners take turns: first each owner's longest due document, then each owner's second, and
+        so on.
         """
         raise NotImplementedError
 

@@ -58,12 +58,7 @@ class Indexes:
         self._warned: set[_Key] = set()
 
     def follow(self, key: _Key, source: Owned, records: ReadRecords) -> SegmentIndex:
-        """Return the index of an owner's current records.
-
-        Args:
-            key: The block and the owner.
-            source: The owner's catalog and segments.
-            records: Reads the owner's records.
+        """Return the index of an owner's current records. The key is the block and the owner.
 
         Raises:
             CatalogUnreadable: The catalog is damaged.
@@ -89,7 +84,7 @@ class Indexes:
                 raise CatalogUnreadable from None
             missing = [name for name in catalog.names if name not in segments]
             bodies = dict(source.segments(missing)) if missing else {}
-            # a missing segment was replaced meanwhile; it is lost if the catalog is still the same
+            # a missing segment was replaced meanwhile, or is lost if the catalog has not changed
             if len(bodies) == len(missing) or before == version:
                 read = {name: opened(bodies.pop(name, None)) for name in missing}
                 segments_found, lost = _readable(key[0], catalog, {**segments, **read})
@@ -152,7 +147,7 @@ def _readable(
 
 
 def _stand_in(lost: Sequence[Part], source: Owned, records: ReadRecords) -> list[Segment]:
-    """Return a segment by which a search finds the records of lost segments, by words only."""
+    """Return a segment for the records of lost segments, which a search finds by words only."""
     from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.segments import Segment
 

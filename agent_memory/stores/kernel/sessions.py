@@ -1,4 +1,4 @@
-"""Sessions over a kernel: logs, heads, idempotency keys, leases and locks."""
+"""The sessions of a store on a `Kernel`: logs, heads, idempotency keys, leases and locks."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Counts:
 
 
 class SessionStore:
-    """A store of logs and heads of sessions, built on a database's kernel."""
+    """A store of the logs and heads of sessions, built on the kernel of a database."""
 
     reads_first = True
     """Whether an append on a server first reads an uncached session, or assumes that it is new."""
@@ -99,7 +99,7 @@ class SessionStore:
 
     @property
     def kernel(self) -> Kernel:
-        """The database."""
+        """Return the kernel, which implements the basic operations of the database."""
         return self._kernel
 
     @property
@@ -131,8 +131,8 @@ class SessionStore:
         system message adds no tokens. The head's `version` is incremented only if the append
         creates the session, or changes its system message or user.
 
-        A worker should process the session in `within` seconds. An earlier due time stays. The due
-        time is stored in the same transaction as the entries, or before them.
+        The session becomes due in `within` seconds: a worker then processes it. An earlier due time
+        stays. The due time is stored in the same transaction as the entries, or before them.
 
         Raises:
             SessionOfAnotherUser: The session has another user.
@@ -174,9 +174,9 @@ class SessionStore:
     def append_all(self, appends: Sequence[Request]) -> list[Appended | Exception]:
         """Make several appends, each like `append` or `append_once`.
 
-        One transaction makes the appends to cached sessions. Each append succeeds or fails
-        separately. Return the results in the order of `appends`; the result of a failed append is
-        its error. The successful appends are durable on return.
+        Appends to sessions whose heads are cached share one transaction, but each append succeeds
+        or fails separately. The results are in the order of `appends`. The result of a failed
+        append is its error. The successful appends are durable on return.
         """
         # sorted, so that two transactions never wait for each other's sessions
         order = sorted(range(len(appends)), key=lambda place: appends[place].session_id)
@@ -218,7 +218,7 @@ class SessionStore:
     def _append(self, one: Request) -> Appended:
         known = self._known.get(one.session_id)
         if known is None and not (self.reads_first and self._kernel.remote):
-            known = known_session(one.session_id, None, EMPTY)  # as if it were new
+            known = known_session(one.session_id, None, EMPTY)  # an attempt, as for a new session
         plan = None if known is None else planned_blindly(known, one)
         head = head_id(one.session_id)
         ids = [
@@ -272,7 +272,7 @@ class SessionStore:
         return None if found is None else head_of(found)
 
     def existing(self, session_ids: Collection[str]) -> set[str]:
-        """Return the sessions that exist and are not being deleted."""
+        """Return those of the sessions that exist and are not being deleted."""
         found = self._kernel.documents([head_id(one) for one in session_ids], bodies=False)
         return {one.id for one in found if one is not None and not is_deleting(one)}
 
@@ -290,8 +290,8 @@ class SessionStore:
     ) -> list[Lag]:
         """Return the sessions with entries after a block's cursor, the newest session first.
 
-        Pass a user, for all of the user's sessions, or one session. Sessions whose deletion has
-        begun are left out.
+        Pass `session_id` for one session, or `user_id` for all sessions of a user. Sessions whose
+        deletion has begun are left out.
         """
         if session_id is not None:
             some = self._kernel.documents([head_id(session_id)], tails=True, bodies=False)
@@ -429,13 +429,13 @@ class SessionStore:
     def due(self, limit: int = 100) -> list[Head]:
         """Return sessions that are due and that no worker holds.
 
-        Users take turns: the session of each user that has been due longest, then each user's
-        second, and so on. A session without a user counts as a user.
+        Users take turns: first each user's longest due session, then each user's second, and so
+        on. A session without a user counts as a user.
         """
         while True:
             with noted() as damaged:
                 heads = undamaged(self._kernel.due(HEAD, limit), head_of)
-            put_off = False  # damaged sessions are postponed, or they would fill each result
+            put_off = False  # damaged sessions are postponed, so that they do not fill the result
             for error in damaged:
                 leave_out(error)
                 if error.damage is not None and error.damage.head is not None:

@@ -1,7 +1,4 @@
-"""Vectors over a kernel: records are documents, and their features are in segments.
-
-The module `catalogs` describes segments.
-"""
+"""Vectors over a kernel. A record is a document. Its features are in a segment; see `catalogs`."""
 
 from __future__ import annotations
 
@@ -117,7 +114,7 @@ class KernelStore(RecordStore):
         conditions: Sequence[Condition],
         lease: Lease | None,
     ) -> bool:
-        """Delete records and add others. Return False if another writer changed them meanwhile."""
+        """Delete records and add others. Return False, without any change, if a condition fails."""
         every, writes = self._changes(block, gone, groups)
         return self._write(lease, Batch([*conditions, *every], writes)).done
 

@@ -21,7 +21,7 @@ from agent_memory.stores.kernel.contract import (
 
 
 def take_keys(store: object, inner: object) -> None:
-    """Copy the keys of an encrypted inner store, for receipts and for vectors elsewhere."""
+    """Copy an encrypted inner store's keys, for receipts and for vectors in other databases."""
     for name in ("signing_keys", "vectors_of"):
         if hasattr(inner, name):
             setattr(store, name, getattr(inner, name))
@@ -57,7 +57,7 @@ class KernelWrapper(Kernel):
 
     Args:
         inner: The other kernel.
-        more: Further kernels that store a part of the data. With any, `spans` is False.
+        more: Further kernels that store a part of the data. If there are any, `spans` is False.
     """
 
     def __init__(self, inner: Kernel, more: Collection[Kernel] = ()) -> None:
