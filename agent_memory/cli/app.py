@@ -87,6 +87,6 @@ def _main(
 
 def main() -> None:
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a character that a console lacks is no failure
+        if isinstance(stream, TextIOWrapper):  # replace characters that a console lacks
             stream.reconfigure(errors="replace")
     app()

@@ -1,4 +1,4 @@
-"""Shared by all commands: options, settings, consoles, opening a memory, and errors as one line."""
+"""Helpers of all commands: options, settings, output, opening a memory, and errors as one line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 
 
 def read_config(file: Path | None, given: dict[str, Any]) -> AgentMemoryConfig:
-    """Return the configuration of FILE, FILE#NAME, or the environment. `given` overrides both."""
+    """Return the settings of FILE or FILE#NAME, and the environment. `given` overrides both.
+
+    Raises:
+        ConfigError: FILE describes several stores, or has no store with this name.
+    """
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.config.sources import read_settings
     from agent_memory.engine.deployment import STORES, store_config, store_tables
@@ -58,7 +62,7 @@ def read_config(file: Path | None, given: dict[str, Any]) -> AgentMemoryConfig:
 
 
 def store_files(file: Path | None) -> dict[str, Path | None]:
-    """Return FILE#NAME of every store of a deployment, by name. Other files have the name ""."""
+    """Return FILE#NAME for each store of a deployment, by its name. Other files get the name ""."""
     from agent_memory.config.sources import read_settings
     from agent_memory.engine.deployment import STORES, store_tables
 
@@ -170,11 +174,11 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 def with_settings(
     command: Callable[..., None], beside: Callable[[], Sequence[Block]] = tuple
 ) -> Callable[..., None]:
-    """Decorate a command whose first argument is the settings, of --store and --config.
+    """Decorate a command whose first argument is the settings, as --store and --config give them.
 
-    Errors are as in `guarded`. `beside` returns the blocks for `load_config`.
+    Errors are handled as in `guarded`. `beside` returns the blocks to pass to `load_config`.
     """
-    # the type of the first is one that only type checkers import
+    # the first argument's type cannot be evaluated, because only type checkers import it
     del inspect.unwrap(command).__annotations__[next(iter(inspect.signature(command).parameters))]
     signature = inspect.signature(command, eval_str=True)
     _, *options = signature.parameters.values()
@@ -199,9 +203,9 @@ def with_memory(
     create: bool = False,
     silent: bool = False,
 ) -> Callable[..., None]:
-    """Decorate a command whose first argument is the memory that `with_settings` names.
+    """Decorate a command whose first argument is the memory that --store and --config name.
 
-    `create` creates a missing database. `silent` silences the library's warnings.
+    `create` allows a missing database, and creates it. `silent` silences the library's warnings.
     """
 
     @functools.wraps(command)
@@ -214,7 +218,7 @@ def with_memory(
 
 @contextmanager
 def resumable(stopped: Callable[[], str] = lambda: "Stopped") -> Iterator[None]:
-    """Let Ctrl-C end a command that continues when it is run again."""
+    """On Ctrl-C, print that the same command continues the work, and exit."""
     try:
         yield
     except KeyboardInterrupt:
@@ -236,7 +240,7 @@ def show_warnings() -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the library's warnings, for commands that report the same themselves."""
+    """Silence the library's warnings, for commands that report the same problems themselves."""
     logger = logging.getLogger("agent_memory")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -251,8 +255,8 @@ def load_config(
 ) -> AgentMemoryConfig:
     """Return the configuration. Options override the environment, which overrides the file.
 
-    If it sets neither a strategy nor blocks, the blocks in `beside` are added to the defaults. A
-    command about facts, for example, needs a block that stores facts.
+    If the configuration sets neither a strategy nor blocks, the blocks in `beside` are added to the
+    defaults. A command about facts, for example, needs a block that stores facts.
     """
     given = {"store": store, **fields}
     given = {name: value for name, value in given.items() if value is not None}
@@ -263,14 +267,18 @@ def load_config(
 
 
 def open_memory(config: AgentMemoryConfig, *, create: bool = False) -> AgentMemory:
-    """Open the memory of a configuration: as `existing` without `create`."""
+    """Open the memory of a configuration. Without `create`, it must exist; see `existing`."""
     from agent_memory.engine.memory import AgentMemory
 
     return AgentMemory(config if create else existing(config))
 
 
 def existing(config: AgentMemoryConfig) -> AgentMemoryConfig:
-    """Return the settings for a command on an existing store, without background threads."""
+    """Return the settings without background threads. The store must exist.
+
+    Raises:
+        ConfigError: The store's file or folder does not exist.
+    """
     if missing := missing_file(str(config.store)):
         raise ConfigError(
             f"There is no memory at {missing}. Name another with --store or --config, or create "
@@ -280,7 +288,7 @@ def existing(config: AgentMemoryConfig) -> AgentMemoryConfig:
 
 
 def has_failed(one: Absorbed) -> bool:
-    """Return whether a block failed. Waiting for a model or for a spending limit is no failure."""
+    """Return whether a block failed. To wait for a model or a spending limit is no failure."""
     waits = ("ModelRequired", "SpendingLimitReached")
     return one.error is not None and not one.error.startswith(waits)
 
@@ -313,7 +321,7 @@ def owner_of(memory: AgentMemory, user: str | None, session: str | None) -> User
 
 
 def moment_of(given: datetime | None) -> datetime | None:
-    """Read a time without a time zone as UTC."""
+    """Return a time of an option, which has no time zone, as UTC."""
     return None if given is None else given.replace(tzinfo=UTC)
 
 
@@ -328,7 +336,7 @@ def how_long(option: str, given: str | None) -> timedelta | None:
 
 
 def plain(text: str) -> str:
-    """Replace control characters, which could control the terminal."""
+    """Return a text without control characters, which could change the terminal."""
     return "".join(c if c in "\n\t" or c.isprintable() or c == "\u200d" else "\ufffd" for c in text)
 
 
@@ -344,7 +352,7 @@ def by_words(embedding: str | None) -> bool:
 
 
 _TOLD = "agent_memory.engine.assembly"
-"""Logs what a memory lacks each time it is opened. `stats` and `doctor` report it themselves."""
+"""The logger for what an opened memory lacks. Commands do not print this; `doctor` reports it."""
 
 
 class _Lines(logging.Handler):

@@ -51,7 +51,7 @@ def check(
 
 
 def describe(config: AgentMemoryConfig) -> Iterator[tuple[str, str]]:
-    """Yield a name and a description for each part of a store."""
+    """Yield a name and a description for each part of a store's configuration."""
     store = without_password(str(config.store))
     if store.startswith("memory:"):
         store += ", gone with the process"
@@ -84,7 +84,7 @@ def describe(config: AgentMemoryConfig) -> Iterator[tuple[str, str]]:
         work += f"; sessions idle for {config.idle_minutes:g} minutes are absorbed completely"
     inline = config.overflow_mode == "inline"
     yield "work", "overflows are handled within updates" if inline else work
-    variable = config.encryption or "none"  # an invalid name may be a key: it is masked
+    variable = config.encryption or "none"  # an invalid name may be a key, so it is masked
     yield "encryption", variable if variable.isidentifier() else "***"
     for space, grants in config.shares.items():
         yield f"share {space}", ", ".join(map(" may ".join, grants.items())) or "nobody"

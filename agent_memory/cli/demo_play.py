@@ -1,4 +1,4 @@
-"""Play the demo's conversation and print results, with numbers from heads, log and contexts."""
+"""Play the demo's conversation, and print the results."""
 
 from __future__ import annotations
 
@@ -86,7 +86,13 @@ def messages() -> list[dict[str, str]]:
 
 @dataclass(slots=True)
 class Played:
-    """The results of playing a conversation. Each overflow has the heads before and after it."""
+    """The results of playing a conversation.
+
+    Attributes:
+        largest: Tokens of the largest context.
+        violations: Number of contexts that exceeded the budget.
+        overflows: The heads before and after each overflow.
+    """
 
     messages: int = 0
     largest: int = 0
@@ -95,7 +101,7 @@ class Played:
 
 
 def play(memory: AgentMemory, messages: Sequence[tuple[int, Any]], name: str) -> Played:
-    """Append messages one by one. After each, get a context and count its tokens again."""
+    """Append messages one by one. After each, get a context and check its number of tokens."""
     counter = TokenCounter(memory.config.model, memory.config.tokenizer)
     played, before = Played(), None
     with progress_bar() as progress:
@@ -206,7 +212,10 @@ def _long_term(memory: AgentMemory, listed: bool) -> None:
 
 
 def _evidence(memory: AgentMemory, context: MemoryContext, pattern: str) -> tuple[bool, str, str]:
-    """Return whether memory knows it, not only from the policy, where, and the text."""
+    """Return whether a context has a text that matches, where the text is from, and the text.
+
+    If only the log has a match, return its text with False. Static facts do not count.
+    """
     places = [
         (f"recalled, {recall.block} {seqs([seq for _, seq in recall.sources])}", recall.text)
         for recall in context.recalls

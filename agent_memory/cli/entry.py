@@ -1,4 +1,4 @@
-"""The entry point of `agent-memory`. The hook of a prompt takes a fast path."""
+"""The entry point of `agent-memory`. A prompt's hook does not load the whole command line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def main() -> None:
         whole()
     except SystemExit as left:
         if left.code and arguments[:1] == ["hook"] and arguments[1:2] not in _WRITING:
-            # A wrong option must not stop an agent: exit code 2 means "do not go on" to it.
+            # Exit code 2 would stop the agent, and a wrong option must not do that.
             sys.exit(_FAILED if _STRICT in arguments else 0)
         raise
 

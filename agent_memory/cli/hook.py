@@ -45,7 +45,7 @@ def folder(agent: str) -> Path:
 
 
 def settings_file(agent: str, project: bool) -> Path:
-    """Return the file with an agent's hooks: the user's, or that of the current folder."""
+    """Return the file for an agent's hooks, in the user's home or in the current folder."""
     place = PLACES[agent]
     path = Path.cwd() / place.project if project else folder(agent) / Path(place.home).name
     return path.resolve()  # a link stays, and its target is written
@@ -67,7 +67,7 @@ def read(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file atomically, with its previous permissions; a new one is private."""
+    """Write a file atomically. It keeps its permissions; only its owner can read a new file."""
     from agent_memory.engine.transfer.export import written
 
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """Handle one event of a coding agent, from standard input to exit code.
 
-This module is imported for each prompt of a user. Slow imports are made where they are used.
+A new process imports this module for each prompt. Slow imports are made where they are used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from agent_memory.engine.memory import AgentMemory
 
-_FAILED = 1  # never 2: to an agent that means "do not go on"
+_FAILED = 1  # never 2, which stops the agent
 _LONGEST = 64 * 1024 * 1024
 _SQLITE = "sqlite:///"
 _STORE = "AGENT_MEMORY_STORE"
@@ -62,7 +62,10 @@ def _given() -> bytes:
 
 
 def _file(store: str | None, config: Path | None) -> str | None:
-    """Return the SQLite file that a prompt may read directly; None if other settings apply."""
+    """Return the SQLite file that a prompt's hook may read directly; None if it must not.
+
+    The library must read the store if there are settings other than its URL.
+    """
     others = any(name.startswith("AGENT_MEMORY_") and name != _STORE for name in os.environ)
     if store is None or not store.startswith(_SQLITE) or config is not None or others:
         return None

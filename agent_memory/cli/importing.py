@@ -176,7 +176,7 @@ def _read(file: Path, what: str) -> Iterator[Callable[[int], object]]:
 def _append(
     file: Path, session: str, user: str | None, settings: AgentMemoryConfig, *, dry_run: bool
 ) -> None:
-    """Append a log to one session. A repeated import stores no line twice; see `keep_keys`."""
+    """Append a log to one session. Within `keep_keys`, a repeated import stores no line twice."""
     if file.is_dir():
         raise InvalidInput(f"{file} is a folder. Name the source of its chats with --from.")
     lines = read_lines(file)

@@ -184,7 +184,7 @@ def stats(memory: AgentMemory) -> None:
     from agent_memory import operations
 
     found = memory.stats()
-    errors = {one.block: one.error for one in operations.dead_letters(memory)}  # the newest
+    errors = {one.block: one.error for one in operations.dead_letters(memory)}  # the newest of each
     console = out()
     table = grid("what", "number", right=("number",), header=False)
     table.add_row("sessions", f"{found.sessions:,}")

@@ -40,7 +40,7 @@ _NO_MCP = f"MCP is not served. To serve it: {install_command('mcp')}"
 
 
 def _checked_rate(value: float) -> float:
-    if not 0 <= value <= _MOST_REQUESTS:  # NaN too
+    if not 0 <= value <= _MOST_REQUESTS:  # also refuses NaN
         raise typer.BadParameter(f"It is {value:g}. Use a number from 0 to {_MOST_REQUESTS:,}.")
     return value
 
@@ -121,7 +121,7 @@ def listening(
 ) -> Iterator[tuple[AgentMemory, socket, str, bool]]:
     """Listen until SIGINT or SIGTERM, and open a memory.
 
-    Yield both, the URL, and whether only this machine can connect.
+    Yield the memory, the listening socket, the URL, and whether only this machine can connect.
     """
     from agent_memory.listening.serving import listen
 
@@ -136,16 +136,16 @@ def listening(
 
 
 def _served(settings: AgentMemoryConfig) -> AgentMemoryConfig:
-    """By default, absorb in the background and log prompts."""
+    """Return the settings with the service's defaults: background work, and a log of prompts."""
     usual: dict[str, Any] = {"overflow_mode": "background", "keep_contexts": True}
-    if settings.redact is not None:  # it excludes a log of prompts as they were sent
+    if settings.redact is not None:  # redaction excludes a log of prompts
         del usual["keep_contexts"]
     mine = {name: value for name, value in usual.items() if name not in settings.model_fields_set}
     return settings.model_copy(update=mine)
 
 
 def _check_credentials(ring: KeyRing, trusted: Tokens | None, is_local: bool) -> None:
-    """Warn if there is no valid credential, or the address is open to the network. Refuse both."""
+    """Refuse an address that is open to the network without a valid credential. Warn of either."""
     now = datetime.now(UTC)
     can_come_in = trusted is not None or any(key.is_valid(now) for key in ring.all())
     if not can_come_in and not is_local:

@@ -77,7 +77,7 @@ def snapshot(
     with progress_bar() as progress:
         head = head_of(memory, session)
         with _piped(sys.stdout) if to == _PIPE else written(to) as file:
-            # the number of records in blocks is not known beforehand
+            # without the records of blocks, whose number is not known beforehand
             counted = _Counted(file, progress, head.end - head.expired)
             done = memory.session(session).export(cast("TextIO", counted))
     text = f"{done.entries} messages and {done.records} records of {session} written"
@@ -143,7 +143,7 @@ class _Counted:
 
 @contextmanager
 def _piped(stream: TextIO) -> Iterator[TextIO]:
-    """Yield stdin or stdout as UTF-8. It stays open."""
+    """Yield stdin or stdout as UTF-8 text. The stream stays open afterwards."""
     file = TextIOWrapper(stream.buffer, encoding="utf-8", newline="\n")
     try:
         yield file

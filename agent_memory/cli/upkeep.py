@@ -293,8 +293,8 @@ def _work(worker: Worker, once: bool, stops: SimpleQueue[str]) -> None:
 def _signals() -> Iterator[SimpleQueue[str]]:
     """Yield a queue that receives the first signal as a reason to stop. A second ends the process.
 
-    A signal handler may interrupt a thread that holds the queue's lock. Only `SimpleQueue` is safe
-    to write to in that case.
+    A signal handler may interrupt a thread that holds the queue's lock. Only a `SimpleQueue` can be
+    written to in that case.
     """
     stops: SimpleQueue[str] = SimpleQueue()
 

@@ -26,7 +26,7 @@ NOTHING = "\u2013"
 
 
 def cell(text: str, style: str = "") -> Text:
-    """Return a text without markup. Control characters are replaced."""
+    """Return a text for a table, with markup unread and control characters replaced."""
     from rich.text import Text
 
     return Text(plain(text), style=style)
@@ -107,7 +107,7 @@ def sources(recall: Recall) -> str:
 
 
 def role(message: Message) -> Text:
-    """Return a message's role, in its colour; for a raw item its format."""
+    """Return a message's role in its colour. For a message without a role, return its format."""
     name = message.role or message.format or "raw"
     return cell(name if not message.name else f"{name} {message.name}", _COLORS.get(name, ""))
 

@@ -1,4 +1,5 @@
-"""Adapters for other libraries. Each module needs the library that it is named after.
+"""Adapters for agent frameworks, imports of other programs' data, and hooks of coding agents.
 
-`importing` needs no other library: it reads the exports of other programs.
+An adapter's module is named after its framework, which must be installed. All other modules need
+no further package.
 """

@@ -20,15 +20,12 @@ T = TypeVar("T")
 def threaded(
     method: Callable[Concatenate[S, P], T],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Return the async form of a method, which runs on a thread.
-
-    If a subclass overrides the method, its own is called.
-    """
+    """Return the async form of a method. It runs the method or its override on a thread."""
 
     @wraps(method)
     async def awaited(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         own = getattr(self, method.__name__)
-        # under its own name the method is replaced by its async form
+        # a method that is decorated with `threaded` exists under its name only in the async form
         call = partial(method, self) if iscoroutinefunction(own) else own
         return await asyncio.to_thread(call, *args, **kwargs)
 
@@ -36,10 +33,10 @@ def threaded(
 
 
 def locked(memory: AgentMemory, *names: str) -> AbstractContextManager[None]:
-    """Return a lock with this name, which one process at a time can hold."""
+    """Return the lock of this name, which only one caller of all processes can hold at a time."""
     return memory.components.resources.locked(record_id(*names))
 
 
 def joined(*names: str) -> str:
-    """Join names with slashes. Other names give another result, as their slashes are escaped."""
+    """Join names with slashes. Slashes in names are escaped, so that each result is unique."""
     return "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)

@@ -1,4 +1,4 @@
-"""Microsoft's Agent Framework over a memory.
+"""Providers for Microsoft's Agent Framework that store and recall with an `AgentMemory`.
 
 agent = Agent(client=client, context_providers=[
     AgentMemoryHistoryProvider(memory, user_id="ana"),
@@ -31,17 +31,16 @@ __all__ = ["AgentMemoryContextProvider", "AgentMemoryHistoryProvider"]
 logger = logging.getLogger(__name__)
 
 _NONE = "default"
-"""The session of runs without an id."""
+"""The session id of runs that have none."""
 
 
 class AgentMemoryHistoryProvider(HistoryProvider):
-    """Durable sessions of the framework. Each is a session of the memory, whose blocks absorb it.
+    """Stores the framework's sessions. Each becomes a session of the memory, and blocks absorb it.
 
     Args:
-        memory: The memory.
         user_id: The user of the sessions; `memory.delete_user` erases them. None for no user.
-        within_budget: Whether a run gets the session's context, which has a summary and fits the
-            memory's budget, instead of all messages.
+        within_budget: Whether a run gets the session's context instead of all messages. The context
+            has a summary and fits the memory's budget.
         skip_excluded: Whether to omit messages that the framework's compaction has excluded.
         source_id: The provider's name.
         **options: Options of `HistoryProvider`, such as `store_outputs`.
@@ -104,11 +103,10 @@ class AgentMemoryContextProvider(ContextProvider):
     If the memory fails, a run continues without it, and a warning is logged.
 
     Args:
-        memory: The memory.
         user_id: The user: an id, or a function of the run's session.
         limit: Maximum number of recalls.
-        stores: Whether to store the run's messages. Leave it off if an `AgentMemoryHistoryProvider`
-            over the same memory stores them.
+        stores: Whether to store the run's messages. Leave it False if an
+            `AgentMemoryHistoryProvider` with the same memory stores them.
         source_id: The provider's name.
     """
 
@@ -151,7 +149,6 @@ class AgentMemoryContextProvider(ContextProvider):
     def after_run(
         self, *, agent: Any, session: AgentSession, context: Any, state: dict[str, Any]
     ) -> None:
-        """Store the run's messages."""
         if not self._stores:
             return
         answered = context.response.messages if context.response else []

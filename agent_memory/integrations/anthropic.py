@@ -1,9 +1,9 @@
-"""Claude's memory tool (`memory_20250818`) over the files of a `FileMemory`, for Anthropic's SDK.
+"""Claude's memory tool (`memory_20250818`) for Anthropic's SDK, on the files of a `FileMemory`.
 
     tool = MemoryTool(memory, user_id="ana")
     client.beta.messages.tool_runner(tools=[tool], model=..., max_tokens=..., messages=...)
 
-Creating the tool fixes the owner of the files. Claude cannot change the owner.
+Your code names the owner of the files. Claude cannot change the owner.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class MemoryTool(BetaAbstractMemoryTool):
     Args:
         memory: A memory with a `FileMemory`.
         user_id: The user of the files.
-        session_id: A session. It selects the files of its user. Without a user, it selects the
-            session's own files.
+        session_id: Selects the files of the session's user. If the session has no user, it selects
+            the files of the session itself.
 
     Raises:
         ConfigError: No `FileMemory` is configured.
@@ -64,7 +64,7 @@ class MemoryTool(BetaAbstractMemoryTool):
         """Run a command from Claude.
 
         Raises:
-            ToolError: The command is invalid or fails; the SDK sends it back.
+            ToolError: The command is invalid or fails. The SDK sends the error's text to Claude.
         """
         try:
             return run_command(self._files, input)
@@ -80,7 +80,6 @@ class MemoryTool(BetaAbstractMemoryTool):
     view = create = str_replace = insert = delete = rename = _typed
 
     def clear_all_memory(self) -> str:
-        """Delete all files."""
         self._files.clear()
         return "All memory cleared"
 
@@ -100,11 +99,6 @@ class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
         self._tool = MemoryTool(self._memory.memory, user_id=user_id, session_id=session_id)
 
     async def call(self, input: Any) -> str:
-        """Run a command from Claude.
-
-        Raises:
-            ToolError: The command is invalid or fails; the SDK sends it back.
-        """
         return await self._memory.run(self._tool.call, input)
 
     async def _typed(self, command: BaseModel) -> str:
@@ -113,5 +107,4 @@ class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
     view = create = str_replace = insert = delete = rename = _typed
 
     async def clear_all_memory(self) -> str:
-        """Delete all files."""
         return await self._memory.run(self._tool.clear_all_memory)

@@ -42,7 +42,7 @@ _FACT_TOKENS = 60  # of a fact in a model's answer
 _LISTED_TOKENS = 25  # of a fact shown to a model for comparison
 
 Chat = Sequence[tuple[str, Message]]
-"""Messages in order, each with its session."""
+"""Messages in order, each with the id of its session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,8 @@ def costs(
     """Yield the cost of a log under each strategy.
 
     Args:
+        model: The model of the chat and of the memory. None: the costs are unknown.
+        max_tokens: The memory's budget.
         progress: Called with a number of messages just processed. The numbers of each strategy add
             up to `len(chat)`.
     """
@@ -114,7 +116,7 @@ def costs(
     tell = progress or (lambda count: None)
 
     def priced(bill: Bill, own: Sequence[tuple[int, int]] = ()) -> Bill:
-        """Add the memory's own calls, each with its prompt and answer tokens, and the cost."""
+        """Add the cost and the memory's calls to a bill. A call is its prompt and answer tokens."""
         sent, answered = sum(one[0] for one in own), sum(one[1] for one in own)
         bill = replace(bill, memory_calls=len(own), memory_tokens=sent + answered)
         sent, answered = sent + bill.prompt_tokens, answered + bill.completion_tokens
@@ -134,7 +136,7 @@ def costs(
 
 
 class _Batches(Block):
-    """Records the batches that a block of facts would receive, for itself and its bound copies."""
+    """Records the batches that a block of facts would receive. Bound copies share the records."""
 
     kind: str = "batches"
 
@@ -153,7 +155,7 @@ class _Batches(Block):
 
 
 def _full_history(chat: Chat, counter: TokenCounter, tell: Callable[[int], object]) -> Bill:
-    """Return the bill without a memory, where each prompt has all previous messages."""
+    """Return the bill of a chat without a memory, whose prompts contain all earlier messages."""
     bill, said = Bill(STRATEGIES[0]), dict[str, int]()
     for session, message in chat:
         tokens = counter.message(message)
@@ -178,7 +180,7 @@ def _run(
 ) -> tuple[Bill, list[tuple[int, int]]]:
     """Process the log with a strategy.
 
-    Return the bill, and for each summary the tokens of its source and of itself.
+    Return the bill, and for each summary the tokens of the summarized text and of the summary.
     """
     bill, summaries = Bill(name), list[tuple[int, int]]()
     heads: dict[str, Head] = {}

@@ -1,4 +1,4 @@
-"""A storage for CrewAI's `Memory`, in the database of an `AgentMemory`.
+"""Storage of CrewAI's `Memory` in the database of an `AgentMemory`.
 
 Memory(storage=AgentMemoryStorage(memory, user_id="ana"))
 """
@@ -38,15 +38,15 @@ Json = dict[str, Any]
 
 
 class AgentMemoryStorage:
-    """Durable records of CrewAI's `Memory`, in the database of a memory.
+    """Stores the records of CrewAI's `Memory`.
 
     A record is stored as a value, and its embedding as an item of a `VectorIndex`. All processes
     find both immediately. A scope includes the scopes below it.
 
     Args:
         memory: The memory. Its blocks do not absorb the records.
-        user_id: The user of the records; `memory.delete_user` erases them. None for no user. Only
-            scopes then separate users.
+        user_id: The user of the records; `memory.delete_user` erases them. Without a user, only
+            scopes separate the records of users.
     """
 
     def __init__(self, memory: AgentMemory, *, user_id: str | None = None) -> None:
@@ -69,7 +69,7 @@ class AgentMemoryStorage:
             TypeError: Metadata is not JSON. Nothing was stored.
         """
         for one in records:
-            json.dumps(one.metadata)  # pydantic would turn a set into a list
+            json.dumps(one.metadata)  # raises for a set, which pydantic would turn into a list
         with locked(self._memory, "crewai", self._user_id or ""):
             length = self._length([one.embedding for one in records if one.embedding])
             puts = [Put(_RECORDS, one.id, _kept(one)) for one in records]
@@ -87,17 +87,15 @@ class AgentMemoryStorage:
                 self._index(length).store(items, user_id=self._user_id)
 
     def update(self, record: MemoryRecord) -> None:
-        """Replace the record of an id. A record without an embedding keeps the former embedding.
+        """Replace the record with the same id. If `record` has no embedding, the old one stays.
 
-        Raises:
-            EmbeddingDimensionMismatchError: See `save`.
-            TypeError: See `save`.
+        Raises the errors of `save`.
         """
         vector = record.embedding or self._vector(record.id)
         self.save([record.model_copy(update={"embedding": vector})])
 
     def touch_records(self, record_ids: list[str]) -> None:
-        """Mark records as recalled just now."""
+        """Set the time of the records' last access to now."""
         now = datetime.now(UTC).replace(tzinfo=None).isoformat()
         found = (self._values.get(_RECORDS, one) for one in record_ids)
         self._values.put_many(
@@ -161,7 +159,7 @@ class AgentMemoryStorage:
         return len(gone)
 
     def get_record(self, record_id: str) -> MemoryRecord | None:
-        """Return a record, with its embedding in the index's precision; None if there is none."""
+        """Return a record; None if there is none. Its embedding is rounded as in the index."""
         found = self._values.get(_RECORDS, record_id)
         if found is None:
             return None
@@ -201,13 +199,12 @@ class AgentMemoryStorage:
         return dict(Counter(name for one in self._in(scope_prefix) for name in one["categories"]))
 
     def count(self, scope_prefix: str | None = None) -> int:
-        """Return the number of records in a scope."""
         return len(self._in(scope_prefix))
 
     def reset(self, scope_prefix: str | None = None) -> None:
         """Delete all records of a scope, by default of all scopes.
 
-        Once all records are deleted, new embeddings may have another length.
+        After a reset of all scopes, new embeddings may have another length.
         """
         with locked(self._memory, "crewai", self._user_id or ""):
             self._forget([one["id"] for one in self._in(scope_prefix)])
@@ -266,7 +263,7 @@ class AgentMemoryStorage:
         return [factor * one for one in vector]
 
     def _nearest(self, length: int, wanted: Sequence[float], limit: int) -> Iterator[Match]:
-        """Yield all matches, nearest first. Further matches are loaded on demand."""
+        """Yield all matches, nearest first. They are loaded in pages, as the caller needs them."""
         index, told, depth = self._index(length), 0, max(1, 2 * limit)
         while True:
             found = index.search(wanted, top_k=depth, user_id=self._user_id)
@@ -277,7 +274,7 @@ class AgentMemoryStorage:
 
 
 def _kept(record: MemoryRecord) -> Json:
-    """Return a record as a value. It includes the embedding's norm, which indexes do not store."""
+    """Return a record as JSON, with its embedding's norm, which indexes do not store."""
     told: Json = record.model_dump(mode="json")
     return {**told, _NORM: math.hypot(*record.embedding)} if any(record.embedding or ()) else told
 
@@ -308,7 +305,7 @@ def _within(scope: str, other: str | None) -> bool:
 
 
 def _utc(at: datetime) -> datetime:
-    """Return a time with a zone; CrewAI's times without one are UTC."""
+    """Return a time with its time zone. CrewAI's times without a zone are UTC."""
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 

@@ -1,4 +1,4 @@
-"""Google ADK's sessions and memory over a memory.
+"""Session and memory services for Google's ADK that store in an `AgentMemory`.
 
 Runner(agent=agent, app_name="app", session_service=AgentMemorySessionService(memory),
        memory_service=AgentMemoryMemoryService(memory))
@@ -40,17 +40,14 @@ __all__ = ["AgentMemoryMemoryService", "AgentMemorySessionService"]
 _ROOT = "google.adk"
 _STATE = "state"
 _DELETED = (_ROOT, "deleted")
-_RETRIED = 50  # newest entries among which a retried event is looked for
+_RETRIED = 50  # number of newest entries that are searched for a retried event
 Json = dict[str, Any]
 
 
 class AgentMemorySessionService(BaseSessionService):
-    """Durable sessions of ADK. Each is a session of the memory, whose blocks absorb its events.
+    """Stores ADK's sessions. Each becomes a session of the memory, and blocks absorb its events.
 
-    The memory's user is "APP/USER", and its session "APP/USER/SESSION".
-
-    Args:
-        memory: The memory.
+    In the memory, the user's id is "APP/USER", and the session's id "APP/USER/SESSION".
     """
 
     def __init__(self, memory: AgentMemory) -> None:
@@ -104,7 +101,7 @@ class AgentMemorySessionService(BaseSessionService):
 
     @threaded
     def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """Return sessions without their events, last updated last."""
+        """Return sessions without their events, the last updated session last."""
         above = joined(app_name) if user_id is None else joined(app_name, user_id)
         found = []
         for head in self._memory.sessions(prefix=f"{above}/", limit=MOST):
@@ -120,11 +117,11 @@ class AgentMemorySessionService(BaseSessionService):
 
     @threaded
     def get_user_state(self, *, app_name: str, user_id: str) -> Json:
-        """Return a user's state in an app, without the prefix of its keys."""
+        """Return a user's state in an app. Its keys have no prefix."""
         return self._user_state(app_name, user_id)
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Store an event and its changes of states, unless it is partial or stored already.
+        """Store an event and its state changes, unless it is partial or already stored.
 
         Raises:
             SessionNotFoundError: The session does not exist.
@@ -159,7 +156,7 @@ class AgentMemorySessionService(BaseSessionService):
             self._memory.update(log, _kept(event), user_id=joined(app, user))
 
     def _share(self, app: str, user: str, state: Json) -> Json:
-        """Store the app's and the user's part of a state. Return the session's part."""
+        """Store the parts of a state that belong to the app and the user. Return the session's."""
         own: Json = {}
         wide: dict[str, Json] = {State.APP_PREFIX: {}, State.USER_PREFIX: {}}
         for key, value in state.items():
@@ -200,10 +197,10 @@ class AgentMemorySessionService(BaseSessionService):
 
 
 class AgentMemoryMemoryService(BaseMemoryService):
-    """Users' earlier messages, for ADK's memory tools.
+    """Stores and searches users' earlier messages, for ADK's memory tools.
 
-    Each event is stored once, however often a session is added. Events of an
-    `AgentMemorySessionService` over the same memory are stored already.
+    An event is stored once, even if its session is added repeatedly. Events of an
+    `AgentMemorySessionService` with the same memory are already stored.
 
     Args:
         memory: The memory; its blocks define the search.
@@ -229,13 +226,12 @@ class AgentMemoryMemoryService(BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Store new events."""
         self._add(app_name, user_id, session_id or "events", events)
 
     @threaded
     def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         """Return the memories relevant to a query, best first."""
-        words_alone = not self._memory.blocks  # a single common word is then a match
+        words_alone = not self._memory.blocks  # then one word in common is a match
         recalls = self._memory.search(
             query,
             user_id=joined(app_name, user_id),

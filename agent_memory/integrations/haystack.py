@@ -1,4 +1,4 @@
-"""Haystack's agents over a memory.
+"""A hook that gives Haystack's agents an `AgentMemory`.
 
 hook = AgentMemoryHook(memory, user_id="ana")
 agent = Agent(chat_generator=model, hooks={"before_llm": [hook], "after_run": [hook]})
@@ -26,7 +26,7 @@ __all__ = ["AgentMemoryHook"]
 Whose = str | Callable[[Mapping[str, Any]], str | None] | None
 
 _STORED = "agent_memory_session"
-"""The key in a message's `meta` for the session that stored the message or put it in a context."""
+"""The key in a message's `meta` for the id of the session that has stored the message."""
 
 
 class AgentMemoryHook:
@@ -41,8 +41,8 @@ class AgentMemoryHook:
         memory: The memory. Its settings control overflow and recall.
         user_id: The user: an id, or a function of the run's `hook_context`, such as
             `lambda context: context["user_id"]`. Never use a model's output.
-        session_id: The chat: an id, or such a function; by default "session_id" of the
-            `hook_context`.
+        session_id: The chat: an id, or a function of the `hook_context`. By default, it is the
+            `hook_context`'s "session_id".
     """
 
     allowed_hook_points = ("before_llm", "after_run")
@@ -55,7 +55,7 @@ class AgentMemoryHook:
         self._session_id = session_id
 
     def run(self, state: State) -> None:
-        """Store new messages. If the model has to answer, set the session's context."""
+        """Store new messages. Before a model call, set the session's context instead of them."""
         context = state.data.get("hook_context") or {}
         session_id = _value(self._session_id, context) or context.get("session_id")
         if session_id is None:
@@ -85,7 +85,6 @@ class AgentMemoryHook:
         state.set("messages", [*system, *shown], handler_override=replace_values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Refuse to serialize the hook: it holds a database."""
         raise ConfigError(
             "AgentMemoryHook cannot be serialized: it holds a database. Add it to the agent after "
             "loading it."

@@ -1,4 +1,4 @@
-"""Hermes Agent's memory provider over a memory.
+"""A memory provider for Hermes Agent that stores in an `AgentMemory`.
 
 In ~/.hermes/plugins/agent_memory/__init__.py:
 
@@ -42,16 +42,16 @@ Json = dict[str, Any]
 
 
 class AgentMemoryProvider(MemoryProvider):
-    """Durable conversations of Hermes, with recall across all of a user's conversations.
+    """Stores Hermes' conversations, and recalls from all of a user's conversations.
 
-    Each conversation is a session of the memory, "USER/SESSION", which continues after Hermes
-    compresses it. Runs that are not a user's own (cron, subagents) are stored without a user, and
-    only when Hermes compresses them.
+    Each conversation is a session of the memory with the id "USER/SESSION". The session continues
+    after Hermes compresses the conversation. Runs of cron and of subagents are stored without a
+    user, and only when Hermes compresses them.
 
     Args:
-        memory: The memory, which `shutdown` leaves open. None opens a memory with the settings of
-            the `AGENT_MEMORY_...` variables; the default store is "agent_memory.db" in the home of
-            Hermes' profile.
+        memory: The memory, which `shutdown` leaves open. By default, the provider opens a memory
+            with the settings of the `AGENT_MEMORY_...` variables. Its default store is the file
+            "agent_memory.db" in the home of Hermes' profile.
         user_id: The user; by default "PLATFORM:USER" from Hermes' gateway, or "hermes".
     """
 
@@ -76,7 +76,6 @@ class AgentMemoryProvider(MemoryProvider):
         return True
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
-        """Begin or continue a session."""
         self._context = kwargs.get("agent_context") or _PRIMARY
         user = kwargs.get("user_id")
         text = f"{kwargs.get('platform') or 'hermes'}:{user}" if user else "hermes"
@@ -84,7 +83,6 @@ class AgentMemoryProvider(MemoryProvider):
         self._log = self._log_of(session_id)
 
     def system_prompt_block(self) -> str:
-        """Return the description of the memory for the model."""
         return _TOLD
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
@@ -105,7 +103,7 @@ class AgentMemoryProvider(MemoryProvider):
         session_id: str = "",
         messages: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Store the new part of the transcript, or the question and answer without a transcript."""
+        """Store the transcript's new messages. Without a transcript, store question and answer."""
         if self._user_id is None:
             return
         if messages is not None:
@@ -134,7 +132,7 @@ class AgentMemoryProvider(MemoryProvider):
 
         Raises:
             StoreError: The messages may not be durable. Do not compress them.
-            AgentMemoryError: See `update` and `checkpoint`. Do not compress the messages.
+            AgentMemoryError: The messages could not be stored. Do not compress them.
         """
         if not self._log:
             raise InvalidInput("The provider has no session yet. Call `initialize` first.")
@@ -145,7 +143,7 @@ class AgentMemoryProvider(MemoryProvider):
         return _KEPT
 
     def on_session_end(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Store new messages, and let blocks absorb pending ones."""
+        """Store new messages, and let blocks absorb all pending messages."""
         if self._user_id is not None and self._log:
             self._store(self._log, messages)
             self._memory.end(self._log, user_id=self._user_id)
@@ -184,14 +182,14 @@ class AgentMemoryProvider(MemoryProvider):
         return self._log_of(session_id) if session_id else self._log
 
     def _log_of(self, session_id: str) -> str:
-        """Return the session of the memory that belongs to a session of Hermes."""
+        """Return the id of the memory's session for a session of Hermes."""
         found = self._memory.values(self._user_id).get(_CONTINUES, session_id)
         if found is not None:
             return str(found.value)
         return joined(self._user_id or self._context, session_id)
 
     def _store(self, log: str, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Append the messages of a transcript that are not in a log yet."""
+        """Append the messages of a transcript that are not in the log yet."""
         given = [
             {name: one[name] for name in _FIELDS if one.get(name) is not None}
             for one in messages
@@ -218,11 +216,11 @@ def _mark(message: Mapping[str, Any]) -> str:
 
 
 def _known(transcript: Sequence[str], log: Sequence[str]) -> int:
-    """Return the number of a transcript's leading messages that are not new to a log.
+    """Return the number of messages at the start of a transcript that the log already has.
 
-    The last message of the log is searched in the transcript. If it occurs several times, the
-    place counts before which most messages agree with the log. In doubt, messages count as new,
-    because storing one twice is better than losing it.
+    The newest message of the log that the transcript contains ends these messages. If it occurs
+    several times, the occurrence counts before which most messages agree with the log. In doubt,
+    messages count as new, because storing a message twice is better than losing it.
     """
     for end in range(len(log), 0, -1):
         found = [at + 1 for at, one in enumerate(transcript) if one == log[end - 1]]
@@ -232,7 +230,7 @@ def _known(transcript: Sequence[str], log: Sequence[str]) -> int:
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return the number of equal messages at the ends of two lists."""
+    """Return the number of last messages that two lists have in common."""
     count = 0
     while count < min(len(one), len(other)) and one[-1 - count] == other[-1 - count]:
         count += 1

@@ -34,32 +34,31 @@ def import_chats(
     assign: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> Imported:
-    """Import conversations, each as a session with its times. A branch is a session of its own.
+    """Import conversations with their times. Each branch of a conversation becomes a session.
 
     A message that was imported before is not stored again. An interrupted import can therefore be
     repeated, and a newer export adds only new messages. An import calls no model. Blocks absorb the
     messages later: at a `flush`, at the next update, or on a worker's thread.
 
     Args:
-        memory: The memory.
         path: A file, a zip as downloaded, or a folder.
         source: The format, a value of `agent-memory import --from`, such as "chatgpt".
         user_id: The user of all data. None takes the users that the source names; most sources name
             none.
-        deleted: Whether to restore sessions that were deleted here, and the sessions and notes of
-            users that were deleted here. If not, deleted sessions stay deleted, and a deleted
-            user's data is only imported if it is dated after the deletion.
+        deleted: Whether to restore sessions that were deleted from the memory, and the sessions and
+            notes of deleted users. If not, deleted sessions stay deleted, and a deleted user's data
+            is only imported if it is dated after the deletion.
         assign: Whether to assign earlier imported sessions without a user to `user_id`.
         progress: Called with a number of bytes just read. The numbers add up to `size_of(path)`.
 
     Returns:
-        The counts of found and stored data, and the unreadable parts with place and reason. A
-        damaged message or conversation does not stop the import.
+        The counts of found and stored data. It lists unreadable data with its place and the reason:
+        a damaged message or conversation does not stop the import.
 
     Raises:
         InvalidInput: The path does not exist, or has no data of that source; or `assign` is given
             without a user.
-        StoreError: The store failed. Imported data stays; call this again to continue.
+        StoreError: The store failed. Imported data stays. Repeat the call to continue.
     """
     if assign and user_id is None:
         raise InvalidInput("`assign` needs a user. Give one with user_id (--user ID).")
@@ -73,10 +72,10 @@ def preview(
     user_id: str | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Imported:
-    """Return the counts that `import_chats` would find, and unreadable parts. Stores nothing.
+    """Return the data that `import_chats` would find, and the unreadable data. Store nothing.
 
     Raises:
-        InvalidInput: See `import_chats`.
+        InvalidInput: The path does not exist, or has no data of that source.
     """
     return _run(Import(None, source, user_id), path, progress)
 

@@ -1,4 +1,4 @@
-"""LangChain's agents and chains over a memory.
+"""Middleware and a chat history for LangChain that use an `AgentMemory`.
 
 agent = create_agent(model, tools, middleware=[AgentMemoryMiddleware(memory, user_id="ana")])
 agent.invoke({"messages": [...]}, {"configurable": {"thread_id": "chat-1"}})
@@ -46,7 +46,8 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         memory: The memory. Its settings control overflow and recall.
         user_id: The user: an id, or a function of LangGraph's `Runtime`, such as
             `lambda runtime: runtime.context.user_id`. Never use a model's output.
-        session_id: The chat: an id, or such a function; by default the run's thread.
+        session_id: The chat: an id, or a function of the `Runtime`. By default, it is the run's
+            thread.
     """
 
     def __init__(
@@ -61,7 +62,6 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Send the model the session's context."""
         return handler(self._with_context(request))
 
     async def awrap_model_call(
@@ -69,11 +69,9 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        """Send the model the session's context."""
         return await handler(await asyncio.to_thread(self._with_context, request))
 
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Store the run's messages."""
         self._store(state["messages"], runtime)
         return None
 
@@ -112,14 +110,11 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 class AgentMemoryChatMessageHistory(BaseChatMessageHistory):
     """One session's messages, for `RunnableWithMessageHistory`.
 
-    LangChain has deprecated such histories; use the middleware for agents.
+    LangChain has deprecated such histories. For agents, use the middleware.
 
     Args:
-        memory: The memory.
-        session_id: The session.
-        user_id: The user of the session.
-        recalled: Whether `messages` returns the session's context, which has recalls and fits the
-            budget, instead of all messages.
+        recalled: Whether `messages` returns the session's context instead of all messages. The
+            context has recalls and fits the budget.
     """
 
     def __init__(
@@ -135,7 +130,7 @@ class AgentMemoryChatMessageHistory(BaseChatMessageHistory):
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
-        """The messages, oldest first."""
+        """The messages or the context, oldest first."""
         if self._recalled:
             return _read(self._session.get(format=LANGCHAIN).to_messages())
         return to_langchain([entry.message for entry in self._session.history()])
@@ -146,12 +141,11 @@ class AgentMemoryChatMessageHistory(BaseChatMessageHistory):
             self._session.update(from_langchain(messages))
 
     def clear(self) -> None:
-        """Delete the session."""
         self._session.delete()
 
 
 def from_langchain(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
-    """Convert LangChain's messages for `update`, which stores them so that they can be restored.
+    """Convert LangChain's messages to dicts for `update`. `to_langchain` restores the messages.
 
     A tool's `artifact` is stored as JSON if possible, otherwise as text.
     """
@@ -162,7 +156,7 @@ def from_langchain(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
 
 
 def to_langchain(messages: Sequence[Message]) -> list[BaseMessage]:
-    """Convert a log's messages, of any source, to LangChain's."""
+    """Convert a log's messages to LangChain's, whatever their format."""
     return _read([item for one in messages for item in items_of(one, LANGCHAIN)])
 
 

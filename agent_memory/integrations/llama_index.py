@@ -1,4 +1,4 @@
-"""LlamaIndex's memory, chat store and memory block over a memory.
+"""A memory, a chat store and a memory block for LlamaIndex that use an `AgentMemory`.
 
 kept = AgentMemoryMemory.from_defaults(memory=memory, session_id="chat-1", user_id="ana")
 await agent.run("Where do I live?", memory=kept)
@@ -58,14 +58,7 @@ class AgentMemoryMemory(BaseMemory):
         user_id: str | None = None,
         **kwargs: Any,
     ) -> AgentMemoryMemory:
-        """Return a session of a memory.
-
-        Args:
-            memory: The memory.
-            session_id: The session.
-            user_id: Its user.
-            **kwargs: LlamaIndex's arguments for other memories; ignored.
-        """
+        """Return a session of a memory. Other arguments of LlamaIndex are ignored."""
         made = cls(session_id=session_id, user_id=user_id)
         made._memory = memory
         return made
@@ -87,15 +80,13 @@ class AgentMemoryMemory(BaseMemory):
         if input and found and _asks(found[-1], input):
             newest = _messages(self._session.history(last=1))
             if not (newest and _asks(newest[-1], input)):
-                return found[:-1]  # the question is not stored yet, and a chat engine adds it
+                return found[:-1]  # LlamaIndex adds a question that is not stored yet
         return found
 
     def get_all(self) -> list[ChatMessage]:
-        """Return all messages."""
         return _messages(self._session.history())
 
     def put(self, message: ChatMessage) -> None:
-        """Append a message."""
         self._session.update(_kept(message))
 
     def put_messages(self, messages: list[ChatMessage]) -> None:
@@ -106,11 +97,9 @@ class AgentMemoryMemory(BaseMemory):
     aput_messages = threaded(put_messages)
 
     def set(self, messages: list[ChatMessage]) -> None:
-        """Replace the session's messages."""
         self._session.edit(lambda log: [_kept(one) for one in messages])
 
     def reset(self) -> None:
-        """Delete the session."""
         self._session.delete()
 
     @property
@@ -152,7 +141,7 @@ class AgentMemoryChatStore(BaseChatStore):
         return _messages(self._of(key).history())
 
     def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
-        """Append a message, or insert it at a place."""
+        """Append a message, or insert it at the index `idx`."""
         if idx is None:
             self._of(key).update(_kept(message))
         else:
@@ -168,7 +157,7 @@ class AgentMemoryChatStore(BaseChatStore):
         return held
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Delete a message by its place and return it; None if there is none."""
+        """Delete a message by its index and return it; None if there is none."""
         session, gone = self._of(key), list[Entry]()
 
         def change(log: list[Entry]) -> list[Entry]:
@@ -229,7 +218,10 @@ class AgentMemoryBlock(BaseMemoryBlock[str]):
             self._memory.update(session, kept, user_id=self.user_id)
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
-        """Drop the least relevant lines until `tokens_to_truncate` tokens are saved."""
+        """Drop the least relevant lines until `tokens_to_truncate` tokens are saved.
+
+        Return None if no line is left.
+        """
         counter = self._memory.components.resources.counter
         lines = content.splitlines()
         least = counter.text(content) - tokens_to_truncate

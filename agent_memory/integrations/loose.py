@@ -1,4 +1,4 @@
-"""Reads fields from other programs' JSON, whose values may have any type. Pure."""
+"""Reads fields from other programs' JSON, whose values may have any type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def text_in(value: object) -> str | None:
 
 
 def moment(*said: object) -> datetime | None:
-    """Return the first of these values that is a time; None if none is.
+    """Return the first value that is a time, as a datetime; None if there is none.
 
     A time is a datetime, a number of epoch seconds or milliseconds, or a text in ISO 8601. A time
     without a zone is UTC.

@@ -1,4 +1,4 @@
-"""Sessions of OpenAI's Agents SDK over a memory.
+"""Sessions for OpenAI's Agents SDK that store in an `AgentMemory`.
 
 session = AgentMemorySession(memory, "chat-1", user_id="ana")
 await Runner.run(agent, "Where do I live?", session=session, run_config=RunConfig(
@@ -34,7 +34,7 @@ T = TypeVar("T")
 Items = list[TResponseInputItem]
 
 _EXACT = "exact"
-"""The format of items that JSON does not restore; see `core.formats.exact`."""
+"""The format of items that JSON alone would not restore; see `core.formats.exact`."""
 
 
 class AgentMemorySession:
@@ -44,15 +44,8 @@ class AgentMemorySession:
     `session_input_callback` in the run's configuration.
 
     Args:
-        memory: The memory.
-        session_id: The session.
-        user_id: The user of the session.
         session_settings: The SDK's settings. `limit` is the number of newest items that a run
             gets.
-
-    Attributes:
-        session_id: As given.
-        session_settings: As given.
     """
 
     def __init__(
@@ -78,8 +71,8 @@ class AgentMemorySession:
         """Return the items, oldest first.
 
         Args:
-            limit: Maximum number of newest items. None takes the limit of the settings; a negative
-                number returns all items.
+            limit: Maximum number of newest items. None takes the limit of `session_settings`. A
+                negative number returns all items.
         """
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
@@ -112,7 +105,7 @@ class AgentMemorySession:
         The context includes recalls for the newest question. Nothing is stored.
 
         Args:
-            history: The result of `get_items`, which is not used: the context replaces it.
+            history: The result of `get_items`. It is not used, because the context replaces it.
             new_items: The run's new items.
         """
         question = next((text for one in reversed(new_items) if (text := _asked(one))), None)

@@ -1,4 +1,4 @@
-"""pydantic-ai's conversations over a memory.
+"""A conversation store and a capability for pydantic-ai that use an `AgentMemory`.
 
 agent = Agent(model, capabilities=[AgentMemoryHistory(memory, "chat-1", user_id="ana")])
 store = AgentMemoryConversationStore(memory)
@@ -44,17 +44,17 @@ Json = dict[str, Any]
 class AgentMemoryConversationStore(ConversationStore):
     """Stores each conversation as a session. The session's log is the conversation's history.
 
-    Blocks absorb the log. Abandoned branches are stored outside the log, and are deleted with it.
+    Blocks absorb the log. Abandoned branches are stored outside the log, and are deleted with the
+    session.
 
     Args:
-        memory: The memory.
         user_id: The user; None uses each conversation's `scope`.
     """
 
     def __init__(self, memory: AgentMemory, *, user_id: str | None = None) -> None:
         self._memory = memory
         self._user_id = user_id
-        self._index = memory.values()  # maps ids of entries to conversations; no texts
+        self._index = memory.values()  # maps ids of entries to conversations, without texts
 
     def _record(self, conversation_id: str) -> ConversationRecord | None:
         """Return a conversation's record; None if there is none."""
@@ -67,7 +67,7 @@ class AgentMemoryConversationStore(ConversationStore):
     def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
-        """Return the records of a scope, or all, last saved first."""
+        """Return the records of a scope, or of all scopes, the last saved record first."""
         found = (self._record(one.key) for one in self._index.search(_RECORDS, limit=MOST))
         records = [one for one in found if one is not None and scope in (None, one.scope)]
         return sorted(records, key=lambda one: one.updated_at, reverse=True)[:limit]
@@ -83,8 +83,9 @@ class AgentMemoryConversationStore(ConversationStore):
         """Store a record with its new entries.
 
         Raises:
-            ConversationConflict: The record was saved or deleted since, an entry is missing, the
-                entries do not end at `head_id`, or the session belongs to another user.
+            ConversationConflict: The stored record does not have `expected_revision`, an entry is
+                missing, the entries do not end at `head_id`, or the session belongs to another
+                user.
         """
         name = record.conversation_id
         with locked(self._memory, _ROOT, name):
@@ -121,10 +122,10 @@ class AgentMemoryConversationStore(ConversationStore):
 
     @threaded
     def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Delete a conversation, and everything derived from it. Forks have their own copies.
+        """Delete a conversation, and everything derived from it. Its forks keep their messages.
 
         Raises:
-            ConversationConflict: The record was saved or deleted since.
+            ConversationConflict: The stored record does not have `expected_revision`.
         """
         with locked(self._memory, _ROOT, conversation_id):
             stored = self._record(conversation_id)
@@ -189,12 +190,7 @@ class AgentMemoryHistory(AbstractCapability[Any]):
     """Sends the session's context, with recalls, in each model request of an agent's runs.
 
     The context replaces the run's messages in the request. New messages are stored before each
-    request, each once, and the answer after the run. The run's own list of messages is unchanged.
-
-    Args:
-        memory: The memory.
-        session_id: The session.
-        user_id: Its user.
+    request, and the answer after the run. The run's own list of messages is unchanged.
     """
 
     def __init__(self, memory: AgentMemory, session_id: str, *, user_id: str | None = None) -> None:
@@ -207,7 +203,6 @@ class AgentMemoryHistory(AbstractCapability[Any]):
 
     @threaded
     def before_model_request(self, ctx: Any, request_context: Any) -> Any:
-        """Store new messages, and send the context."""
         self._store(request_context.messages)
         told = self._session.get(format=PYDANTIC_AI).to_messages()
         request_context.messages = ModelMessagesTypeAdapter.validate_python(told)
@@ -215,7 +210,6 @@ class AgentMemoryHistory(AbstractCapability[Any]):
 
     @threaded
     def after_run(self, ctx: Any, *, result: Any) -> Any:
-        """Store the answer."""
         self._store(result.all_messages())
         return result
 

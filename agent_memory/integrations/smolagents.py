@@ -1,4 +1,4 @@
-"""smolagents' agents over a memory.
+"""An `AgentMemory` as the memory of smolagents' agents.
 
 agent = CodeAgent(tools=[], model=model)
 agent.memory = AgentMemorySteps(memory, "chat-1", user_id="ana")
@@ -27,16 +27,11 @@ __all__ = ["AgentMemorySteps"]
 
 
 class AgentMemorySteps(Memory):
-    """A chat within the memory's budget, with recalls for its user, for an agent's `memory`.
+    """The value for an agent's `memory`: a chat within the budget, with recalls for its user.
 
     Each run begins with the session's context: the newest steps of earlier runs within the budget,
     a summary of the steps before these, and recalls for the task. The context replaces the agent's
     own steps of earlier runs, even with `reset=False`. The task and each step of a run are stored.
-
-    Args:
-        memory: The memory.
-        session_id: The session.
-        user_id: The user of the session.
     """
 
     def __init__(self, memory: AgentMemory, session_id: str, *, user_id: str | None = None) -> None:
@@ -45,7 +40,7 @@ class AgentMemorySteps(Memory):
 
     @property
     def steps(self) -> list[Any]:
-        """The steps that the agent sends: the context, and the steps of the run."""
+        """The steps that the agent sends to its model: the context, and the steps of the run."""
         return self._steps
 
     @steps.setter
@@ -73,7 +68,7 @@ class _Steps(list[Any]):
 
 
 def _raw(step: ActionStep) -> dict[str, Any]:
-    """Return the fields of a step to store; none for a step that failed before its output."""
+    """Return the fields of a step to store; {} for a step that failed before its output."""
     calls = step.tool_calls
     if calls is None and step.model_output_message is not None:  # the step's tool failed
         requested = step.model_output_message.tool_calls or ()
@@ -102,7 +97,7 @@ def _step(raw: dict[str, Any]) -> MemoryStep:
     return ActionStep(
         step_number=0,
         timing=Timing(0.0, 0.0),
-        token_usage=TokenUsage(0, 0),  # a full result adds up all steps
+        token_usage=TokenUsage(0, 0),  # for the agent's sum over all steps
         tool_calls=calls or None,
         model_output=raw.get("model_output") or (None if calls else raw.get("answer")),
         observations=raw.get("observations"),

@@ -1,4 +1,4 @@
-"""Strands' sessions over a memory.
+"""A session manager and a repository for Strands that store in an `AgentMemory`.
 
 agent = Agent(session_manager=AgentMemorySessionManager("chat-1", memory, user_id="ana"))
 """
@@ -36,13 +36,12 @@ T = TypeVar("T")
 
 
 class AgentMemorySessionRepository(SessionRepository):
-    """Strands' sessions and agents, and the messages of agents.
+    """Stores Strands' sessions and agents, and the messages of agents.
 
-    The messages of each agent are a session of the memory, "SESSION/AGENT". The memory's blocks
-    absorb them, and its `search` finds them.
+    The messages of each agent are a session of the memory with the id "SESSION/AGENT". The memory's
+    blocks absorb the messages, and its `search` finds them.
 
     Args:
-        memory: The memory.
         user_id: The user of the sessions; `memory.delete_user` erases them. None for no user.
     """
 
@@ -101,7 +100,7 @@ class AgentMemorySessionRepository(SessionRepository):
     def create_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
     ) -> None:
-        """Append a message. An identical repetition is not stored twice.
+        """Append a message. If an identical message has its number, nothing is stored.
 
         Raises:
             SessionException: Another message has the same number, or the agent does not exist.
@@ -202,8 +201,6 @@ class AgentMemorySessionManager(RepositorySessionManager, AgentMemorySessionRepo
 
     Args:
         session_id: The session; created if needed.
-        memory: The memory.
-        user_id: The user of the session.
         within_budget: Whether the model gets the session's context instead of the agent's messages.
             The context has a summary and recalls, and fits the memory's budget. The agent's own
             messages stay unchanged.
@@ -249,7 +246,7 @@ def _kept(message: SessionMessage) -> dict[str, Any]:
 
 
 def _messages(entry: Entry) -> Sequence[SessionMessage]:
-    """Return the message of an entry in a list, which is empty if Strands did not store it."""
+    """Return the entry's message in a tuple, or () if Strands did not store the message."""
     raw = entry.message.raw
     if entry.message.format != CONVERSE or raw is None or "message_id" not in raw:
         return ()

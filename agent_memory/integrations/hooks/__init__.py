@@ -1,1 +1,1 @@
-"""Hooks of coding agents: read events, recall for them, and store transcripts."""
+"""Hooks for coding agents: they read the agents' events, recall messages, and store transcripts."""

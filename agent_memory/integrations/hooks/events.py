@@ -1,6 +1,6 @@
-"""Parses an agent's hook event, and renders the hook's answer. Pure.
+"""Parses an agent's hook event, and renders the hook's answer. No I/O.
 
-An event cannot name a user or a store: installing the hook fixed both.
+An event cannot choose the user or the store. The installed command of the hook names both.
 """
 
 from __future__ import annotations
@@ -28,15 +28,13 @@ _LONGEST_ID = 200
 
 
 class Event(NamedTuple):
-    """One event.
+    """One event. A field that the agent did not send is empty.
 
     Attributes:
-        transcript: The path of the session's transcript; empty if there is none.
-        prompt: The user's prompt; empty for events without a prompt.
-        reply: The answer to the prompt, which only Gemini CLI sends; empty for other agents.
-        at: The time of an event of Gemini CLI; empty for other agents.
-        source: What started the session: "startup", "resume", "clear" or "compact"; empty for
-            other events.
+        transcript: The path of the session's transcript.
+        reply: The answer to the prompt, which only Gemini CLI sends.
+        at: The time of the event, which only Gemini CLI sends.
+        source: The cause of a session's start: "startup", "resume", "clear" or "compact".
     """
 
     agent: str
@@ -51,10 +49,10 @@ class Event(NamedTuple):
 
 
 def read_event(agent: str, name: str, given: bytes) -> Event:
-    """Parse an agent's event.
+    """Parse an agent's event. Cursor also runs Claude Code's hooks; its events get "cursor".
 
-    Cursor also runs Claude Code's hooks. An event from Cursor is recognized by a field, and its
-    agent is then "cursor".
+    Raises:
+        InvalidInput: The event is not a JSON object, or has no valid session id.
     """
     try:
         fields = json.loads(given)
@@ -83,7 +81,7 @@ def read_event(agent: str, name: str, given: bytes) -> Event:
 
 
 def answer(event: Event, context: str) -> str:
-    """Return the output that gives a context to the agent's model; empty for no context."""
+    """Return the output that adds `context` to the agent's context; empty if there is none."""
     if not context:
         return ""
     if event.agent == "cursor":

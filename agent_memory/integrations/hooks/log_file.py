@@ -1,7 +1,7 @@
 """Reads a user's messages directly from a SQLite file, with an index of their words.
 
-The hook for prompts uses this instead of the library, which takes longer to load. It only reads,
-and supports one version of the tables.
+The hook for prompts uses this module because the rest of the library takes longer to load. The
+module never writes, and supports one version of the tables.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agent_memory.errors import StoreUnavailable
 from agent_memory.retrieval.words import RUN, pairs
 
 MOST = 256
-"""Maximum number of messages in one index, where a place is one byte."""
+"""Maximum number of messages in one index. Their places, from 0, fit into one byte."""
 
 _MARK = "words 3"
 _WIDTH = 9
@@ -31,7 +31,7 @@ _ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")
 
 
 class WordPlaces:
-    """The word index of some messages."""
+    """The word index of up to 256 messages: maps words to the places of messages."""
 
     def __init__(self, text: str) -> None:
         mark, ends, entries = text.partition(_ENDS)
@@ -42,7 +42,10 @@ class WordPlaces:
         self.count = int(count)
 
     def holding(self, root: str) -> set[int]:
-        """Return the places of all messages with a word of this prefix, and perhaps of others."""
+        """Return the places of all messages with a word that begins with `root`.
+
+        Other messages may be among them, because the index has only the first 9 characters.
+        """
         prefix, places = root[:_WIDTH], ""
         at = bisect_left(range(len(self._entries)), prefix, key=self._word_at)
         while self._entries.startswith(prefix, at + 1):
@@ -60,7 +63,7 @@ def packed(said: Sequence[str | None]) -> str:
     """Build the word index of messages.
 
     Args:
-        said: The texts by place; None for a message that is not indexed.
+        said: The texts of the messages; None for a message that is not indexed.
     """
     places: defaultdict[str, bytearray] = defaultdict(bytearray)
     for place, text in enumerate(said):
@@ -123,7 +126,8 @@ class StoredMessage(NamedTuple):
 
     Attributes:
         text: The text, if `body` is empty.
-        body: The message as JSON, if the text alone does not restore it.
+        body: The message as JSON; empty if role and text are all of it.
+        micros: The time, in microseconds since 1970.
     """
 
     role: str
@@ -133,11 +137,12 @@ class StoredMessage(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some messages of one session.
+    """A part of a session's messages.
 
     Attributes:
         size: Number of messages.
-        holding: Returns the places in `seqs` of all messages with a root. Others may be among them.
+        holding: Returns the indexes in `seqs` of all messages with a word that begins with a root.
+            Other messages may be among them.
     """
 
     session: str
@@ -147,7 +152,7 @@ class Part(NamedTuple):
 
 
 class LogFile:
-    """A memory's SQLite file, in a read transaction: later changes are not visible."""
+    """A memory's SQLite file, open in a read transaction, which does not see later changes."""
 
     def __init__(self, path: str, namespace: str) -> None:
         self._namespace = namespace
@@ -161,7 +166,6 @@ class LogFile:
             raise
 
     def _begin(self, path: str) -> None:
-        """Begin a read transaction, and check the version."""
         self._file.execute("PRAGMA query_only = ON")
         self._file.execute("BEGIN")
         version = self._file.execute(
@@ -174,9 +178,9 @@ class LogFile:
             )
 
     def parts(self, user_id: str, most: int, without: str) -> Iterator[Part]:
-        """Yield messages from a user's sessions, newest session first, until there are `most`.
+        """Yield about `most` messages of a user and the assistant, the newest session first.
 
-        Only messages of the user and the assistant count. The session `without` is left out.
+        The session `without` is left out.
         """
         rows = self._file.execute(_SESSIONS, (self._namespace, f"user:{user_id}")).fetchall()
         for session_id, about, start, end in rows:
@@ -189,7 +193,7 @@ class LogFile:
                 return
 
     def _of(self, session_id: str, start: int, end: int, most: int) -> Iterator[Part]:
-        """Yield the messages of a session: the indexed messages first, then the rest."""
+        """Yield the messages of a session: the indexed messages, then at most `most` others."""
         low = high = 0
         of = (self._namespace, session_id)
         for first, last, body in self._file.execute(_WORDS, of):
@@ -197,7 +201,7 @@ class LogFile:
                 break
             try:
                 places = WordPlaces(_text(body))
-            except ValueError:  # the index is optional: the messages are read instead
+            except ValueError:  # then the messages are read instead
                 break
             low, high = low or first, last
             yield Part(session_id, range(first, first + MOST), places.count, places.holding)
@@ -213,7 +217,6 @@ class LogFile:
         return None if found is None else StoredMessage(*found)
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 

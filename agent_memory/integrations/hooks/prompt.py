@@ -1,7 +1,7 @@
 """Recall for a prompt in a short-lived process, by words alone.
 
-Words have the weights of a normal recall. The code avoids the arrays of `retrieval.postings`,
-because loading numpy takes longer than the whole search.
+Words have the same weights as in the library's recall. The code does not use `retrieval.postings`,
+because importing numpy takes longer than the whole search.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from agent_memory.retrieval.bm25 import TURN_LENGTH, damping, odds
 from agent_memory.retrieval.languages import ENGLISH, languages_of
 from agent_memory.retrieval.words import ASCII_WORD, roots, words
 
-_MOST_ASKED = 2_000  # characters of a prompt, half from each end
+_MOST_ASKED = 2_000  # characters of a prompt that are used, half from each end
 _MOST_WORDS = 24
-_MOST_PLACES = 2**32  # messages of a part
+_MOST_PLACES = 2**32  # message `place` of part `n` has the number `n * _MOST_PLACES + place`
 _LOOKED_AT = 60
 _ENOUGH = 500
 _TELLING = 8  # words of a prompt that are compared with a message
@@ -53,7 +53,11 @@ def relevant_messages(
     read: Callable[[str, int], StoredMessage | None],
     limit: int,
 ) -> list[Found]:
-    """Return the messages relevant to a prompt, best first."""
+    """Return the messages relevant to a prompt, best first.
+
+    Args:
+        read: Returns a message by its session and seq; None if it no longer exists.
+    """
     prompt = _ends(prompt)
     languages = languages_of(prompt)
     asked = [word for word in dict.fromkeys(words(prompt, languages)) if word not in _FILLER]
@@ -76,7 +80,7 @@ def relevant_messages(
         if len(shared) < min(2, len(asked)) or sum(map(rarity.__getitem__, shared)) < least:
             continue
         if counts.total() == length and all(word in asked for word in counts):
-            continue  # it only repeats the prompt
+            continue  # the message only repeats words of the prompt
         against = damping(length, TURN_LENGTH)
         score = sum(rarity[word] * counts[word] / (counts[word] + against) for word in shared)
         found.append(Found(message.micros, role, text, score))
@@ -86,10 +90,10 @@ def relevant_messages(
 def _counter(
     prompt: str, begun: Sequence[str], languages: frozenset[str]
 ) -> Callable[[str], tuple[Counter[str], int]]:
-    """Return a function that counts the prompt's words in a text, and the text's words in all.
+    """Return a function that counts the words of a text: each of the prompt's words, and all.
 
-    Stemming takes most of the time. In English without accents, only words that contain a root of
-    the prompt's words are stemmed. The counts of the prompt's words stay the same.
+    Stemming takes most of the time. For ASCII text in English, only words that contain a root of
+    the prompt's words are therefore stemmed. This does not change the counts.
     """
 
     def count(text: str) -> tuple[Counter[str], int]:
@@ -117,10 +121,10 @@ def _ends(prompt: str) -> str:
 def _holding(
     root_of: Mapping[str, str], asked: Sequence[str], parts: Iterable[Part]
 ) -> tuple[dict[str, list[int]], list[tuple[str, Sequence[int]]], int]:
-    """Return for each word of a prompt the messages that contain its root.
+    """Return for each word of a prompt the numbers of the messages that contain its root.
 
-    The other results are the session and the seqs of each part, and the number of messages. Only
-    the longest words of a long prompt are searched.
+    Also return the session and the seqs of each part, and the total number of messages. Only the 24
+    longest words of a prompt are searched.
     """
     looked = sorted(asked, key=len, reverse=True)[:_MOST_WORDS]
     begun = {word: root for word in looked if (root := root_of.get(word, word))}
@@ -138,7 +142,7 @@ def _holding(
 
 
 def _first_look(holding: dict[str, list[int]], rarity: dict[str, float]) -> list[int]:
-    """Return the messages with the most and rarest words of the prompt, for close comparison."""
+    """Return the 60 messages with the most and rarest words of the prompt, best first."""
     scores: dict[int, float] = {}
     for word in sorted(holding, key=lambda one: len(holding[one])):
         among: Iterable[int] = holding[word]
@@ -162,7 +166,7 @@ def _spoken(stored: StoredMessage) -> tuple[str, str]:
 
 
 def _different(found: list[Found], limit: int) -> list[Found]:
-    """Return the best messages without repetitions."""
+    """Return the best messages. Of messages with the same text, only the best is returned."""
     kept: dict[str, Found] = {}
     for one in found:
         kept.setdefault(" ".join(one.text.split()).casefold(), one)

@@ -1,4 +1,4 @@
-"""Runs a hook for one event: prompts by a fast path, other events with the library."""
+"""Runs a hook for one event. For prompts, it may read the SQLite file without the library."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 STORING = ("Stop", "PreCompact", "SessionEnd")
 
 _SECONDS = 20.0
-"""Time limit for storing, except before a compaction. The next event stores the rest."""
+"""Seconds after which storing stops, except before a compaction. The next event stores the rest."""
 
 
 def run(
@@ -29,7 +29,7 @@ def run(
     file: str | None,
     opened: Callable[[], AgentMemory],
 ) -> str:
-    """Return the output for an event.
+    """Handle an event, and return the hook's output; empty if there is nothing to say.
 
     Args:
         file: The path of the SQLite file, if prompts may read it directly; None to use the library.
@@ -65,16 +65,16 @@ def _for_prompt(
 
 
 _SESSIONS = 2
-_LOOKED_AT = 50  # newest sessions searched for those of the same folder
-_TAIL = 40  # newest entries of a session that are searched for its last question and answer
-_MOST = 8_000  # characters of a hook's context that an agent shows; it cuts or files the rest
+_LOOKED_AT = 50  # number of newest sessions that are searched for sessions in the same folder
+_TAIL = 40  # number of newest entries that are searched for a session's last question and answer
+_MOST = 8_000  # characters of output; agents shorten longer output
 
 
 def at_start(memory: AgentMemory, event: Event, user_id: str) -> str:
-    """Return facts about the user, and the ends of the newest sessions in this folder.
+    """Return recalls for the user, and the last messages of the newest sessions in this folder.
 
-    After a compaction, return messages of the session itself that are relevant to its newest
-    question. The agent may have lost these messages.
+    After a compaction, return messages of the same session that are relevant to its newest
+    question, because the agent may have lost them.
     """
     if event.source == "compact":
         asked = _last(memory, event.session_id, user_id, "user")
@@ -88,10 +88,7 @@ def at_start(memory: AgentMemory, event: Event, user_id: str) -> str:
 
 
 def for_prompt(memory: AgentMemory, event: Event, user_id: str) -> str:
-    """Return messages of the user's other sessions that are relevant to a prompt.
-
-    They are found by words and meaning.
-    """
+    """Return messages of the user's other sessions that are relevant to a prompt."""
     found = memory.search(event.prompt, user_id=user_id, limit=2 * LIMIT)
     others = [one for one in found if event.session_id not in {name for name, _ in one.sources}]
     return _told(others[:LIMIT])

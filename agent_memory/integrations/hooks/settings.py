@@ -1,6 +1,6 @@
-"""Add our hooks to coding agents' settings files, and remove them. Pure.
+"""Adds agent-memory's hooks to the settings of coding agents, and removes them. No I/O.
 
-An entry is ours if its command runs `agent-memory hook`. Other entries keep their place.
+A hook is ours if its command runs `agent-memory hook`. Other hooks keep their order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ class Place(NamedTuple):
     """The location of an agent's hooks.
 
     Attributes:
-        nested: Whether an event's entries are groups of hooks with a matcher.
+        home: The settings file of the user, relative to the home folder.
+        project: The settings file of a project, relative to the project's folder.
+        events: The agent's name of each event, by Claude Code's name.
+        nested: Whether the entries of an event are groups of hooks.
+        fixed: Fields that the settings must have, with their values.
     """
 
     home: str
@@ -69,14 +73,14 @@ PLACES = {
     ),
     "cursor": Place(".cursor/hooks.json", ".cursor/hooks.json", _CURSORS, False, {"version": 1}),
 }
-"""The place of each agent. Only some releases of Codex report the end of a session."""
+"""The location for each agent. Codex lacks `SessionEnd`, which only some of its releases report."""
 
 
 def with_hooks(agent: str, command: Sequence[str], settings: Settings) -> Settings:
-    """Return settings with our hooks, replacing our former ones.
+    """Return settings with our hooks, which replace any earlier ones of ours.
 
     Args:
-        command: The command that runs `agent-memory`, and options for all events.
+        command: The program `agent-memory`, and the options of all its hooks.
     """
     place = PLACES[agent]
     made = without_hooks(settings)
@@ -112,7 +116,7 @@ def _entry(agent: str, event: str, command: Sequence[str]) -> Settings:
     line = shlex.join([program, "hook", event, "--agent", agent, *options])
     hook: Settings = {"type": "command", "command": line, "timeout": _SECONDS.get(event, 60)}
     if agent == "gemini-cli":
-        hook["timeout"] *= 1000  # it takes milliseconds
+        hook["timeout"] *= 1000  # Gemini CLI expects milliseconds
     if PLACES[agent].nested:
         return {"hooks": [hook]}
     return {"command": line}

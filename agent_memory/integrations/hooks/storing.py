@@ -37,15 +37,15 @@ Messages = list[dict[str, Any]]
 
 
 def store(memory: AgentMemory, event: Event, user_id: str, until: float | None = None) -> int:
-    """Store the part of a session's transcript after the end of the last call. Return its messages.
+    """Store the new part of a session's transcript. Return the number of messages in it.
 
     For Gemini CLI, store the turn of the event. Message ids derive from the transcript, so that
     concurrent or interrupted hooks store nothing twice. The position in the transcript is stored
     as a value of the user. It outlasts the session: after a deletion, only new messages are stored.
 
     Args:
-        until: The time limit on the clock of `time.monotonic`; the next call stores the rest. None
-            for no limit.
+        until: The time at which to stop, on the clock of `time.monotonic`; None for no limit. The
+            next call stores the rest.
     """
     if event.agent == "gemini-cli":
         messages = _turn(event)
@@ -71,7 +71,7 @@ def store(memory: AgentMemory, event: Event, user_id: str, until: float | None =
 def _turn(event: Event) -> Messages:
     """Return the question and the answer of Gemini CLI's event.
 
-    Its transcript changes lines after they are written, so it is not read.
+    The transcript is not read, because Gemini CLI changes lines after it has written them.
     """
     said = [
         {"role": "user", "content": without_ours(event.prompt)},
@@ -99,7 +99,7 @@ def _batches(event: Event, lines: Iterator[Line]) -> Iterator[tuple[Messages, in
 
 
 def _place(agent: str, line: Line) -> str:
-    """Return an id for a line, from its content and (for Cursor) its place."""
+    """Return an id for a line, from its content and, for Cursor, its position."""
     where = str(line.start) if agent == "cursor" else ""
     return hashlib.sha256(where.encode() + line.raw).hexdigest()[:32]
 
@@ -118,7 +118,7 @@ def _append(memory: AgentMemory, event: Event, user_id: str, messages: Messages)
 
 
 def _one_by_one(memory: AgentMemory, event: Event, user_id: str, messages: Messages) -> None:
-    """Store messages one by one, so that an invalid one does not block the others."""
+    """Store messages one by one, so that an invalid message does not block the others."""
     for message in messages:
         try:
             memory.update(event.session_id, message, user_id=user_id)
@@ -126,17 +126,17 @@ def _one_by_one(memory: AgentMemory, event: Event, user_id: str, messages: Messa
             logger.warning("%s: %s was skipped: %s", event.agent, message["id"], error)
 
 
-_LOOKED_AT = 500  # newest sessions; earlier sessions were indexed when they were new
+_LOOKED_AT = 500  # number of newest sessions; older ones were indexed when they were new
 _SPOKEN = ("user", "assistant")
 
 
 def note_words(memory: AgentMemory, user_id: str, until: float | None = None) -> None:
     """Index the words of a user's messages that have no index yet.
 
-    Ending early loses nothing: prompts read messages without an index directly.
+    Prompts also find messages without an index, but more slowly.
 
     Args:
-        until: The time limit on the clock of `time.monotonic`; None for no limit.
+        until: The time at which to stop, on the clock of `time.monotonic`; None for no limit.
     """
     for head in memory.sessions(user_id=user_id, newest=True, limit=_LOOKED_AT):
         for number in _behind(memory, head):
@@ -146,7 +146,7 @@ def note_words(memory: AgentMemory, user_id: str, until: float | None = None) ->
 
 
 def _behind(memory: AgentMemory, head: Head) -> Iterator[int]:
-    """Yield the numbers of the groups of messages that are not fully indexed."""
+    """Yield the numbers, from 0, of a session's groups of 256 messages that need an index."""
     store, last = memory.components.store, (head.end - 1) // MOST
     newest = store.record(WORDS.name, _id(head.session_id, last))
     if head.end and not (newest and _covers(newest, head, last)):
@@ -167,12 +167,12 @@ def _covers(noted: Record, head: Head, number: int) -> bool:
 
 
 def _note(memory: AgentMemory, session_id: str, number: int) -> None:
-    """Index a group of messages, under a lease so that no message is removed meanwhile."""
+    """Index a group of messages, under a lease so that none of them is removed meanwhile."""
     parts = memory.components
     with parts.leases.hold(session_id) as lease:
         entries = parts.store.read(session_id, after=number * MOST, limit=MOST) if lease else []
         if not entries:
-            return  # deleted or locked; the next run indexes it
+            return  # deleted, or leased by another process; the next run indexes it
         first = number * MOST + 1
         said: list[str | None] = [None] * (entries[-1].seq - first + 1)
         for entry in entries:

@@ -1,4 +1,4 @@
-"""The sources of imports by name. The reader of a source is loaded on demand."""
+"""The sources of imports by name. A source's reader is loaded when it is used."""
 
 from __future__ import annotations
 
@@ -34,7 +34,11 @@ _FRAMEWORKS = (From.LANGCHAIN, From.LLAMA_INDEX, From.OPENAI_AGENTS, From.JSONL)
 
 
 def reader(source: str) -> Callable[[SourceFiles], Iterator[Event]]:
-    """Return the reader of a source."""
+    """Return the function that reads a source and yields its content as events.
+
+    Raises:
+        InvalidInput: The source is unknown.
+    """
     if source not in list(From):
         raise InvalidInput(
             f"The source {quoted(source)} is unknown. Use one of: {', '.join(From)}. Convert other "

@@ -24,7 +24,8 @@ from agent_memory.integrations.imports.json_parts import elements_in
 from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
 
 FORMAT = "chatgpt.export"
-"""The format of messages that no chat shows, such as reasoning. They are stored unchanged."""
+"""The format of messages that ChatGPT's chats do not show, such as reasoning. They are stored
+unchanged."""
 
 _ROLES = ("user", "assistant", "system", "developer", "tool")
 _PLAIN = ("text", "code", "execution_output")
@@ -102,7 +103,7 @@ def _text(content: Mapping[str, Any]) -> str:
 
 
 def _part(part: Mapping[str, Any]) -> str:
-    """Return a part of a content as text. A file, which the export stores separately, is named."""
+    """Return a part of a message's content as text. A file is replaced by its kind and name."""
     if text := text_in(part.get("text")):
         return text
     kind = str(part.get("content_type") or "part").removesuffix("_asset_pointer").replace("_", " ")
@@ -114,7 +115,7 @@ def _part(part: Mapping[str, Any]) -> str:
 
 
 def _paired(said: Sequence[SourceMessage]) -> Iterator[SourceMessage]:
-    """Yield messages in order. Convert a tool request before a tool message to a tool call."""
+    """Yield messages in order. An assistant's message right before a tool's becomes a tool call."""
     asked: str | None = None
     for one, after in zip(said, [*said[1:], None], strict=True):
         message, name = one.message, mapping(one.message.get("metadata")).get("tool")

@@ -61,7 +61,7 @@ def _conversation(part: Element) -> Iterator[Event]:
 
 
 def _message(where: str, own: str, given: object, begun: object) -> Iterator[Event]:
-    """Yield a message as chat messages: text, tool calls and tool results are separate."""
+    """Convert a message of an export to chat messages, with separate ones for tool results."""
     message = mapping(given)
     role = _ROLES.get(str(message.get("sender")))
     if role is None:
@@ -87,7 +87,7 @@ def _message(where: str, own: str, given: object, begun: object) -> Iterator[Eve
 
 
 def _steps(blocks: Sequence[Mapping[str, Any]], own: str, role: str) -> Iterator[Json]:
-    """Split a message: exports put text, tool calls and tool results into one message."""
+    """Split a message: an export's message has text, tool calls and tool results together."""
     texts: list[str] = []
     unnamed = [one for one in blocks if one.get("type") == "tool_result"]
     results = {told: one for one in unnamed if (told := text_in(one.get("tool_use_id")))}
@@ -136,7 +136,7 @@ def _told(result: Mapping[str, Any]) -> str:
 
 
 def _files(message: Mapping[str, Any]) -> Iterator[str]:
-    """Yield attachments: the extracted text, or the name."""
+    """Yield the name of each attachment, with its text if the export contains it."""
     names: set[str | None] = set()
     for one in map(mapping, listed(message.get("attachments"))):
         name, text = text_in(one.get("file_name")), text_in(one.get("extracted_content"))

@@ -30,8 +30,8 @@ from agent_memory.integrations.loose import Json, dated, mapping, moment, text_i
 from agent_memory.integrations.transcripts.claude_code import SPOKEN, spoken
 
 FORMAT = "claude-code.message"
-"""The format of messages that no chat shows, such as the summary of a compaction. They are stored
-unchanged."""
+"""The format of messages that neither the user nor the model wrote, such as the summary of a
+compaction. They are stored unchanged."""
 
 
 def read_claude_code(source: SourceFiles) -> Iterator[Event]:
@@ -87,13 +87,13 @@ def _line(where: str, place: int, line: Json, stem: str, tree: _Tree) -> Iterato
 class _Tree:
     """Assigns lines to branches.
 
-    If the user sent versions of a question, the newest version is on the main line, and each other
-    version begins a branch. The lines of a subagent are a branch, too. Parallel tool results also
-    fork a transcript, but begin no branches.
+    If the user edited a question and sent it again, the newest version continues the main line, and
+    each older version begins a branch. The lines of a subagent are also a branch. Parallel tool
+    results fork a transcript, too, but begin no branches.
     """
 
     def __init__(self) -> None:
-        self._newest: dict[str, str] = {}  # the newest question after each line
+        self._newest: dict[str, str] = {}  # by line, the newest question that follows it
         self._branches: dict[str, str | None] = {}
         self._titles: dict[str, str] = {}
         self._lines: set[str] = set()

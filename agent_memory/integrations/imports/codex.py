@@ -22,7 +22,7 @@ from agent_memory.integrations.loose import Json, dated, moment, text_in
 from agent_memory.integrations.transcripts.codex import ITEM, is_said, item_of
 
 FORMAT = "codex.item"
-"""The format of items that no chat shows. They are stored unchanged."""
+"""The format of items that neither the user nor the model wrote. They are stored unchanged."""
 
 _OWN = ("ghost_snapshot", "other")
 
@@ -60,7 +60,7 @@ def _session(file: OpenFile) -> Iterator[Event]:
 
 
 def _message(item: Json) -> Json:
-    """Return an item unchanged. Codex's instructions do not set the session's system message."""
+    """Return an item as a message. Codex's own instructions do not become a system message."""
     if is_said(item) and item["type"] not in _OWN:
         return {"raw": item, "format": RESPONSES}
     return {"raw": {"item": item}, "format": FORMAT}

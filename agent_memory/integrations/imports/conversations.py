@@ -1,4 +1,4 @@
-"""Events that readers yield, the branches of a conversation, and the result of an import."""
+"""The events that readers yield, the branches of conversations, and the result of an import."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class SessionBegin:
 
     Attributes:
         about: The session's metadata.
-        branch: The session that this one branches from; None for a main session.
+        branch: The id of the session that this one branches from; None for a main session.
         first: The id of a branch's first message.
-        is_tree: Whether the conversation has branches. Its log may then hold another branch than a
-            later export's main line.
+        is_tree: Whether the conversation can have branches. The stored log may then be another
+            branch than the main line of a later export.
     """
 
     session_id: str
@@ -46,7 +46,7 @@ class SourceMessage:
 
     Attributes:
         where: The message's place in the source.
-        is_again: Whether another session contains the message, too.
+        is_again: Whether the message is a copy of a question in another session.
     """
 
     session_id: str
@@ -57,7 +57,6 @@ class SourceMessage:
 
     @property
     def is_question(self) -> bool:
-        """Whether the message is a user's."""
         return self.message.get("role") == "user"
 
 
@@ -82,7 +81,7 @@ class Element(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A part that could not be read or stored."""
+    """A part of a source that could not be read or stored."""
 
     where: str
     why: str
@@ -93,7 +92,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A part that is left out, such as a setting or an empty message."""
+    """A part of a source that is left out, such as a setting or an empty message."""
 
     kind: str
 
@@ -105,7 +104,7 @@ Part = TypeVar("Part")
 def read_each(
     parts: Iterable[Part | Unread], read: Callable[[Part], Iterable[Event]]
 ) -> Iterator[Event]:
-    """Yield the content of each part, and the parts that could not be read."""
+    """Yield the events of each part, as `read` returns them. Yield an `Unread` unchanged."""
     for part in parts:
         if isinstance(part, Unread):
             yield part
@@ -114,10 +113,10 @@ def read_each(
 
 
 def whole(where: str | None, events: Iterable[Event]) -> Iterator[Event]:
-    """Yield the content of a part, or an `Unread` if it cannot be read.
+    """Yield the events of a part, or a single `Unread` if one of its fields has a wrong type.
 
     Args:
-        where: The part's place; None for a file, whose parts are read one by one.
+        where: The part's place; None for a file, whose parts are checked one by one.
     """
     if where is None:
         yield from events
@@ -131,12 +130,12 @@ def whole(where: str | None, events: Iterable[Event]) -> Iterator[Event]:
 
 
 def named(source: str, *parts: object) -> str:
-    """Return an id for a session, made of the source and the session's id there: `chatgpt/6938`."""
+    """Return a session's id: the source and the id in the source, such as "chatgpt/6938"."""
     return usable("/".join([source, *(str(part) for part in parts)]))
 
 
 def usable(text: str) -> str:
-    """Return a text as a valid id. An invalid text is reduced to valid characters and a digest."""
+    """Return a text as a valid id: unchanged, or reduced to valid characters and a digest."""
     if text.strip() and len(text) <= MAX_ID and not _UNUSABLE.search(text):
         return text
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -144,12 +143,12 @@ def usable(text: str) -> str:
 
 
 def again(said: SourceMessage) -> SourceMessage:
-    """Return a copy of a question for the branch that answers it, under an id of its own."""
+    """Return a copy of a question, with another id, for a branch that begins with its answer."""
     return replace(said, id=f"{said.id}~again", is_again=True)
 
 
 def id_by_place(place: int, fields: object) -> str:
-    """Return an id for a message without one, from its place and a digest of its content."""
+    """Return an id for a message that has none, from its position and a digest of its fields."""
     told = json.dumps(fields, sort_keys=True, separators=(",", ":"), default=str)
     return f"{place}-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
@@ -174,15 +173,15 @@ def sessions_of(
 ) -> Iterator[Event]:
     """Yield the branches of a tree as sessions, the main branch first.
 
-    If a later branch begins with an answer, a copy of the question precedes the answer.
+    If another branch begins with an answer, a copy of the question precedes the answer.
 
     Args:
         main: The main session's id.
         about: The main session's metadata.
         parents: The parent of each node.
-        current: See `branches`.
-        read: Returns the content of a node. A node is read after its parent.
-        finish: Returns the messages of a session, given the messages of its nodes.
+        current: The conversation's current node; None for the last leaf.
+        read: Returns the events of a node. It is called for a node's parent before the node.
+        finish: Returns a session's messages to yield, given the messages of its nodes.
     """
     questions: dict[str | None, SourceMessage | None] = {}
     for number, (nodes, after) in enumerate(branches(parents, current)):
@@ -210,7 +209,7 @@ def sessions_of(
 def branches(
     parents: Mapping[str, str | None], current: str | None
 ) -> Iterator[tuple[list[str], str | None]]:
-    """Yield the nodes of each branch, with the node that it forks from.
+    """Yield the nodes of each branch, with the node that it forks from; None for no such node.
 
     The first branch is the path to the current node. Each other branch contains only the nodes
     after its fork, so that each node is in one branch. Cycles are cut.
@@ -230,7 +229,7 @@ def branches(
     if chosen:
         yield [*reversed(chosen)], None
     taken = set(chosen)
-    for begin in (None, *reversed(chosen), *parents):  # `parents` adds only cycles
+    for begin in (None, *reversed(chosen), *parents):  # `parents` adds only nodes of cycles
         waiting = deque([begin])
         while waiting:
             after = waiting.popleft()
@@ -264,11 +263,11 @@ class Imported:
         last: Time of the newest message, if known.
         deleted: Sessions and notes that stay deleted, wholly or in part.
         assigned: Sessions without a user that this import assigned to the user.
-        elsewhere: By user, the number of earlier imported sessions that belong to another user.
-            The key None counts sessions without a user.
+        elsewhere: The number of earlier imported sessions that do not belong to the given user, by
+            their user. The key None counts sessions without a user.
         unread: The first 10,000 parts that could not be read or stored, with the reason.
         failed: Number of all parts that could not be read or stored.
-        left_out: By kind, the number of parts that were left out, such as empty messages.
+        left_out: The number of parts that were left out, by kind, such as "empty messages".
     """
 
     sessions: int = 0
@@ -293,7 +292,7 @@ class Imported:
             self.unread.append(Unread(where, why))
 
     def saw(self, message: Message) -> None:
-        """Count a message."""
+        """Count a message, and update the first and last time."""
         self.messages += 1
         if "created_at" in message.model_fields_set:
             at = message.created_at

@@ -22,18 +22,16 @@ _MOST_PACKED = 200
 _HARMLESS = 64 * 1024 * 1024
 
 Read = Callable[[int], object]
-"""Called with the number of bytes read."""
+"""Called with the number of bytes just read."""
 
 
 class OpenFile(NamedTuple):
-    """An open file of a source."""
-
     name: str
     file: BinaryIO
 
     @property
     def stem(self) -> str:
-        """The file's name without folders and extension."""
+        """The file's name, without its folders and its extension."""
         return self.name.rpartition("/")[2].rpartition(".")[0] or self.name
 
 
@@ -59,6 +57,9 @@ class SourceFiles:
         """Yield the files whose names match. Each file is open until the next one is yielded.
 
         If the source is a single file, its name need not match.
+
+        Raises:
+            InvalidInput: No file matches, or the zip is damaged.
         """
         found = 0
         for one in self._all(patterns):
@@ -115,7 +116,7 @@ class SourceFiles:
                 try:
                     file = packed.open(member)
                 except (RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:
-                    # RuntimeError: it is encrypted
+                    # RuntimeError: the file is encrypted
                     yield Unread(member.filename, f"it cannot be unpacked: {error}")
                     continue
                 with file:
@@ -129,8 +130,7 @@ class _Counting:
     """A file that reports the bytes read, and ends where it is damaged.
 
     Args:
-        read: Called with the number of bytes just read.
-        share: Factor of the reported number.
+        share: The number to report for each byte read; below 1 for a compressed file.
 
     Attributes:
         is_damaged: Whether reading ended early because of damage.
@@ -183,7 +183,7 @@ def is_database(source: SourceFiles) -> bool:
 
 
 def tables(path: Path) -> dict[str, list[str]]:
-    """Return the names of each table's columns, by table."""
+    """Return the column names of each table of a SQLite database, by table name."""
     try:
         with closing(_opened(path)) as database:
             names = [

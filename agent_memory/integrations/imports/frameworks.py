@@ -39,7 +39,7 @@ _HISTORY = {"id", "session_id", "message"}
 
 
 def _tables(source: SourceFiles, columns: set[str], what: str) -> list[str]:
-    """Return the tables with these columns, since users can configure the names of tables."""
+    """Return the names of the tables with these columns. Users can configure the names."""
     found = tables(source.path) if is_database(source) else {}
     names = [name for name, there in found.items() if columns <= set(there)]
     if not names:
@@ -101,7 +101,7 @@ def read_llama_index(source: SourceFiles) -> Iterator[Event]:
 
 
 def _parts(file: OpenFile) -> Iterator[Element | Unread]:
-    """Yield the content of a file. The first releases wrote it as a JSON string of JSON."""
+    """Yield the content of a file. LlamaIndex's first releases wrote JSON in a JSON string."""
     is_text = file.file.read(1) == b'"'
     file.file.seek(0)
     if not is_text:
@@ -145,7 +145,6 @@ _ITEMS = {"id", "session_id", "message_data", "created_at"}
 
 
 def read_openai_agents(source: SourceFiles) -> Iterator[Event]:
-    """Yield the content of a database."""
     for table in _tables(source, _ITEMS, "a database of the Agents SDK's SQLiteSession"):
         yield from read_each(rows(source, table, "id"), partial(_item_row, table))
 
@@ -204,5 +203,5 @@ def _line(places: dict[str, int], part: Element) -> Iterator[Event]:
 
 
 def _name(value: object) -> str | None:
-    """Return an id: a text or a number."""
+    """Return an id as text; None if the value is neither a non-blank text nor an integer."""
     return str(value) if type(value) is int else text_in(value)

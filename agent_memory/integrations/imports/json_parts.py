@@ -1,7 +1,7 @@
 """Reads a long JSON list element by element, and a file line by line, with size limits.
 
 Damage affects a single element. Reading continues after the closing bracket of the damaged element.
-An unclosed quote hides that bracket. Reading then continues at a text that looks like the beginning
+If an unclosed quote hides the bracket, reading continues at the next text with the first two keys
 of the first element.
 """
 
@@ -19,8 +19,8 @@ from agent_memory.integrations.imports.files import SourceFiles
 from agent_memory.integrations.transcripts.chat import LONGEST, lines_of
 
 _CHUNK = 1024 * 1024
-_LITERAL = 16  # characters; an error this near to the end may be a literal that is cut
-_FORM = 4096  # characters; a longer beginning of an element may not be recognized
+_LITERAL = 16  # characters; so near to the end of the text in memory, a literal may be cut
+_FORM = 4096  # characters; a beginning of an element that is longer may not be recognized
 _BETWEEN = re.compile(r"[\s,]*")
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")
@@ -74,7 +74,7 @@ def elements_in(source: SourceFiles, *patterns: str) -> Iterator[Element | Unrea
 
 
 def lines(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
-    """Yield the parsed lines of a file. Skip blank lines."""
+    """Yield the parsed lines of a file, without blank lines."""
     for number, line in enumerate(lines_of(file), 1):
         if line.raw.strip() or line.end - line.start > LONGEST:
             where = f"{name}, line {number}"
@@ -82,7 +82,7 @@ def lines(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
 
 
 def loaded(where: str, raw: bytes | str) -> Element | Unread:
-    """Parse a JSON text."""
+    """Parse a JSON text. Return an `Unread` if it is invalid."""
     try:
         text = raw if isinstance(raw, str) else raw.decode("utf-8-sig", "surrogatepass")
         return Element(where, json.loads(text))
@@ -130,7 +130,7 @@ class _Scan:
                 return self._text[self.at : self.at + 1]
 
     def value(self, where: str) -> Element | Unread:
-        """Return the value that begins at this position. Move past it if it could be read."""
+        """Return the value at the current position. Move past the value if it could be read."""
         while True:
             try:
                 value, end = _decode(self._text, self.at)
@@ -165,7 +165,7 @@ class _Scan:
                 return False
 
     def _end(self) -> int | None:
-        """Return the end of a damaged value, by its brackets; None if it has none."""
+        """Return the position after a damaged value's last bracket; None if there is none."""
         while True:
             depth = 0
             for found in _STRING_OR_BRACKET.finditer(self._text, self.at):

@@ -1,4 +1,7 @@
-"""Reads Letta's agent files (.af). An agent's messages become a session, memory blocks notes."""
+"""Reads Letta's agent files (.af).
+
+An agent's messages become a session, and its memory blocks become notes.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def _file(file: OpenFile) -> Iterator[Event]:
 def _agents(stem: str, part: Element) -> Iterator[Event]:
     where, told = part.where, mapping(part.value)
     agents = told.get("agents")
-    # in the first releases, the file is one agent with its blocks
+    # a file of Letta's first releases is one agent with its blocks
     agents = agents if isinstance(agents, list) else [told] if "messages" in told else None
     if agents is None:
         yield Unread(where, "not an agent file of Letta: it has no `agents` and no `messages`")
@@ -97,7 +100,7 @@ def _message(where: str, session_id: str, number: int, given: Mapping[str, Any])
         return Skipped("approvals of tools")
     if role not in _ROLES:
         return Unread(where, f"the role {role!r} is unknown")
-    # the first releases have a `text`
+    # messages of Letta's first releases have a `text`
     text = content_text(given.get("content")) or text_in(given.get("text")) or ""
     own = text_in(given.get("id")) or id_by_place(number, given)
     notes = titled(None, model=given.get("model"))

@@ -1,7 +1,7 @@
 """Reads mem0's memories: results of `get_all` or `history` as JSON, or the history's database.
 
-A memory becomes a note of its user. The history has all events of a memory, of which the last one
-counts.
+A memory becomes a note of its user. The history has all events of a memory. The import uses only
+the last one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _file(file: OpenFile) -> Iterator[Event]:
 
 
 def _flat(parts: Iterable[Element | Unread]) -> Iterator[Element | Unread]:
-    """Yield the memories of a list, or of a result that has a list in `results` or `memories`."""
+    """Yield single memories. A part may be one memory, or have lists `results` or `memories`."""
     for part in parts:
         value = mapping(part.value) if isinstance(part, Element) else {}
         inner = [*listed(value.get("results")), *listed(value.get("memories"))]

@@ -1,4 +1,4 @@
-"""Writes the events of a reader. A repeated import stores nothing twice, and calls no model."""
+"""Writes the events of a reader to a memory. A repeated import stores nothing twice."""
 
 from __future__ import annotations
 
@@ -32,13 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """The terms of an import, and its result.
+    """The options of an import, as in `import_chats`, and its result.
 
     Attributes:
         memory: The memory; None to count without storing.
-        user_id: The user of all data; None takes the users that the source names.
-        deleted: Whether to restore sessions and notes that were deleted here.
-        assign: Whether to assign sessions without a user to `user_id`.
     """
 
     memory: AgentMemory | None
@@ -49,7 +46,7 @@ class Import:
     done: Imported = field(default_factory=Imported)
 
     def user_of(self, user_id: str | None) -> str | None:
-        """Return the user of data, given the user that the source names for it (or None)."""
+        """Return the user to store data for. The argument is the user that the source names."""
         return self.user_id or (None if user_id is None else usable(user_id))
 
 
@@ -65,7 +62,6 @@ class NoteWriting:
         self._texts: dict[str, set[str]] = {}
 
     def write(self, noted: SourceNote) -> None:
-        """Write a note."""
         terms, done = self._terms, self._terms.done
         user_id = terms.user_of(noted.user_id)
         if user_id is None:
@@ -109,7 +105,7 @@ class SessionWriting:
     """Writes the messages of a session that are not in its log.
 
     Attributes:
-        parted: The session in which the conversation continues; None if it continues in this one.
+        parted: The id of the session in which the conversation continues; None for this session.
         asked: The last question that was read.
         is_new: Whether the session has no log yet.
         known: The digests of this source's messages in the log, by id.
@@ -128,14 +124,14 @@ class SessionWriting:
         self.known = self._read()
         self._is_refused = self._is_first = self._is_checked = False
         self._is_asked = self._is_cut = False
-        self._since: datetime | None = None  # when it or its user was deleted; None to restore
+        self._since: datetime | None = None  # time of its or its user's deletion
         self._waiting: list[tuple[SourceMessage, Message]] = []
 
     def _read(self) -> dict[str, str]:
         known: dict[str, str] = {}
         after, is_whole = 0, True
         while page := self._memory.history(self.begun.session_id, after=after, limit=_PAGE):
-            # there is a gap if a retention has removed earlier entries
+            # the page begins later if retention has removed entries
             is_whole &= page[0].seq == after + 1
             self.is_new, after = False, page[-1].seq
             for entry in page:
@@ -147,9 +143,9 @@ class SessionWriting:
         return known
 
     def parts_at(self, own: str) -> bool:
-        """Return whether the conversation leaves the log at a message.
+        """Return whether the conversation departs from the stored log at a message.
 
-        The message is then new, although the last message of the log has not been read yet.
+        This is so if the message is not in the log, and the log's last message was not read yet.
         """
         if own == self._newest:
             self._newest = None
@@ -160,8 +156,8 @@ class SessionWriting:
     def state(self) -> tuple[str | None, str | None]:
         """The state to restore when the session is opened again.
 
-        It consists of the id of the log's last message before the import, or None once that message
-        was read, and of `parted`.
+        The first element is the id of the log's last message before the import, or None after that
+        message was read. The second is `parted`.
         """
         return self._newest, self.parted
 
@@ -186,7 +182,7 @@ class SessionWriting:
         return _MESSAGE + len(repr(said.message))
 
     def _check_owner(self) -> None:
-        """Assign or count a session that was imported before, and does not belong to the user."""
+        """If the session was imported before for another user, assign or count it."""
         if self._user_id is None or self._is_checked:
             return
         self._is_checked = True
@@ -216,7 +212,7 @@ class SessionWriting:
     def _not_deleted(
         self, waiting: list[tuple[SourceMessage, Message]]
     ) -> list[tuple[SourceMessage, Message]]:
-        """Return the messages without deleted ones, unless the import restores these."""
+        """Return the messages that were not deleted; all messages if the import restores them."""
         gone, session_id = self._memory.components.deleted, self.begun.session_id
         if not self._is_asked:
             self._is_asked = True
@@ -234,7 +230,7 @@ class SessionWriting:
         return [] if self._is_refused else kept
 
     def _was_deleted(self, message: Message) -> bool:
-        """Return whether a message may have been deleted here. It may have if it has no time."""
+        """Return whether a message has no time, or is not newer than the deletion."""
         is_dated = "created_at" in message.model_fields_set
         return self._since is not None and not (is_dated and message.created_at > self._since)
 
@@ -263,9 +259,9 @@ class SessionWriting:
             self._done.new_sessions += 1
 
 
-_OPEN = 1_000  # open sessions
-_KNOWN = 100_000  # existing messages of open sessions
-_HEAVY = 4_000_000  # buffered characters
+_OPEN = 1_000  # maximum number of open sessions
+_KNOWN = 100_000  # maximum number of stored messages of open sessions
+_HEAVY = 4_000_000  # maximum number of buffered characters
 
 
 class ImportWriting:
@@ -321,7 +317,7 @@ class ImportWriting:
             if session.parted is not None:
                 session = self._opened(session.parted)
         elif said.is_again:
-            return  # it was stored when the branch was the main line
+            return  # the question was stored when the branch was the main line
         self._waiting += session.add(said, message)
         if self._waiting >= _HEAVY:
             self._flush()
@@ -337,7 +333,7 @@ class ImportWriting:
         self._waiting = 0
 
     def _opened(self, session_id: str) -> SessionWriting:
-        """Return the writing of a session. If too many are open, close the least recently used."""
+        """Return the writer of a session. If too many are open, close the least recently used."""
         found = self._open.get(session_id)
         if found is None:
             found = self._open[session_id] = self._placed(self._begun[session_id])
@@ -363,7 +359,7 @@ class ImportWriting:
         return found
 
     def _part(self, main: SessionWriting, said: SourceMessage) -> None:
-        """Continue a conversation in a new session, because its log now holds another branch."""
+        """Continue a conversation in a new session, because the stored log is another branch."""
         branch = usable(f"{said.session_id}~{said.id}")
         about = {**main.begun.about, "branch_of": said.session_id}
         self._begun[branch] = SessionBegin(branch, main.begun.user_id, about)

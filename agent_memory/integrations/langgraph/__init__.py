@@ -1,4 +1,4 @@
-"""LangGraph's store and checkpointer over a memory.
+"""A store and a checkpointer for LangGraph that use an `AgentMemory`.
 
 graph = builder.compile(store=AgentMemoryStore(memory), checkpointer=AgentMemorySaver(memory))
 """

@@ -1,4 +1,4 @@
-"""`AgentMemorySaver`: LangGraph's checkpoints over the values of a memory."""
+"""`AgentMemorySaver`: stores LangGraph's checkpoints as values of a memory."""
 
 from __future__ import annotations
 
@@ -38,13 +38,12 @@ _Writes = list[PendingWrite]  # the saver's own `list` hides the type
 
 
 class AgentMemorySaver(BaseCheckpointSaver[str]):
-    """Durable states of graphs by thread, in the database of a memory.
+    """Stores the states of graphs by thread, in the database of a memory.
 
     A new checkpoint, the new values of its channels and the id of the thread's newest checkpoint
     are written atomically.
 
     Args:
-        memory: The memory.
         user_id: The user of the threads; `memory.delete_user` erases them. None for no user.
         serde: The serializer of values; LangGraph's own by default.
     """
@@ -60,7 +59,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         self._values = memory.values(user_id)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that a config names, or its thread's newest; None without one."""
+        """Return the checkpoint that a config names, or its thread's newest; None if missing."""
         place = _place(config)
         wanted = get_checkpoint_id(config)
         if not wanted:
@@ -155,11 +154,10 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         self._values.put_many(puts)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Erase a thread."""
         self._values.clear((_ROOT, str(thread_id)))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Erase the checkpoints of these runs in all threads. It scans all threads."""
+        """Erase the checkpoints of runs. This scans all threads."""
         runs = set(run_ids)
         for place in self._places(None):
             every = self._checkpoints(place)
@@ -167,7 +165,6 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
             self._drop(place, every, gone)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy a thread with all its checkpoints to another thread."""
         found = self._values.search((_ROOT, str(source_thread_id)), limit=MOST)
         to = (_ROOT, str(target_thread_id))
         self._values.put_many(
@@ -208,13 +205,12 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Run `list` on a thread."""
         found = self.list(config, filter=filter, before=before, limit=limit)
         while (one := await asyncio.to_thread(next, found, None)) is not None:
             yield one
 
     def get_next_version(self, current: str | None, channel: None) -> str:
-        """Return a channel's next version. A random part tells branches apart."""
+        """Return a channel's next version. Its random part makes versions of branches differ."""
         number = 0 if current is None else int(str(current).split(".")[0])
         return f"{number + 1:032}.{random.random():016}"
 
@@ -255,7 +251,6 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
 
     def _writes(self, place: Place, checkpoint_id: str) -> _Writes:
         found = self._values.search((*place, "writes", checkpoint_id), limit=MOST)
-        # in order of execution
         rows = sorted((one.value for one in found), key=lambda row: row[:3])
         return [(task, channel, self._loaded(value)) for _, task, _, channel, value in rows]
 
@@ -264,7 +259,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         return metadata
 
     def _needed(self, place: Place, every: Sequence[KeyValue]) -> set[str]:
-        """Return the ids of a namespace's newest checkpoint and of all that it depends on."""
+        """Return the ids of the newest checkpoint and of all checkpoints that it depends on."""
         of_name = {one.key: one for one in every}
         at = every[0].key if every else None
         needed: set[str] = set()
@@ -316,7 +311,7 @@ def _place(config: RunnableConfig) -> Place:
 
 
 def _label(checkpoint_ns: str) -> str:
-    """Return a namespace as a valid label, which is not empty and within the stores' limit."""
+    """Return a label for a namespace. It is not empty, and within the stores' limit of length."""
     if len(checkpoint_ns) > _LONGEST:
         return f"sha256:{sha256(checkpoint_ns.encode(errors='surrogatepass')).hexdigest()}"
     return f"ns:{checkpoint_ns}"

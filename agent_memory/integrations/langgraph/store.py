@@ -1,4 +1,4 @@
-"""`AgentMemoryStore`: LangGraph's long-term store over the values of a memory."""
+"""`AgentMemoryStore`: stores LangGraph's long-term items as values of a memory."""
 
 from __future__ import annotations
 
@@ -32,19 +32,14 @@ _WHOLE = "$"
 
 
 class AgentMemoryStore(BaseStore):
-    """Durable items by namespace and key, in the database of a memory.
+    """Stores items by namespace and key, in the database of a memory.
 
     Args:
-        memory: The memory.
-        user_id: The user of the items; `memory.delete_user` erases them. None for no user. Only
-            namespaces then separate users.
+        user_id: The user of the items; `memory.delete_user` erases them. Without a user, only
+            namespaces separate the items of users.
         index: LangGraph's settings for search by meaning: `embed`, `dims` and `fields`. Without
-            `embed` the memory's embedder is used.
+            `embed`, the memory's embedder is used.
         ttl: LangGraph's settings `default_ttl` (minutes) and `refresh_on_read`.
-
-    Attributes:
-        index_config: As given.
-        ttl_config: As given.
     """
 
     supports_ttl = True
@@ -70,7 +65,7 @@ class AgentMemoryStore(BaseStore):
         self.ttl_config = ttl
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Return the result of each operation. Reads see the store as it was before the batch."""
+        """Return the result of each operation. Reads do not see the writes of the same batch."""
         given = list(ops)
         results: list[Result] = [None if isinstance(op, PutOp) else self._read(op) for op in given]
         puts = {(op.namespace, op.key): op for op in given if isinstance(op, PutOp)}

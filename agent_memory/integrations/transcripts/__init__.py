@@ -1,1 +1,1 @@
-"""Readers of coding agents' transcripts, one line at a time. Pure."""
+"""Convert the lines of coding agents' transcripts to messages."""

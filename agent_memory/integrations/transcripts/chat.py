@@ -1,4 +1,4 @@
-"""Reading of transcripts' lines, and conversion of a line to chat messages."""
+"""Reads the lines of transcripts, and builds a line's chat messages."""
 
 from __future__ import annotations
 
@@ -41,11 +41,7 @@ class Line(NamedTuple):
 
 
 def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
-    """Yield the lines of a file.
-
-    Args:
-        start: The offset of the first line, in bytes.
-    """
+    """Yield the lines of a file from its current position, which is the offset `start` in bytes."""
     while raw := file.readline(LONGEST + 1):
         length, is_ended, is_long = len(raw), raw.endswith(b"\n"), len(raw) > LONGEST
         while is_long and not is_ended and (more := file.readline(_CHUNK)):
@@ -88,10 +84,10 @@ def text_of(content: Any) -> str:
 
 
 def messages(views: Iterable[Mapping[str, Any]], own: str, at: object) -> list[Json]:
-    """Return the messages of a line, without empty messages.
+    """Return the messages of a line with ids and times, without empty messages.
 
     Args:
-        views: The messages as chat dicts.
+        views: The messages of the line as chat dicts.
         own: The id of the line.
         at: The time of the line.
     """

@@ -1,4 +1,4 @@
-"""Converts lines of Claude Code's transcripts to messages of Anthropic's API and of chats. Pure.
+"""Converts lines of Claude Code's transcripts to messages of Anthropic's API and of chats.
 
 Anthropic calls the format of these files internal. Unknown lines are skipped.
 """
@@ -23,12 +23,12 @@ _COMMAND = re.compile(r"<((?:command|local-command|bash)-\w+)>")
 
 
 class Spoken(NamedTuple):
-    """The message of a line, without hook output.
+    """The message of a line, without the output of our hooks.
 
     Attributes:
         whole: The whole message.
-        said: The message without reminders and commands. None if Claude Code wrote the message in
-            the name of the user or the model, such as the summary of a compaction.
+        said: The message without reminders and commands. None if neither the user nor the model
+            wrote the message, such as the summary of a compaction.
     """
 
     whole: Json
@@ -49,7 +49,7 @@ def spoken(line: Mapping[str, Any]) -> Spoken | None:
 
 
 def messages(line: Mapping[str, Any], place: str) -> list[Json]:
-    """Return the messages of a line. Each tool result is a message apart from the text.
+    """Return the chat messages of a line. Each tool result becomes a separate message.
 
     Lines of subagents, thinking, and text of Claude Code itself are left out. An image is replaced
     by its type.

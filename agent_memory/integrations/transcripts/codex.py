@@ -1,7 +1,7 @@
-"""Converts lines of Codex's rollouts to items of OpenAI's Responses API and chat messages. Pure.
+"""Converts lines of Codex's session files to items of OpenAI's Responses API and chat messages.
 
-A rollout contains two logs. Only the log of the exchange with the model is read, whose lines have
-the type `response_item`.
+A session file contains two logs. Only the log of the exchange with the model is read. Its lines
+have the type `response_item`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SCAFFOLD = re.compile(
 
 
 def item_of(line: Mapping[str, Any]) -> tuple[str, Json]:
-    """Return the type of a line, and the line's payload without hook output."""
+    """Return the type of a line, and the line's payload without the output of our hooks."""
     payload = line.get("payload")
     if isinstance(payload, Mapping):
         return str(line.get("type")), without_ours_in(payload)
@@ -44,8 +44,8 @@ def item_of(line: Mapping[str, Any]) -> tuple[str, Json]:
 def is_said(item: Mapping[str, Any]) -> bool:
     """Return whether an item is from the user or the model.
 
-    Some user messages are from Codex itself (the environment, AGENTS.md). Other text of Codex, and
-    text of hooks, has the role of a developer.
+    Codex itself writes some messages with the user's role, such as the environment and AGENTS.md.
+    Its other text, and the text of hooks, has the role of a developer.
     """
     if item.get("role") == "user":
         return _SCAFFOLD.match(chat.text_of(item.get("content"))) is None

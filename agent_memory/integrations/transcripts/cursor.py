@@ -1,7 +1,7 @@
-"""Converts lines of Cursor's agent transcripts to chat messages. Pure.
+"""Converts lines of Cursor's agent transcripts to chat messages.
 
 The lines have no ids, times or tool results. Tool calls are left out, because their results are
-missing. The text of a message with a call is stored.
+missing. Text next to a call is stored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Renders a hook's additions to an agent's context, and removes them from transcripts. Pure."""
+"""Renders our hooks' output for an agent's context, and removes it from transcripts. No I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OURS = re.compile(r"<memory>\n(?:<([^\s<>]+_memory)>\n[^<]*\n</\1>\n)+</memory>
 
 
 def told(parts: Mapping[str, Sequence[str]]) -> str:
-    """Render lines, given by source, as the `<memory>` element of a context; "" for no lines."""
+    """Render quotes, by their source, as a `<memory>` element; "" if there are none."""
     elements = []
     for name, lines in parts.items():
         items = [listed_text(line) for line in lines]
@@ -26,13 +26,13 @@ def told(parts: Mapping[str, Sequence[str]]) -> str:
 
 
 def without_ours(text: str) -> str:
-    """Return a text without hook output.
+    """Return a text without our hooks' output.
 
-    Hook output ends at its first end tag, because the quotes in it are escaped.
+    The output ends at the first end tag, because tags in its quotes are escaped.
     """
     kept: list[str] = []
     at = 0
-    while (end := text.find(_ENDS, at)) >= 0:  # a regex for start and end may take hours
+    while (end := text.find(_ENDS, at)) >= 0:  # one regex for both tags may take hours
         start = text.rfind(_OPENS, at, end)
         end += len(_ENDS)
         if start >= 0 and _OURS.fullmatch(text, start, end):
@@ -45,7 +45,7 @@ def without_ours(text: str) -> str:
 
 
 def without_ours_in(value: Any, depth: int = _DEEPEST) -> Any:
-    """Return a content without hook output in its texts, and without parts that become empty."""
+    """Return a content without our hooks' output, and without parts that become empty."""
     if isinstance(value, str):
         return without_ours(value)
     if depth and isinstance(value, Mapping):
@@ -62,9 +62,9 @@ def _is_blank(part: object) -> bool:
 
 
 def parted(text: str, opens: str, ends: str) -> tuple[str, list[str]]:
-    """Return a text without the elements of one kind, and a list of these elements' contents.
+    """Return the text outside the tags `opens` and `ends`, and the list of the texts inside.
 
-    An element without an end tag counts as text.
+    An element without an end tag counts as outside.
     """
     outside: list[str] = []
     inside: list[str] = []
