@@ -24,7 +24,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A bound block that is asked for recalls.
+    """A bound block that `get` or `search` asks for recalls.
 
     Attributes:
         name: The block's name in contexts: "<member>.<block>" for a block of a member memory, and
@@ -39,9 +39,9 @@ class Asked:
     memory: AgentMemory | None
 
     def is_in(self, home: str | None) -> bool:
-        """Return whether the block is asked with session and user, not with the user only.
+        """Return whether the block is asked with the session, and not with the user only.
 
-        This holds for member blocks, and for the blocks of the memory that is named `home`.
+        This is so for member blocks, and for blocks of the memory named `home`.
         """
         return self.memory is None or self.member == home
 
@@ -50,7 +50,7 @@ class Asked:
         return scope if self.is_in(home) else Scope(scope.user_id, floor=scope.floor)
 
     def recall(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        """Return the block's recalls, without recalls from deleted sessions of a member memory."""
+        """Return the block's recalls, without those from deleted sessions of its memory."""
         if self.memory is None:
             return ask_block(self.block, self.name, scope, message, limit)
         components = self.memory.components
@@ -61,7 +61,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The members of a composite in order, and the blocks that `get` and `search` ask."""
+    """The members of a composite, and the blocks that `get` and `search` ask, in order."""
 
     memories: dict[str, AgentMemory]
     blocks: dict[str, Block]
@@ -122,7 +122,7 @@ def _check(name: str, member: object) -> None:
 
 
 def _named(name: str, block: Block) -> Block:
-    """Give a block the member's name if the block's name is its kind.
+    """Name a block after its member, unless it has a name of its own.
 
     Two member blocks of one kind then store their records separately.
     """
@@ -142,7 +142,7 @@ def _check_names(blocks: Mapping[str, Block], first: str, taken: set[str]) -> No
 
 def _bound(blocks: Mapping[str, Block], resources: Resources) -> dict[str, Block]:
     bound: dict[str, Block] = {}
-    with ExitStack() as opened:  # if one fails, none stays open
+    with ExitStack() as opened:  # if one cannot be bound, the others are closed
         for name, block in blocks.items():
             bound[name] = one = block.bind(resources)
             opened.callback(one.close)
@@ -153,7 +153,8 @@ def _bound(blocks: Mapping[str, Block], resources: Resources) -> dict[str, Block
 def all_done(what: str, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
     """Make all calls, one after the other, and return their results by name.
 
-    If some calls fail, an error names the members after the last call.
+    Raises:
+        StoreError: Some calls failed. All were made, and the error names the failed ones.
     """
     done: dict[str, T] = {}
     failed: dict[str, Exception] = {}
@@ -218,7 +219,7 @@ def _lasting(memory: AgentMemory) -> Iterator[Tool]:
 
 def _of(member: str, tool: Tool) -> Tool:
     def run(scope: Scope, asked: Any) -> str:
-        return tool.run(Scope(scope.user_id, key=scope.key), asked)  # the session is in the home
+        return tool.run(Scope(scope.user_id, key=scope.key), asked)  # only the home has the session
 
     description = f"In the memory {member!r}: {tool.description}"
     return replace(tool, name=f"{member}_{tool.name}", description=description, run=run)
@@ -240,7 +241,7 @@ class Routing:
         """Return the name of a session's home.
 
         Without a `user_id`, the rule is called with None first. It is then called with the owner
-        of each stored session of this id, so that a rule by users finds the session again.
+        of each stored session of this id, so that a rule that depends on the user finds its home.
         """
         next(iter(self._memories.values())).components.guard.check(session_id, user_id)
         if self._same is not None:
@@ -250,7 +251,7 @@ class Routing:
         return self._ruled(session_id, user_id)
 
     def homed(self, name: str, user_id: str | None, after: str | None, page: int) -> Iterator[Head]:
-        """Yield the sessions that a memory stores as their home, after the id `after`, by id."""
+        """Yield the sessions whose home is the memory `name`, after the id `after`, by id."""
         memory = self._memories[name]
         while heads := memory.sessions(user_id=user_id, after=after, limit=page):
             for head in heads:

@@ -51,7 +51,7 @@ T = TypeVar("T")
 def at_home(
     call: Callable[Concatenate[AgentMemory, P], T],
 ) -> Callable[Concatenate[CompositeMemory, P], T]:
-    """Return the method that makes a call of `AgentMemory` in the session's home."""
+    """Return a method that calls the same method of `AgentMemory` on the session's home."""
 
     @wraps(call)
     def method(
@@ -66,27 +66,29 @@ def at_home(
 class CompositeMemory:
     """Reads several memories and blocks in parallel, and writes each session to one memory.
 
-    Each session has a home: the memory with its window, budget, model and tools. `get` and `search`
-    ask all members, each within a time limit. Members that fail or time out are named in
-    `warnings`. The recalls are merged and packed into the home's budget. Each member separates
-    users by itself, as without a composite. `contexts` returns the home's prompt log, without
-    recalls of the other members.
+    The members are memories and single blocks. Each session has one memory as its home, which
+    stores the session and provides its window, budget, model and tools. `get` and `search` ask all
+    members, each within a time limit. `get` names members that fail or time out in the context's
+    `warnings`, and `search` logs them. The recalls are merged and packed into the home's budget.
+    Each member isolates users by itself. `contexts` returns the home's prompt log, without recalls
+    of the other members.
 
     Args:
-        members: Open memories, and blocks that only read, by names of lower-case letters, digits
-            and underscores. Blocks are bound to the first memory's store, models and embedder.
-        route: The name of the memory for all sessions, or a function from `(session_id, user_id)`
-            to a name. The function must be deterministic. None: the first memory.
+        members: Open memories, and blocks that do not absorb logs, by names of lower-case letters,
+            digits and underscores. The blocks use the first memory's store, models and embedder.
+        route: The name of the home of all sessions, or a function that returns a session's home
+            from `(session_id, user_id)`. It must return the same name each time. None is the first
+            memory.
         timeouts: The seconds that `get` and `search` wait for a member, by its name.
-        timeout: The seconds that they wait for all other members.
+        timeout: The seconds that they wait for each member that `timeouts` does not name.
 
     Attributes:
-        memories: The member memories.
-        blocks: The member blocks, bound.
+        memories: The member memories, by name.
+        blocks: The member blocks, by name.
 
     Raises:
-        ConfigError: There is no memory, a block absorbs a log, a name is invalid or unknown, or a
-            time limit is not above 0.
+        ConfigError: There is no memory, a member block absorbs logs, a name is invalid or unknown,
+            or a time limit is not above 0.
     """
 
     def __init__(
@@ -124,10 +126,10 @@ class CompositeMemory:
         self.close()
 
     def home(self, session_id: str, user_id: str | None = None) -> AgentMemory:
-        """Return a session's home: the memory with its window, facts, notes, files and tools.
+        """Return a session's home: the memory that stores it.
 
         Raises:
-            ConfigError: `route` returned a name that is not a memory's.
+            ConfigError: `route` returned a name that no member memory has.
         """
         return self.memories[self._route.home(session_id, user_id)]
 
@@ -148,9 +150,9 @@ class CompositeMemory:
 
         Args:
             session_id: The session. If it does not exist yet, the context has only recalls.
-            message: A text or a message to recall for. It is not stored. If it is a user message,
-                `to_messages()` ends with it. None recalls for the newest user message of the
-                window.
+            message: The question, a text or a message. It is not stored. If it is a user message,
+                `to_messages()` ends with it. None uses the window's newest user message as the
+                question.
             user_id: The user, required if the session does not exist yet.
             max_tokens: A smaller budget than the home's, for this call.
 
@@ -202,8 +204,8 @@ class CompositeMemory:
     ) -> list[Recall]:
         """Search all members, best first. See `AgentMemory.search`.
 
-        With a `session_id`, results are from that session in its home, and from records of the
-        other members that come from no session.
+        With a `session_id`, the results are records of that session in its home, and records of all
+        members that come from no session.
         """
         name = self._route.home(session_id, user_id) if session_id is not None else None
         home = (self.memories[name] if name is not None else self._first).components
@@ -218,7 +220,7 @@ class CompositeMemory:
         found, warnings = self._recall(blocks, name, scope, asked, most)
         for warning in warnings:
             logger.warning("search: %s", warning)
-        if session_id is not None:  # a block of another memory was asked without the session
+        if session_id is not None:  # other memories were searched without the session
             here = {block.name for block in blocks if block.is_in(name)}
             found = {
                 block: [one for one in recalls if _comes_from(one, session_id, block in here)]
@@ -236,10 +238,11 @@ class CompositeMemory:
         return named(name, absorbed)
 
     def flush(self, session_id: str | None = None, *, user_id: str | None = None) -> list[Absorbed]:
-        """Absorb what is pending: of one session, of one user, or of all.
+        """Absorb the pending messages of one session, of a user's sessions, or of all sessions.
 
         Returns:
-            The absorbed messages of each block "<member>.<block>".
+            One result for each session and block with pending messages. A block is named
+            "<member>.<block>".
 
         Raises:
             StoreError: Some memories failed. All were tried, and the error names the failed ones.
@@ -255,7 +258,7 @@ class CompositeMemory:
     def delete(self, session_id: str, *, user_id: str | None = None) -> None:
         """Erase a session and its derived records from its home and from member blocks.
 
-        Idempotent. The next call resumes an interrupted one.
+        Idempotent. Repeat an interrupted call to complete it.
 
         Raises:
             StoreError: Some members failed. All were tried, and the error names the failed ones.
@@ -282,7 +285,7 @@ class CompositeMemory:
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
     ) -> list[Head]:
-        """Return a page of the sessions of all homes, by id."""
+        """Return a page of all sessions after the id `after`, in order of their ids."""
         self._check(None, user_id)
         limit, after = how_many("limit", limit), marker(after)
         pages = [self._route.homed(name, user_id, after, max(1, limit)) for name in self.memories]
@@ -311,7 +314,7 @@ class CompositeMemory:
             message: The question, as for `before_turn`.
             user_id: The user, required if the session does not exist yet.
             **options: `model`, `tools`, `stream`, `max_rounds`, `key`, `expected_end`, and options
-                for litellm. `tools()` lists the memory's own.
+                for litellm. See `AgentMemory.completion`.
         """
         turns = self._turns(session_id, user_id)
         return turns.complete(session_id, message, user_id=user_id, **options)
@@ -352,7 +355,7 @@ class CompositeMemory:
         return tools_of(self._members, self._route.home(session_id, user_id), user_id)
 
     def session(self, session_id: str, user_id: str | None = None) -> CompositeSession:
-        """Return a handle that has the same calls with the ids bound."""
+        """Return a handle with the same methods, bound to the session and the user."""
         self._check(session_id, user_id)
         return CompositeSession(self, session_id, user_id)
 
@@ -361,7 +364,7 @@ class CompositeMemory:
         return {name: memory.stats() for name, memory in self.memories.items()}
 
     def warm_up(self, user_id: str | None = None) -> None:
-        """Load what first calls would load, in all members. See `AgentMemory.warm_up`."""
+        """Load models and indexes of all members in advance. See `AgentMemory.warm_up`."""
         for memory in self.memories.values():
             memory.warm_up(user_id)
         for block in self.blocks.values():
@@ -371,7 +374,7 @@ class CompositeMemory:
         """Close every member. Idempotent.
 
         Raises:
-            StoreError: Some members could not be closed. All were tried.
+            StoreError: Some members could not be closed. The others were closed.
         """
         members: dict[str, Block | AgentMemory] = {**self.blocks, **self.memories}
         all_done("close", {name: one.close for name, one in members.items()})
@@ -384,7 +387,7 @@ class CompositeMemory:
         self._first.components.guard.check(session_id, user_id)
 
     def _turns(self, session_id: str, user_id: str | None) -> Turns:
-        """Return turns on the composite, with the home's model and all members' tools."""
+        """Return the turn methods of a session, with the home's model and all members' tools."""
         home = self.home(session_id, user_id)
 
         def begin(
@@ -451,6 +454,6 @@ class CompositeSession(BoundSession):
 
     @property
     def home(self) -> Session:
-        """The session in its home, for its scratchpad and its owner's memory."""
+        """The session in its home, for the session's scratchpad and its user's memory."""
         home = self._memory.home(self.session_id, self.user_id)
         return home.session(self.session_id, self.user_id)

@@ -35,7 +35,7 @@ class Told:
         self._next = 0.0
 
     def warn(self, what: str) -> None:
-        """Count a warning. Log it unless one was logged less than a minute ago."""
+        """Count a warning. Log it if none was logged in the last minute."""
         self._count += 1
         if time.monotonic() >= self._next:
             with suppress(OSError):  # the log handler may lack files, too; the next call retries
@@ -54,7 +54,7 @@ class Listener(socket.socket):
 
     @classmethod
     def of(cls, listener: socket.socket) -> Listener:
-        """Return a `Listener` in place of a listening socket, which must not be used any more."""
+        """Turn a listening socket into a `Listener`. Use only the `Listener` afterwards."""
         made = cls(fileno=listener.detach())
         made._keep_spare()
         made._told = Told()
@@ -63,13 +63,13 @@ class Listener(socket.socket):
     def listen(self, backlog: int = 0) -> None:
         """Listen with a queue of at least 1,024 connections.
 
-        An event loop passes the number of connections that it accepts in one step. A longer queue
-        costs nothing. A client that finds the queue full retries only after a second.
+        The event loop passes only the number of connections that it accepts in one step. A longer
+        queue costs nothing, and a client that finds the queue full retries only after a second.
         """
         super().listen(max(backlog, _QUEUE))
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection. Without free files, close it and raise BlockingIOError."""
+        """Accept a connection. If no file can be opened, close it and raise BlockingIOError."""
         try:
             return super().accept()
         except OSError as error:
@@ -78,7 +78,7 @@ class Listener(socket.socket):
         if self._spare is None:
             time.sleep(_PAUSE_SECONDS)
         else:
-            # free the spare descriptor, to accept the connection and close it; while it is pending,
+            # with the spare descriptor, accept the connection and close it: if it stayed pending,
             # it would wake the event loop again and again
             os.close(self._spare)
             with suppress(OSError):
@@ -124,19 +124,19 @@ class Waiting:
         self._told = Told()
 
     def begin(self, connection: Connection, seconds: float) -> None:
-        """Wait some seconds for a connection's request, or for its rest, then close it."""
+        """Close a connection after some seconds, unless `end` is called before."""
         self.end(connection)
         give_up = connection.transport.abort
         self._timers[connection] = connection.loop.call_later(seconds, give_up)
 
     def end(self, connection: Connection) -> None:
-        """Stop waiting for a connection, because its request is complete or it was closed."""
+        """Stop waiting for a connection, which has a complete request or was closed."""
         timer = self._timers.pop(connection, None)
         if timer is not None:
             timer.cancel()
 
     def make_room(self, there: int) -> None:
-        """Close the connection with the longest wait, if there are too many."""
+        """Close the connection with the longest wait, if `there` connections are too many."""
         if there > self._most and self._timers:
             longest = next(iter(self._timers))
             self.end(longest)
@@ -153,7 +153,7 @@ class Connection(H11Protocol):
         self._awaited: object = None
 
     def connection_made(self, transport: Any) -> None:
-        """Start to wait for a request. If there are too many connections, close one."""
+        """Start to wait for a request, and close another connection if there are too many."""
         super().connection_made(transport)
         self._look()
         self._waiting.make_room(len(self.connections))
@@ -171,7 +171,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _look(self) -> None:
-        """Restart or end the wait when the request's state changes. Partial data does not."""
+        """Restart or end the wait if the request's state has changed."""
         state = self.conn.their_state
         if state is self._awaited or self.transport.is_closing():
             return
@@ -220,13 +220,13 @@ def serve(app: App, listener: socket.socket, begun: Callable[[], None]) -> None:
     """Serve until SIGINT or SIGTERM, finish requests in progress, and raise the signal again.
 
     Args:
-        begun: Called once requests are served, and the handlers of both signals are in place.
+        begun: Called when requests are served and the handlers of both signals are in place.
     """
     most = most_connections()
     config = uvicorn.Config(
         cast("Any", app),
         http=cast("Any", partial(Connection, Waiting(most))),
-        backlog=max(1, most // 8),  # this many are accepted before one can be closed
+        backlog=max(1, most // 8),  # accepted in one step, before `make_room` can close any
         log_config=None,
         log_level="error",  # invalid requests, which anybody can send, are not logged
         access_log=False,

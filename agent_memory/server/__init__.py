@@ -1,17 +1,15 @@
 """The HTTP service: one memory for many users.
 
-`agent_memory.client.calls` lists the library's calls with method, path and right. `calls` adds the
-calls that are about the service itself. Routes, validation, authorization (and its tests) and the
-OpenAPI document derive from both.
-
-From the outside in:
+`agent_memory.client.calls` lists the library's calls with method, path and right. `calls` adds
+those that only the service has. Routes, validation, authorization and the OpenAPI document derive
+from both. The modules, in the order in which a request meets them:
 
     application   handles, logs and counts a request, with Starlette's routes and responses
     credentials   authenticates a key (`keys`) or a JWT, and returns a `Principal`
     wire          parses requests and encodes responses
-    operation     `Operation`, an entry in the table of calls, and `At`, the context of a request
+    operation     `Operation`, the description of a call, and `At`, the context of a request
     calls, library     the operations; each runs on a thread, for one user
-    inputs, forms, shapes     the inputs of calls, the answers, and the fields of values
+    inputs, forms, shapes     the inputs of calls, the responses, and the fields of values
     rights, limits, problems, openapi     pure functions
     logs, metrics     the log, and the metrics of requests and of the memory
     static, page/      the web page, which is a client of the service

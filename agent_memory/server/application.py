@@ -1,7 +1,7 @@
 """The service as an ASGI application, on Starlette.
 
-A request is authenticated before its body is read. The user is determined before any data is read.
-Every failure is answered with a problem. A stream that fails ends with a problem.
+A request is authenticated before its body is read, and its user is determined before any data is
+read. Every failure is answered with problem details (RFC 9457). A stream that fails ends with them.
 """
 
 from __future__ import annotations
@@ -115,12 +115,12 @@ class Application:
 
     Args:
         memory: The memory. The application does not close it.
-        credentials: Authenticates requests: keys and JWTs, or a function of your own that returns
+        credentials: Authenticates requests by keys and JWTs, or by your own function that returns
             the `Principal` of a request.
-        metrics: Counts requests; None to count none.
+        metrics: Counts requests. None counts none, and `/metrics` does not exist.
         limits: The size, rate and time limits of requests.
-        mcp: An application that answers MCP clients at `/mcp`. Requests to it are marked with
-            user and rights. None to serve no MCP.
+        mcp: An ASGI application that answers MCP clients at `/mcp`. It finds the user and the
+            rights of a request in the ASGI scope. None serves no MCP.
 
     Attributes:
         figures: The memory's metrics, for `/metrics`.
@@ -157,7 +157,7 @@ class Application:
             routes.append(Route("/metrics", self._figures))
         if mcp is not None:
             route = Route(MCP, partial(self._mcp_answer, mcp))
-            route.methods = None  # others than POST are refused, and logged with the route
+            route.methods = None  # `_mcp_answer` refuses all but POST
             routes.append(route)
         self._router = Router(routes, redirect_slashes=False, default=_no_such_call)
 
@@ -178,11 +178,11 @@ class Application:
         asked = {"http.request.method": seen.method, "url.scheme": scope.get("scheme", "http")}
         with span(seen.method, asked, "server", arriving(list(scope["headers"]))) as traced:
             try:
-                # ids may have slashes: paths are matched before they are decoded
+                # ids may contain encoded slashes, so the route is matched before decoding
                 raw = scope.get("raw_path") or quote(scope["path"]).encode()
                 path = raw.decode("latin-1")
                 given = {**scope, "path": path, "app": self, _SEEN: seen}
-                given.pop("starlette.exception_handlers", None)  # of an application around this
+                given.pop("starlette.exception_handlers", None)  # set by an enclosing application
                 await self._router(given, receive, sending)
             except ClientDisconnect:
                 seen.status = seen.status or _GONE
@@ -217,7 +217,7 @@ class Application:
         try:
             at, form, size = await self._read(request, operation, path, remembered)
         except Refused:
-            if remembered is not None:  # an expired credential is refused before all else
+            if remembered is not None:  # report an expired credential first
                 await self._run(self._credentials.principal_of, remembered[0])  # type: ignore[union-attr]
             raise
         job = remembered, at, form
@@ -238,7 +238,7 @@ class Application:
         path: Mapping[str, str],
         remembered: _Remembered | None,
     ) -> tuple[At, Form, int]:
-        """Authorize a request, then read and validate it. Also return the size of its body."""
+        """Authorize a request and validate its body. Return also the body's size in bytes."""
         principal = await self._authenticate(request, remembered)
         named, query = query_of(request.scope["query_string"])
         user_id = _user_of(operation, principal, named)
@@ -285,7 +285,7 @@ class Application:
         return answer
 
     def _remembered(self, request: Request) -> _Remembered | None:
-        """Return a request's credential and principal, if it was valid in the last 60 seconds."""
+        """Return the credential and its principal if it was verified in the last 60 seconds."""
         if not isinstance(self._credentials, Credentials):
             return None
         shown = _shown_in(request)
@@ -318,7 +318,7 @@ class Application:
     def _turns_of(self) -> dict[str, Together[_Job]]:
         memory = self._memory.memory
         if memory.config.overflow_mode != "background":
-            return {}  # an update makes room before it returns, which may call a model
+            return {}  # then an update may call a model before it returns
         turns = _REMOTE_TURNS if memory.components.store.remote else 1
         return {
             one.name: Together(
@@ -345,12 +345,12 @@ class Application:
         return [refusals[looked] or next(answers) for looked, _, _ in jobs]
 
     def _refusal(self, remembered: _Remembered | None) -> Exception | None:
-        """Verify a cached credential again. Return an error if it is no longer valid.
+        """Verify a cached credential again. Return an error if it is no longer valid, else None.
 
-        The check runs on the thread of the call. A thread for the check alone would cost more than
-        the call.
+        This runs on the thread of the call, since handing it to another thread would cost more than
+        the call itself.
         """
-        if remembered is None:  # it was checked for this request
+        if remembered is None:  # the credential was verified when the request arrived
             return None
         shown, principal = remembered
         try:
@@ -360,7 +360,7 @@ class Application:
         return None if is_same else unauthenticated()
 
     async def _pieces(self, given: Iterator[Any], operation: Operation) -> AsyncGenerator[bytes]:
-        """Encode the items of a stream. If it fails, its last item is the problem."""
+        """Encode the items of a stream. If the stream fails, its last item has problem details."""
         try:
             while (one := await self._memory.run(partial(next, given, None))) is not None:
                 yield line_of(one, operation.streams)
@@ -403,11 +403,11 @@ class Application:
         )
 
     async def _live(self, request: Request) -> Response:
-        """Answer that the process is alive. Checks nothing else."""
+        """Answer that the process is alive, without any check."""
         return _named(request, answer_of({"status": "live"}))
 
     async def _is_ready(self, request: Request) -> Response:
-        """Answer whether the store is reachable. Check the store at most once in 2 seconds."""
+        """Answer whether the store is reachable. It is checked at most once in 2 seconds."""
         ready, at = self._ready
         if monotonic() - at >= _READY_SECONDS:
             self._ready = (ready, monotonic())
@@ -446,7 +446,7 @@ class _Stream(StreamingResponse):
 
 
 def _named(request: Request, response: Response) -> Response:
-    """Note the route of a request that has no parameters."""
+    """Record the path as the route of a request, for a route without parameters."""
     request.scope[_SEEN].route = request.scope["path"]
     return response
 
@@ -481,7 +481,7 @@ def _shown_in(request: Request) -> str:
 
 
 def _user_of(operation: Operation, principal: Principal, named: str | None) -> str:
-    """Return the user of a request; empty if the request is for no single user."""
+    """Return the user of a request. Empty if the request concerns no single user."""
     if operation.anyones and named is None and "admin" in principal.rights:
         return ""
     if operation.of_user:

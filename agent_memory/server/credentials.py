@@ -97,10 +97,10 @@ class Tokens:
         return Principal("jwt", (user_id,), self._rights)
 
     def _key(self, kid: str | None) -> PyJWK | None:
-        """Return the issuer's key with an id.
+        """Return the issuer's key with an id, or None.
 
-        The keys are fetched again after 5 minutes, or if the id is unknown. There is at most one
-        fetch in 15 seconds.
+        The keys are fetched again after 5 minutes, or if the id is unknown, but at most every 15
+        seconds.
         """
         with self._lock:
             now = time.monotonic()
@@ -118,7 +118,7 @@ class Tokens:
             finally:
                 self._fetching.release()
         elif not self._keys and self._fetching.acquire(timeout=_FETCH_SECONDS):
-            self._fetching.release()  # waited for the first fetch, before which there are no keys
+            self._fetching.release()  # another thread has finished the first fetch
         if not self._keys:
             raise Refused(UNAVAILABLE)
         return self._keys.get(kid)
@@ -156,7 +156,7 @@ class Credentials:
         self._remembered: Cache[str, tuple[Principal, float]] = Cache(_MOST_REMEMBERED)
 
     def remembered(self, shown: str) -> Principal | None:
-        """Return the cached principal of a credential, if it was valid in the last 60 seconds.
+        """Return the principal of a credential that was valid in the last 60 seconds, or None.
 
         The credential may have been revoked since. Call `principal_of` before acting on it.
         """
@@ -164,7 +164,7 @@ class Credentials:
         return principal if monotonic() < until else None
 
     def principal_of(self, shown: str) -> Principal:
-        """Return the principal of a credential. Reads the store.
+        """Return the principal of a credential, from the store or the JWT.
 
         The error for an invalid credential does not say what is wrong with it.
         """

@@ -1,6 +1,6 @@
-"""The answers of the calls: how the result of a Python method is shown.
+"""The forms of responses, which show the results of Python methods.
 
-The form of a call is named in the table (`agent_memory.client.calls`).
+`agent_memory.client.calls` names the form of each call.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _RESULT = object()
 
 @dataclass(frozen=True)
 class AnswerForm:
-    """The form of an answer.
+    """The form of a response.
 
     Attributes:
-        show: Returns the answer, given a result, the request's context and the request's input.
-        paged: "all" if the method returns a whole list, which is cut into pages. "part" if the
-            method itself takes a limit. Empty if the answer has no pages.
+        show: Returns the response, given a result, the request's context and the request's input.
+        paged: "all" if the method returns a whole list, which the service cuts into pages. "part"
+            if the method itself takes a limit. Empty if the response has no pages.
         optional: Whether a result of None or False means that the requested data does not exist.
     """
 
@@ -59,7 +59,7 @@ def _answer(
     paged: Paged = "",
     optional: bool = False,
 ) -> Builder:
-    """Return a form, given the types of its fields. `_RESULT` takes the type of the result."""
+    """Return a form with fields of these types. `_RESULT` stands for the type of the result."""
 
     def build(kind: Any) -> AnswerForm:
         fields = {field: kind if one is _RESULT else one for field, one in types.items()}
@@ -69,7 +69,7 @@ def _answer(
 
 
 def _value(kind: Any) -> AnswerForm:
-    """Return the form of one value. The value may not exist."""
+    """Return the form of one value, which may not exist."""
     kind = next(one for one in get_args(kind) or [kind] if one is not type(None))
     return AnswerForm(SHAPES[kind], lambda found, at, asked: found, optional=True)
 
@@ -92,7 +92,7 @@ def _page(
 
 
 def _parts(name: str, description: str, fields: str, **made: tuple[Any, Any]) -> Builder:
-    """Return the form of an answer with parts of the result; see `shape_of`."""
+    """Return a form with some fields of the result. `shape_of` describes the arguments."""
 
     def build(kind: Any) -> AnswerForm:
         shape = shape_of(kind, name, description, fields, **made)
@@ -288,4 +288,3 @@ _FORMS: dict[str, Builder] = {
 FORMS: dict[str, AnswerForm] = {
     call.form: _FORMS[call.form](call.types["return"]) for call in CALLS
 }
-"""The forms by name."""

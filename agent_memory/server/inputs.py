@@ -25,14 +25,14 @@ from agent_memory.server.shapes import schema_of
 
 
 def _not_empty(value: Any, info: ValidationInfo) -> Any:
-    """Refuse an empty value, except from the library's client: the library accepts empty values."""
+    """Refuse an empty value, except from the Python client, which may send what Python accepts."""
     if not value and not (info.context or {}).get(EXACT):
         raise ValueError("it is empty")
     return value
 
 
 def _number(value: Any) -> Any:
-    """Convert a path segment to an int. Calls with a body are validated in strict mode."""
+    """Convert a path segment to an int, since strict validation would refuse the text."""
     return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 19 else value
 
 
@@ -115,7 +115,7 @@ _FIELDS: Mapping[str, Any] = {
         ),
     ],
 }
-"""By field name, the types and descriptions of fields that several calls have."""
+"""The types and descriptions of fields that several calls have, by name."""
 
 
 def input_of(call: Call) -> type[Form]:

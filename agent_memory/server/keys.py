@@ -1,8 +1,8 @@
 """The API keys of the service, stored with the memory.
 
-A key is `am_`, its id, and a secret. The id finds the record. The record holds only a SHA-256 of
-the key, which is safe for 256 random bits. All processes of a store share its keys. Each request
-reads the record again, so that a key is invalid as soon as `revoke` has returned.
+A key consists of `am_`, an id, and a secret. The key's record has only its SHA-256, which is safe
+for a secret of 256 random bits. All processes on a store share its keys. Each request reads the
+record again, so that a key is invalid as soon as `revoke` has returned.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class KeyRing:
         *,
         ttl: float | timedelta | None = None,
     ) -> tuple[str, Key]:
-        """Create a key. Return the key itself, which is not stored, and its description.
+        """Create a key. Return its text, which is not stored, and its description.
 
         `users` are ids, prefixes such as `team-*`, or `*` for everybody. `ttl` is in seconds.
         """
@@ -100,9 +100,9 @@ class KeyRing:
         return token, key
 
     def key_of(self, token: str) -> Key | None:
-        """Return the key of a token; None if it is unknown, expired or revoked.
+        """Return the key of a token. None if the key is unknown, expired or revoked.
 
-        The time of the comparison does not reveal how much of the token is right.
+        The duration of the comparison does not reveal how much of the token is right.
         """
         shown = _KEY.fullmatch(token)
         record = self._store.record(_BLOCK, _id(shown[1])) if shown else None

@@ -1,7 +1,7 @@
-"""Operations for the library's calls, derived from the table and the Python signatures.
+"""Operations for the library's calls, derived from `client.calls` and the Python signatures.
 
-An omitted field has the library's default. Wrong types are refused. The credential decides the
-user, and the sessions that a request may name.
+An omitted field has the library's default. The credential decides which users and sessions a
+request may name.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def operation_of(call: Call) -> Operation:
 
 
 def shown(call: Call, at: At, asked: Any, found: Any) -> Any:
-    """Return the answer for the result of a call."""
+    """Return the response for the result of a call. Raise 404 for data that does not exist."""
     form = FORMS[call.form]
     is_result = call.types.get("return") is not type(None)
     if found is _ABSENT or (form.optional and is_result and (found is None or found is False)):
@@ -74,7 +74,7 @@ def shown(call: Call, at: At, asked: Any, found: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A result with all its fields."""
+    """A result with all its fields, for the Python client."""
 
     value: Any
 
@@ -117,9 +117,9 @@ def admins_told(at: At) -> Iterator[None]:
 
 
 def _check_there(call: Call, at: At, asked: Any, target: Any) -> None:
-    """Answer 404 for a note or a file that does not exist.
+    """Raise 404 for a note or a file that does not exist.
 
-    The library's error, which the Python client raises instead, is a sentence for a model.
+    The library's own error is a sentence for a model. Only the Python client gets that error.
     """
     if at.exact:
         return
@@ -166,7 +166,7 @@ def _arguments(call: Call, at: At, asked: Any) -> tuple[dict[str, Any], Sequence
 
 
 def _limit(call: Call, at: At, asked: Any, given: dict[str, Any]) -> None:
-    """Check the limit of a list. Request one item more, to see whether the page is the last."""
+    """Check the limit of a list. Request one more item, to detect whether the page is the last."""
     limit: int = asked.limit
     if not at.exact and not 1 <= limit <= MOST:
         told = f"limit is {limit}. Use 1 to {MOST}"
@@ -186,7 +186,7 @@ def _limit(call: Call, at: At, asked: Any, given: dict[str, Any]) -> None:
 
 
 def _said(value: Any) -> Any:
-    """Return messages in a form for the library. A message with a time becomes a `Message`."""
+    """Return messages for the library. A message with a time becomes a `Message`."""
     return [message_of(one) for one in value] if isinstance(value, list) else message_of(value)
 
 
@@ -249,7 +249,7 @@ def _source(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_others(at: At, found: Any) -> list[Recall]:
-    """Remove sources in other users' sessions, as if these did not exist."""
+    """Remove sources in other users' sessions, as if these sessions did not exist."""
     own = cache(lambda session_id: at.session(session_id, "read") == session_id)
     return [
         replace(one, sources=tuple(place for place in one.sources if own(place[0])))
@@ -260,7 +260,7 @@ def _without_others(at: At, found: Any) -> list[Recall]:
 def _without_past(value: Any) -> Any:
     """Remove `kept_tokens` from the context of a session that does not exist.
 
-    Another user's session has no former context, so the field would tell both cases apart.
+    The field would show whether another user's session has that id.
     """
     if isinstance(value, MemoryContext) and value.head is None:
         return replace(value, kept_tokens=None)
@@ -270,10 +270,7 @@ def _without_past(value: Any) -> Any:
 
 
 def _without_ids(value: Any) -> Any:
-    """Remove the ids from a turn; the client knows them.
-
-    The answer is then the same for another user's session and for one that does not exist.
-    """
+    """Remove the ids from a turn: they would show whether another user's session has the id."""
     if not isinstance(value, Turn):
         return value
     again = value.regenerates and value.regenerates._replace(session_id="")
@@ -300,7 +297,7 @@ def _update(at: At, asked: Any) -> Update:
 def _answer(at: At, asked: Any, head: Head | Exception) -> Any:
     if isinstance(head, Head):
         return shown(_APPEND, at, asked, head)
-    # nothing was stored: run alone, the call may finish a deletion, or fails with an error that
+    # nothing was stored: repeated alone, the call may finish a deletion, or raise an error that
     # its user may see
     by_itself = isinstance(head, AccessDenied | Damaged | SessionDeleting)
     return _appended(at, asked) if by_itself else head
@@ -314,4 +311,4 @@ def _appended(at: At, asked: Any) -> Any:
 
 
 OPERATIONS: tuple[Operation, ...] = tuple(map(operation_of, CALLS))
-"""The calls of the table."""
+"""One operation for each call in `client.calls`."""

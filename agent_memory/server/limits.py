@@ -29,11 +29,11 @@ class Limits:
 
 
 class Buckets:
-    """The number of requests left to each credential in this process. For one event loop only."""
+    """Counts the requests of credentials in this process. For one event loop only."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._kept: Cache[str, tuple[float, float]] = Cache(_MOST_KEPT)  # requests left, and when
+        self._kept: Cache[str, tuple[float, float]] = Cache(_MOST_KEPT)  # remaining requests, time
 
     def wait(self, name: str, now: float) -> int:
         """Count a request and return 0. If it exceeds the limit, return the seconds to wait."""

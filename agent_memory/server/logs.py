@@ -1,4 +1,4 @@
-"""The log: one JSON object per line, without the content of requests or records."""
+"""The service's log: JSON lines, without the content of requests or records."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ _FRAMES = 12
 class JsonLines(logging.Formatter):
     """Formats a record as a JSON line.
 
-    A record of a logger outside the service is written as the message template, without arguments.
-    An error is written as its class and stack, without its message. Arguments and messages may
-    repeat user data.
+    Arguments and error messages may repeat user data. Records of loggers outside the service are
+    therefore written without their arguments, and errors as class and stack only.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -47,10 +46,9 @@ class JsonLines(logging.Formatter):
 
 
 class Lines(logging.StreamHandler[TextIO]):
-    """Writes lines to stderr. One write has all lines of one iteration of the event loop.
+    """Writes lines to stderr, all lines of one iteration of the event loop in one write.
 
-    A write releases the interpreter lock, which is slow to get back from the worker threads. A
-    write for each request would therefore be slow.
+    Each write releases the interpreter lock, which is slow to get back from the worker threads.
     """
 
     def __init__(self) -> None:

@@ -211,7 +211,7 @@ class MemoryFigures:
 
     @contextmanager
     def kept_up(self) -> Iterator[None]:
-        """While the body runs, share counters with other processes, and run the watch."""
+        """While the body runs, add this process's counters to the store, and run the watch."""
         counted = self._memory.memory.components.counted
         with self._figures.kept_up(counted), repeated("watch", LOOK_SECONDS, self.watch.look):
             yield
@@ -251,11 +251,11 @@ class Watch:
     def __init__(self, parts: Components, clock: Callable[[], float] = time) -> None:
         self._parts = parts
         self._clock = clock
-        self._waiting: dict[tuple[str, str], float] = {}  # since when, by block and why
+        self._waiting: dict[tuple[str, str], float] = {}  # start time by block and reason
         self.stalled: list[Stalled] = []
 
     def look(self) -> bool:
-        """Check the blocks, and log an error for each stalled one. True asks for another call."""
+        """Check the blocks, and log an error for each stalled one. True makes `repeated` go on."""
         try:
             self.stalled = self._found()
         except StoreError as error:

@@ -70,10 +70,10 @@ class At:
         return self.memory.user(self.user_id)
 
     def session(self, session_id: str, whose: Whose, *, deleting: bool = False) -> str:
-        """Check access to the session that a call names, by `Call.whose`. Return its id.
+        """Check access to a session as `whose` requires. Return the id to pass to the library.
 
-        Another user's session is treated like a session that does not exist. An admin's access is
-        not checked here, but in the library. `deleting` accepts a session whose deletion has begun.
+        For another user's session, the id is one that does not exist. An admin's access is not
+        checked here, but in the library. `deleting` accepts a session whose deletion has begun.
         """
         if "admin" in self.principal.rights:
             return session_id
@@ -85,7 +85,7 @@ class At:
         return f"none-{uuid4()}" if found == "another's" else session_id
 
     def length(self, session_id: str) -> tuple[int, int]:
-        """Return the seq after which a session's log begins, and the seq at which the log ends.
+        """Return `expired` and `end` of a session's log.
 
         Both are 0 if the session was deleted meanwhile or does not belong to `user_id`.
         """
@@ -106,15 +106,15 @@ class Operation:
     Attributes:
         needs: The right that the call requires; None if any valid credential may make the call.
             Calls that need "admin" or None act for no user.
-        answer: The form of the answer; None for a stream.
+        answer: The form of the response; None for a stream.
         about: The summary and the rest of the description.
-        once: Whether the call takes an Idempotency-Key, which makes it safe to repeat.
+        once: Whether the call takes an Idempotency-Key.
         versioned: Whether the call takes If-Match.
         streams: The media type of a streamed response; empty for one JSON response.
-        together: Runs a batch of calls, and returns an answer or an error for each call. It is for
-            calls so short that a thread for each would cost more than the call.
+        together: Runs a batch of calls, and returns a response or an error for each call. None for
+            calls that take much longer than the start of a thread.
         anyones: Whether an admin may make the call without a user; see `At.user_id`.
-        exact: Whether the call can also answer in the format `EXACT`.
+        exact: Whether the call can also respond in the format `EXACT`.
     """
 
     name: str
@@ -161,7 +161,7 @@ def operation(
     anyones: bool = False,
     exact: bool = False,
 ) -> Callable[[Callable[..., Any]], Operation]:
-    """Make an `Operation` of a function, for calls that `client/calls.py` does not list.
+    """Return a decorator that makes an `Operation` of a function.
 
     The function takes `At`, then the fields of the call's input.
     """
@@ -202,7 +202,7 @@ T = TypeVar("T")
 
 
 def cut(found: Sequence[T], limit: int, name: Callable[[T], str]) -> tuple[list[T], str | None]:
-    """Return a page of items. If more follow, also return the name of the page's last item."""
+    """Return a page, and the name of its last item if more items follow, else None."""
     page = list(found[:limit])
     return page, name(page[-1]) if len(found) > limit else None
 
@@ -210,7 +210,7 @@ def cut(found: Sequence[T], limit: int, name: Callable[[T], str]) -> tuple[list[
 def page_of(
     found: Sequence[T], limit: int, after: str | None, name: Callable[[T], str]
 ) -> tuple[list[T], str | None]:
-    """Return a page of a complete list. If more items follow, return the last item's name, too."""
+    """Return the page of a complete list after the item named `after`. See `cut`."""
     begin = 0
     if after is not None:
         places = (place for place, one in enumerate(found, 1) if name(one) == after)

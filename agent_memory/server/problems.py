@@ -1,7 +1,7 @@
 """Problem details (RFC 9457) for calls that were refused or failed. Pure.
 
-The answer is the same for another user's data and for data that does not exist. Internal errors are
-only logged, because a driver's message may name hosts or repeat user data.
+The response is the same for another user's data and for data that does not exist. The messages of
+internal errors are only logged, because they may name hosts or repeat user data.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ KINDS = tuple(one for one in [*globals().values()] if isinstance(one, Kind))
 class Refused(errors.AgentMemoryError):
     """An error that is answered with problem details.
 
-    `detail` says what is wrong and what to do. `error` is the class that the client raises. None
-    takes the detail or the class of the kind.
+    `detail` says what is wrong and what to do. `error` is the class that the client raises. If one
+    of them is None, that of the kind is used.
     """
 
     def __init__(
@@ -171,18 +171,18 @@ class Refused(errors.AgentMemoryError):
 
 
 def not_found() -> Refused:
-    """Return the error for anything that does not exist for the caller."""
+    """Return the error for data that does not exist or belongs to another user."""
     return Refused(NOT_FOUND)
 
 
 def other_user() -> Refused:
-    """Return the error for a user without access by this credential. The user need not exist."""
+    """Return the error for a user that the credential may not act for, existing or not."""
     mistake = {"field": "user_id", "problem": "this credential has no access to it"}
     return Refused(NOT_FOUND, f"user_id: {mistake['problem']}.", (mistake,))
 
 
 def problem_of(error: BaseException) -> Refused:
-    """Return the problem that answers an error."""
+    """Return the problem details for an error."""
     if isinstance(error, Refused):
         return error
     kind = next((_KINDS[one] for one in type(error).__mro__ if one in _KINDS), BROKEN)
@@ -193,7 +193,7 @@ def problem_of(error: BaseException) -> Refused:
 
 
 def invalid(error: ValidationError) -> Refused:
-    """Return the error for an invalid form. The error repeats none of the form's values."""
+    """Return the error for an invalid form. It repeats no value of the form."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
     told = tuple(
         {"field": ".".join(map(str, one["loc"]))[:_LONGEST_PLACE], "problem": _problem(one)}

@@ -27,7 +27,7 @@ class Principal:
             end, or "*" for everybody.
         rights: The rights of the credential for these users. "admin" is a right on the whole
             service.
-        label: A description for people; may be empty.
+        label: A description for people, possibly empty.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Principal:
 
 
 def one_user(users: tuple[str, ...]) -> str | None:
-    """Return the only user of a credential; None if the credential is for several users."""
+    """Return the only user of a credential. None if it is for several users."""
     return users[0] if len(users) == 1 and not users[0].endswith(_PATTERN) else None
 
 

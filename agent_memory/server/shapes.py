@@ -1,7 +1,7 @@
-"""The JSON forms of the library's values: which fields of a value an answer shows.
+"""The JSON forms of the library's types: the fields of a value that a response shows.
 
-The forms are part of the OpenAPI document. The names in a form stay when names in the library
-change. A nested value has the form of the nested value's type.
+The forms are part of the OpenAPI document. Their names stay the same if names in the library
+change. A nested value is shown in the form of its own type.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Schema = dict[str, Any]
 
 @dataclass(frozen=True)
 class Shape:
-    """The form of an answer, or of a part of one.
+    """The form of a response, or of a part of one.
 
     Attributes:
         types: The type of each field.
-        of: For each field, the attribute of the library's value, or a function of the value. Empty
-            for an answer that is built as a dict.
+        of: The source of each field: the path of an attribute, or a function of the value. Empty
+            for a response that is built as a dict.
     """
 
     name: str
@@ -76,9 +76,9 @@ def _places(recall: Recall) -> list[Place]:
 def shape_of(kind: Any, name: str, description: str, fields: str, **made: tuple[Any, Any]) -> Shape:
     """Return a form of a type.
 
-    `fields` has names of attributes, or `name=path.of.an.attribute`. `made` has further fields,
-    each with its type and a function that returns its value. The function is None if the call adds
-    the field.
+    `fields` lists fields, separated by spaces: the name of an attribute, or `name=path.to.it`.
+    `made` has further fields, each with its type and a function of the value. The function is None
+    if the operation adds the field.
     """
     of: dict[str, Any] = {}
     for one in fields.split():
@@ -269,7 +269,7 @@ SHAPES: Mapping[type, Shape] = dict(
 
 
 def plain(value: Any) -> Any:
-    """Convert a value that JSON does not know. This is the `default` of an encoder."""
+    """Convert a value that is not JSON, as the `default` of an encoder."""
     shape = SHAPES.get(type(value))
     if shape is not None:
         return shape.shown(value)
@@ -287,7 +287,7 @@ def plain(value: Any) -> Any:
 
 
 def parts_of(shape: Shape) -> dict[str, Shape]:
-    """Return a form and all forms in it, by name."""
+    """Return a form and the forms nested in it, by name."""
     found = {shape.name: shape}
     waiting = [*shape.types.values()]
     while waiting:

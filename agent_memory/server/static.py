@@ -1,7 +1,7 @@
 """The files of the web page, and their security headers.
 
-The page is a client of /v1. The page's files hold no data and need no credential. The page gets its
-data by authenticated calls.
+The files contain no data and need no credential. The page gets its data by authenticated calls of
+/v1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ POLICY = "; ".join(
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",  # APIs that parse markup throw: no text becomes HTML
+        "require-trusted-types-for 'script'",  # no script can turn text into HTML
         "trusted-types 'none'",
     ]
 )

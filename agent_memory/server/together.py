@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 J = TypeVar("J")
 
 _MOST = 32
-"""The maximum size of a batch. The first call of a batch waits for the last call of the batch."""
+"""The maximum size of a batch. Its first call waits until its last call is done."""
 
 MakeAll: TypeAlias = Callable[[Sequence[J]], Sequence[Any]]
-"""Runs a batch of calls, and returns an answer or an error for each call."""
+"""Runs a batch of calls, and returns a result or an error for each call."""
 
 
 class _Waiting(NamedTuple, Generic[J]):
@@ -47,7 +47,7 @@ class Together(Generic[J]):
         self._tasks: set[asyncio.Task[None]] = set()  # the loop holds only weak references
 
     async def made(self, job: J) -> Any:
-        """Run a call in a batch with others, and return its answer.
+        """Run a call in a batch with others, and return its result.
 
         Raises:
             TimeoutError: The call took too long. A call that has started still runs to its end.
@@ -66,7 +66,7 @@ class Together(Generic[J]):
         try:
             while self._waiting:
                 await self._turn()
-        finally:  # a callback of the finished task would run later; calls in between would hang
+        finally:  # not in a callback of the task: calls that arrive before it runs would hang
             self._under_way -= 1
 
     async def _turn(self) -> None:

@@ -34,7 +34,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 
 async def body_of(request: Request, most: int) -> bytes:
-    """Read a request's body."""
+    """Read a request's body. Refuse more than `most` bytes."""
     size = request.headers.get("content-length", "")
     if size.isdigit() and int(size[:20]) > most:
         raise _too_large(most)
@@ -74,7 +74,7 @@ def form_of(
     body: bytes,
     exact: bool = False,
 ) -> Form:
-    """Return the validated input of a call. `exact` says whether the client accepts `EXACT`."""
+    """Return the validated input of a call. `exact`: whether the client accepts `EXACT`."""
     if operation.has_body:
         given = _object(body)
         if query:

@@ -22,16 +22,16 @@ from agent_memory.strategies.bounded import Trim
 class ChatHistory:
     """The messages of sessions, saved and loaded as whole lists.
 
-    An `AgentMemory` over the same store and namespace uses the same log: it reads the messages, its
-    blocks absorb them, and its `delete` and `delete_user` erase them. Thread-safe. Use it as a
-    context manager, or call `close`. It reads nothing from the environment.
+    An `AgentMemory` with the same store and namespace uses the same logs. It reads the messages,
+    its blocks absorb them, and its `delete` and `delete_user` erase them. The history is
+    thread-safe. Use it as a context manager, or call `close`. It reads no environment variables.
 
     Args:
-        store: See `AgentMemoryConfig`. `close` leaves a store open that was passed open.
+        store: See `AgentMemoryConfig`. `close` does not close a store that was passed open.
         namespace: The namespace, if `store` is a URL.
         durability: See `AgentMemoryConfig`; None for the default there.
-        model: A litellm model name that selects the tokenizer. Use the model of an `AgentMemory`
-            over the same store, which then need not count the tokens again.
+        model: A litellm model name, which selects the tokenizer. With the model of an `AgentMemory`
+            on the same store, that memory need not count the tokens again.
         tokenizer: As in `AgentMemoryConfig`.
 
     Raises:
@@ -75,8 +75,8 @@ class ChatHistory:
         """Replace all messages of a session atomically.
 
         Readers see either the old or the new list, even after a crash. If several callers save at
-        the same time, the last caller's list is stored unchanged. Leading messages that are the
-        same in both lists stay, with the records derived from them.
+        the same time, the last caller's list replaces the others. Leading messages that are equal
+        in the old and the new list stay, with the records derived from them.
 
         Args:
             session_id: The session.
@@ -102,7 +102,7 @@ class ChatHistory:
         )
 
     def load(self, session_id: str) -> list[Message]:
-        """Return the messages of a session, oldest first; none if the session does not exist.
+        """Return the messages of a session, oldest first. Empty if it does not exist.
 
         Raises:
             InvalidId: The id is invalid.
@@ -117,8 +117,8 @@ class ChatHistory:
     def clear(self, session_id: str) -> None:
         """Delete a session. Idempotent.
 
-        Records derived from the session are deleted in this store, but not in other stores of
-        blocks.
+        Records that blocks derived from the session are deleted in this store, but not in databases
+        of their own.
 
         Raises:
             InvalidId: The id is invalid.

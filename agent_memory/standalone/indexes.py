@@ -28,9 +28,9 @@ _LEAST_DEPTH = 50
 class VectorIndex(ItemIndex):
     """Items by id, ranked by the cosine similarity of their vectors to the query's vector.
 
-    Only searches for a user find the user's items. `delete_user` of an `AgentMemory` over the same
-    store and namespace erases them. Thread-safe. Use it as a context manager, or call `close`. It
-    reads only a provider's keys from the environment.
+    A user's items are found only by searches with that `user_id`. `delete_user` of an `AgentMemory`
+    with the same store and namespace erases them. The index is thread-safe. Use it as a context
+    manager, or call `close`. It reads no environment variables except the API keys of models.
 
     Args:
         store: A URL as in `AgentMemoryConfig`, the URL of a Qdrant server, or Qdrant's ":memory:"
@@ -153,7 +153,7 @@ class VectorIndex(ItemIndex):
             best = [match_of(record, score) for record, score in found[:top_k] if score > threshold]
             if len(hits) < depth:
                 return best
-            # single precision may have ranked an item too low that is as good as the last result
+            # single precision may have excluded an item that is as good as the last result
             unseen = most_unseen(min(hit.cosine for hit in hits))
             if unseen < max(found[top_k - 1][1], threshold):
                 return best
@@ -203,9 +203,9 @@ class WordIndex(ItemIndex):
     Words are stemmed in some twenty languages, and stop words are left out. If a text is too short
     to detect its language, a word counts once for each of its possible stems.
 
-    Only searches for a user find the user's items, and word frequencies are counted among these
-    items. `delete_user` of an `AgentMemory` over the same store and namespace erases them.
-    Thread-safe. Use it as a context manager, or call `close`.
+    A user's items are found only by searches with that `user_id`, which count word frequencies
+    among these items. `delete_user` of an `AgentMemory` with the same store and namespace erases
+    them. The index is thread-safe. Use it as a context manager, or call `close`.
 
     Args:
         store: See `VectorIndex`.

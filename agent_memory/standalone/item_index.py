@@ -100,7 +100,8 @@ _EVERYBODYS = "everybody"
 class ItemIndex(ABC):
     """Items by id. An item belongs to a user, or is shared.
 
-    `made_with` is the dimension and the model of the index's vectors. The store remembers both.
+    `made_with` is the dimension and the model of the index's vectors. The store saves both, and
+    refuses to open the index with others.
     """
 
     def __init__(
@@ -139,7 +140,8 @@ class ItemIndex(ABC):
     ) -> None:
         """Store items. Each replaces the item with the same id.
 
-        All or none are stored. Qdrant has no transactions: if it fails, a part may be stored.
+        Either all are stored or none. Qdrant has no transactions, so a failure may leave a part
+        stored.
 
         Args:
             items: One item or several, each an `Item` or a dict of its fields. If several have the
@@ -164,7 +166,7 @@ class ItemIndex(ABC):
             self._vectors.put_vectors(self._block, records, features)
 
     def get(self, ids: str | Iterable[str], *, user_id: str | None = None) -> list[Item]:
-        """Return the existing items with these ids, in this order. Vectors may be scaled.
+        """Return the existing items with these ids, in this order. Their vectors may be scaled.
 
         Args:
             ids: One id or several.
@@ -259,10 +261,7 @@ class ItemIndex(ABC):
         return Scope(user_id).owner
 
     def _key(self, owner: str, item_id: str) -> str:
-        """Return the id of an item's record. It is also the record's session id.
-
-        A deletion by session id therefore deletes a single item.
-        """
+        """Return an item's record id. The record has it as session id too, to be deleted by it."""
         return record_id(self._block, owner, item_id)
 
     def _read(self, owner: str, session_id: str | None = None) -> Iterator[Item]:
@@ -276,7 +275,6 @@ def _text(record: Record) -> str | None:
 
 
 def match_of(record: Record, score: float) -> Match:
-    """Return the match of a record."""
     metadata = record.metadata  # copied below, because stores cache records
     return Match(metadata["id"], score, _text(record), deepcopy(metadata["metadata"]))
 
@@ -289,7 +287,7 @@ def _ids(given: str | Iterable[str]) -> list[str]:
 
 
 def above(threshold: float | None) -> float:
-    """Return the threshold of a search; minus infinity if it is None."""
+    """Return the threshold of a search. Minus infinity if it is None."""
     score = score_of("threshold", threshold)
     return float("-inf") if score is None else score
 

@@ -27,7 +27,7 @@ _NOTHING: dict[str, Any] = {
 
 
 class _NullComponents(Components):
-    """Components that give each handle a store of its own."""
+    """Components that give each handle its own store in memory."""
 
     def open(self, kind: str, scope: Scope) -> Any:
         if kind == "skills":
@@ -45,8 +45,8 @@ class _NullComponents(Components):
 class NullMemory(AgentMemory):
     """An `AgentMemory` that stores nothing, to disable memory without changing code.
 
-    Messages are validated as in an `AgentMemory`, and `completion` calls the model. A handle, such
-    as the notes of a user, stores its data in this process, and no other handle sees the data.
+    Messages are validated as in an `AgentMemory`, and `completion` calls the model. Each handle,
+    such as a user's notes, has its own data in this process, which no other handle sees.
 
     Args:
         config: See `AgentMemory`. Stores and blocks are ignored.

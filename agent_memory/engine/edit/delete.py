@@ -74,13 +74,13 @@ class Deletion:
 
     @apart
     def finish(self, session_id: str) -> list[Part]:
-        """Erase a marked session, but no newer session of that id. Return each place's result."""
+        """Erase a session that is marked as deleted. Return the outcome for each place of data."""
         return [*self._erase(session_id), self._scrub()]
 
     def retried(self, session_id: str, call: Callable[[], T]) -> T:
-        """Run a call and return its result. Repeat the call if its session is being deleted.
+        """Run a call and return its result. If its session is being deleted, repeat the call.
 
-        The deletion is finished before the call is repeated, whichever process began the deletion.
+        The deletion is first finished, whichever process began it.
 
         Raises:
             StoreUnavailable: The session is deleted again and again, or its deletion does not end.
@@ -124,7 +124,7 @@ class Deletion:
                 self._finish(key, user_id)
 
     def resume(self) -> None:
-        """Finish interrupted deletions of users, and erase traces that are left in the files."""
+        """Finish interrupted deletions of users, and erase traces of deleted data from files."""
         for key, note in self._records.read(Kind.USER_DELETIONS).items():
             try:
                 self._finish(key, note["user_id"])
@@ -150,7 +150,7 @@ class Deletion:
     def _erase_user(self, key: str, user_id: str, before: float, *, cleared: bool) -> list[Part]:
         """Erase a user's data from before a time. Newer messages stay.
 
-        With `cleared`, the data of manual blocks is erased already. Their current data is newer.
+        With `cleared`, manual blocks were cleared by an earlier call. Their current data is newer.
         """
         if not cleared:
             self._parts.redaction.close(user_id)
@@ -159,7 +159,7 @@ class Deletion:
                 Kind.USER_DELETIONS, key, user_id=user_id, before=before, cleared=True
             )
         sessions = [head.session_id for head in self._sessions(user_id)]
-        # all sessions are marked before the first is erased: an interruption restores none
+        # all are marked before the first is erased, so that an interruption restores none
         parts: list[Part] = []
         marked = [name for name in sessions if self._mark(name, before)]
         self._deleted.note("session", marked, datetime.fromtimestamp(before, UTC))
@@ -194,7 +194,7 @@ class Deletion:
         self._records.write(Kind.SCRUBS, uuid4().hex)
 
     def _scrub(self, noted: Iterable[str] | None = None) -> Part:
-        """Erase the traces in the files. Then delete the notes `noted`, or all notes with None."""
+        """Erase traces from files. Then delete the scrub notes `noted`, by default all."""
         if noted is None:
             noted = self._records.read(Kind.SCRUBS)
         self._store.secure_erase()
@@ -223,7 +223,7 @@ class Deletion:
         return under_lease(self._parts.leases, session_id, marked, self._clear, told) or [_LOG]
 
     def _head(self, session_id: str) -> Head | None:
-        """Return a session's head, or its readable fields: damage must not stop a deletion."""
+        """Return a session's head, or its readable fields if it is damaged."""
         try:
             return self._store.head(session_id)
         except Damaged as error:

@@ -48,15 +48,17 @@ def under_lease(
     work: Callable[[Task, Lease], Done | None],
     consequence: str,
 ) -> Done | None:
-    """Work on a session once under its lease, if there is something to do.
+    """Do a task on a session under its lease. Return the result, or None if there is no task.
 
     If the session is gone, another writer came first, or the lease is lost, `find` is called again.
-    A session that stays busy for a minute raises `StoreUnavailable`.
 
     Args:
-        find: Returns the task for the current state. None for nothing to do.
+        find: Returns the task for the session's current state, or None.
         work: Does the task. Returns None if another writer came first.
-        consequence: The end of the error for a busy session: what was not done, and what to do.
+        consequence: The end of the error message for a busy session: what was not done.
+
+    Raises:
+        StoreUnavailable: Another worker held the session for a minute.
     """
     while find() is not None:
         with suppress(LeaseLost), leases.take(session_id, waiting=True) as lease:
@@ -130,16 +132,14 @@ class Editor:
         """Change a session's log according to a plan.
 
         An edit that only adds entries takes no lease. Every other edit takes the session's lease.
-        The plan is called again after each concurrent write.
-
-        `begins` is the first head of a session that does not exist yet. A session of a user other
-        than `user_id` is refused. Return None if there is nothing to do, or no such session.
+        The plan is called again after each concurrent write. `begins` is the head with which a
+        missing session is created. Return None if there is nothing to do, or no such session.
         """
         known: LogEdit | None = None
 
         def find() -> LogEdit | None:
             nonlocal known
-            if given_up():  # the caller is gone: do not change messages that came later
+            if given_up():  # the caller no longer waits: do not change messages that came later
                 return None
             head = self._head(session_id, begins)
             if head is not None:
@@ -166,8 +166,8 @@ class Editor:
     def reach(self, block: str, head: Head, end: int) -> int:
         """Return the seq after which a block deletes its records if entries after `end` leave.
 
-        The seq lies before all records and dead letters that span `end`. The block derives these
-        records again.
+        It lies before each record or dead letter that covers messages before and after `end`. The
+        block then derives these records again.
         """
         letters = self._parts.dead_letters.dead(block, head.session_id)
         cut = [letter.first - 1 for letter in letters if letter.last > end]
@@ -225,9 +225,9 @@ class Editor:
         return moved
 
     def _forget(self, name: str, before: Head, rewound: Head, after: int, lease: Lease) -> None:
-        """Delete a block's records of entries after a seq, also records beyond the block's cursor.
+        """Delete a block's records of entries after a seq.
 
-        A worker that died before it moved the cursor may have left such records.
+        Records beyond the cursor are included: a worker may have died before it moved the cursor.
         """
         scope = Scope(rewound.user_id, rewound.session_id, after, lease)
         block = self._absorber.blocks.get(name)
@@ -235,7 +235,7 @@ class Editor:
             self._absorber.forget(block, rewound, scope)
             return
         erase_derived(self._store, name, scope)
-        # a former block with a cursor above 0 resumes there, and does not delete its own data
+        # a former block would resume at its cursor, unless that is 0, and not delete its own data
         if before.cursors.get(name, 0) > rewound.cursors.get(name, 0) > 0:
             logger.warning(
                 "block %r absorbed session %r and is not configured now: its records of removed "

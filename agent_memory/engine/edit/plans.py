@@ -1,7 +1,4 @@
-"""Plans of edits to a session's log: a pop, another answer, a new list, a redaction.
-
-Pure: a plan reads the log through its arguments and changes nothing.
-"""
+"""Plans of edits to a session's log: a pop, another answer, a new list, a redaction. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from agent_memory.errors import (
 from agent_memory.stores.log import entries_after, entry_for_caller
 
 Log = Callable[[int, int], Sequence[Entry]]
-"""Returns the stored entries of a session: after a first seq, up to a last seq."""
+"""Returns the stored entries of a session after the first seq, up to the second."""
 
 Drafts = Callable[[Sequence[Message]], list[Draft]]
 """Returns drafts of messages, with their token counts."""
@@ -38,8 +35,8 @@ class LogEdit:
         end: The last seq of the part of the log that stays.
         entries: The new entries after `end`.
         taken: The entries that leave the log.
-        since: Blocks delete records that derive from entries after this seq. `since` is below `end`
-            if records of expired entries must be deleted too.
+        since: Blocks delete records that derive from entries after this seq. It is below `end` if
+            records of expired entries must be deleted too.
         anew: Names of the blocks that absorb the session from the beginning.
         redacts: Whether `entries` are the old entries, redacted. Tombstones then stay unchanged.
     """
@@ -66,7 +63,7 @@ Plan = Callable[[Head, Log], LogEdit | None]
 def splice(
     head: Head, end: int, taken: Sequence[Entry], drafts: Sequence[Draft], log: Log
 ) -> LogEdit:
-    """Return the edit that replaces the entries after `end`, which are `taken`, with drafts."""
+    """Return the edit that replaces `taken`, all entries after `end`, with drafts."""
     total = head.total - sum(entry.counted for entry in taken)
     entries = entries_after(head.session_id, end, total, drafts)
     after = head
@@ -80,7 +77,7 @@ def splice(
 
 
 def window_before(head: Head, end: int, log: Log) -> Head:
-    """Return the head for a log that is cut at a seq. A window without entries is reset."""
+    """Return the head for a log cut after `end`. A window without entries begins anew."""
     if head.start < end:
         return head
     first = log(head.expired, head.expired + 1)
@@ -101,8 +98,8 @@ def popped(count: int) -> Plan:
 def answered(part: Span, question: Message, drafts: Sequence[Draft]) -> Plan:
     """Return a plan that replaces the answer to a question, if it is still the newest question.
 
-    `part` spans the question to the newest message at the time of `regenerate`. System messages
-    after the question stay, before the new answer.
+    `part` reaches from the question to the message that was the newest when `regenerate` was
+    called. System messages after the question stay, before the new answer.
     """
 
     def plan(head: Head, log: Log) -> LogEdit:
@@ -180,10 +177,7 @@ def entries_and_messages(value: object) -> list[Entry | Message]:
 
 
 def agreeing(log: Sequence[Entry], messages: Sequence[Message]) -> int:
-    """Return how many messages a log and a list have in common from the beginning.
-
-    The time of storage is not compared.
-    """
+    """Return how many leading messages are the same in a log and a list, whatever their times."""
     for count, (entry, message) in enumerate(zip(log, messages, strict=False)):
         if entry.message.to_json() != message.to_json():
             return count
@@ -196,7 +190,7 @@ def redacted(
     """Return the edit that empties an author's messages in place. None if there are none.
 
     `theirs` returns whether the author wrote a message. `noted` is a seq before which the author
-    wrote nothing. The message with this seq may have expired. None means unknown.
+    wrote nothing, or None if unknown. Its message may have expired.
     """
     had = log(head.expired, head.end)
     seqs = [entry.seq for entry in had if theirs(entry.message)]
@@ -221,8 +215,8 @@ def redacted(
 def _emptied(entry: Entry) -> Entry:
     """Return the entry without its text.
 
-    The entry keeps its tokens, so that no running total changes. It has no encoding, so that a
-    context counts its tokens again.
+    Its token count stays, so that no running total changes. Its encoding is removed, so that
+    contexts count its tokens again.
     """
     return replace(
         entry, message=redacted_message(entry.message), tokens=entry.counted, encoding=""

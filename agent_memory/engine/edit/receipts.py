@@ -30,7 +30,7 @@ BACKUPS = Part("backups", "not supported", "Earlier backups are not changed.")
 
 
 class Outcome(NamedTuple):
-    """The result of a deletion for each place, and the damaged data that it met.
+    """The result of a deletion for each place of data, and the damaged data that it found.
 
     `unread` is None if the deletion did not search for damaged data.
     """
@@ -47,11 +47,11 @@ class Deleted:
         self._store = store
 
     def note(self, kind: str, names: Iterable[str], at: datetime) -> None:
-        """Store that sessions or users are deleted, as of a time."""
+        """Store that sessions or users were deleted at a time."""
         self._store.put_records(DELETED.name, tombstones(kind, names, at))
 
     def since(self, head: Head) -> datetime | None:
-        """Return when the session, or its user, was deleted after the session had begun."""
+        """Return when a session or its user was deleted since the session began, or None."""
         stones = [self.at("session", head.session_id), self.at("user", head.user_id)]
         return max((at for at in stones if at and at >= head.created_at), default=None)
 
@@ -117,7 +117,7 @@ class Receipts:
         return [Part(f"block {name!r}", "not supported", text) for name in sorted(names)]
 
     def _unread_files(self) -> list[Damaged]:
-        """Return the unreadable files of the store, which lists of sessions leave out."""
+        """Return an error for each file of the store that cannot be read."""
         with noted() as damaged:
             self._store.sessions(limit=1)
         return [error for error in damaged if error.damage and error.damage.kind == "file"]
@@ -184,7 +184,7 @@ class Receipts:
         yield from self._left(is_left)
 
     def _left(self, is_left: Callable[[Record], bool]) -> Iterator[Part]:
-        """Yield a part for each collection of this store with records or vectors that are left."""
+        """Yield a part for each collection of the store that still has records or vectors."""
         left = Counter(name for name, record in self._store.all_records() if is_left(record))
         for name in self._store.vector_blocks():
             try:
@@ -241,7 +241,7 @@ def _absorbed(head: Head, block: str) -> Part:
 
 
 def tombstones(kind: str, names: Iterable[str], at: datetime) -> list[Record]:
-    """Return the tombstones of sessions or users that are deleted, as of a time."""
+    """Return the tombstones of sessions or users that were deleted at a time."""
     return [replace(_tombstone(kind, name), created_at=at) for name in names]
 
 

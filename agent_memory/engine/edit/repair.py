@@ -35,7 +35,7 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The result of a check of all records: the unreadable ones, and the number of sessions."""
+    """The result of a check: the damaged records, and the number of sessions that were read."""
 
     damaged: list[Damaged]
     sessions: int
@@ -97,7 +97,7 @@ class Repair:
         self._leases, self._absorber = parts.leases, parts.absorber
 
     def plan(self, error: Damaged) -> str | None:
-        """Describe what `run` would do, in a sentence. None if nothing can be done here."""
+        """Describe in a sentence what `run` would do. None if it can do nothing."""
         damage = error.damage
         if damage is None or damage.kind == "file" or isinstance(error, Undecryptable):
             return None
@@ -152,8 +152,8 @@ class Repair:
     def _drop(self, damage: Damage) -> None:
         """Remove a record. For a vector, remove the session's later vectors too.
 
-        An absorbing block derives the removed data again. Its cursor is therefore reset first,
-        under the session's lease. A process that is killed between the two steps loses nothing.
+        An absorbing block derives the removed data again. Its cursor is reset first, so that a
+        process that is killed between the two steps loses nothing.
         """
         session_id = damage.session_id
         if damage.block not in self._absorber.blocks or not session_id:
@@ -176,7 +176,7 @@ class Repair:
             )
 
     def _search(self, damage: Damage) -> None:
-        """Run a search, which restores an unreadable catalog."""
+        """Run a search: the store then restores its unreadable catalog of the owner's vectors."""
         from agent_memory.retrieval.query import Query
 
         self._store.search_vectors(damage.block, damage.owner, Query(), 1)
@@ -193,7 +193,7 @@ class Repair:
             raise busy(session_id, _NOTHING_DONE)
 
     def _rebuild(self, session_id: str) -> Head | None:
-        """Restore the damaged parts of a head from the log. None if another writer came first."""
+        """Restore the damaged fields of a head. None if another writer changed it first."""
         try:
             return self._store.head(session_id)  # already repaired
         except Damaged as error:
@@ -222,7 +222,7 @@ class Repair:
             after = reached
 
     def _replace(self, session_id: str) -> Head | None:
-        """Replace damaged messages in a log. None if another writer came first."""
+        """Replace damaged messages in a log. None if another writer changed it first."""
         head = head_or_rest(self._store, session_id)
         if head is None:
             return None
@@ -230,7 +230,7 @@ class Repair:
         return self._store.rewrite(head, first - 1, entries) if entries else head
 
     def _mended(self, head: Head) -> tuple[int, list[Entry]]:
-        """Return the first damaged seq, and the log from there with notes for lost messages."""
+        """Return the first damaged seq, and the log from there with notes in place of messages."""
         entries: list[Entry] = []
         at, first, missing = head.expired, 0, []
         before: Entry | None = None

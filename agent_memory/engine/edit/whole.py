@@ -1,6 +1,6 @@
 """Deletion of a session or a user in one transaction.
 
-The store must support this and contain all data, and no worker may work on the sessions. Otherwise
+The store must support this and contain all data, and no worker may hold the sessions. Otherwise
 `Deletion` deletes in steps, which any worker can resume.
 """
 
@@ -35,7 +35,7 @@ class Deleting(NamedTuple):
     """A committed deletion.
 
     Attributes:
-        key: The key of the note about the deletion. The note is dropped last.
+        key: The key of the note about the deletion, which is dropped last.
         heads: The deleted sessions.
         has_registry: Whether the store lists blocks with databases of their own.
     """
@@ -48,7 +48,7 @@ class Deleting(NamedTuple):
 class WholeDeletion:
     """Deletes sessions and users whose data is all in the session store.
 
-    The system records hold a note of a deletion until the traces in the files are erased.
+    A note of each deletion stays in the store until the traces in its files are erased.
     """
 
     def __init__(self, parts: Components, blocks: Sequence[Block]) -> None:
@@ -56,7 +56,7 @@ class WholeDeletion:
         self._in_one_step = self._store.spans and all(one.deletes_by_owner for one in blocks)
 
     def session(self, session_id: str, user_id: str | None) -> Deleting | None:
-        """Delete a session. None if it does not exist, or if that needs several steps.
+        """Delete a session. Return None if it does not exist or the deletion needs several steps.
 
         Raises:
             SessionOfAnotherUser: The session belongs to another user.
@@ -78,7 +78,7 @@ class WholeDeletion:
         return self._delete(key, [head], left)
 
     def user(self, user_id: str) -> Deleting | None:
-        """Delete a user. None if that needs several steps."""
+        """Delete a user. Return None if the deletion needs several steps."""
         if not self._in_one_step:
             return None
         with noted() as damaged:
@@ -135,7 +135,7 @@ class WholeDeletion:
 
 
 def _is_small(heads: Sequence[Head]) -> bool:
-    """Return whether sessions are few and small, and none is being deleted."""
+    """Return whether the sessions are few and small, and none is being deleted."""
     return (
         len(heads) <= _MOST_SESSIONS
         and sum(head.end - head.expired for head in heads) <= _MOST_ENTRIES

@@ -1,4 +1,4 @@
-"""Absorption of the log by long-term blocks: a cursor moves only after its block stored a batch."""
+"""Feeds logs to long-term blocks. A block's cursor moves only after the block stored a batch."""
 
 from __future__ import annotations
 
@@ -37,18 +37,14 @@ logger = logging.getLogger(__name__)
 BATCH_ENTRIES = 160
 BATCH_TOKENS = 10_000
 
-_KEPT = 4  # cached batches of a session, whose blocks may have slightly different cursors
+_KEPT = 4  # batches cached per session, since its blocks may have different cursors
 _MOST_CLEAN = 10_000
 _MOST_PREPARED = 1_000  # approximate maximum of messages that are read ahead into memory
 _TAKEN_OVER = "another worker took the session over"
 
 
 def check_block(name: str, absorbing: Collection[str]) -> None:
-    """Refuse the name of a block that does not absorb the log.
-
-    Raises:
-        ConfigError: No absorbing block has this name.
-    """
+    """Raise `ConfigError` if no absorbing block has this name."""
     if not isinstance(name, str) or name not in absorbing:
         known = ", ".join(absorbing) or "none"
         raise ConfigError(
@@ -66,7 +62,7 @@ class Batches:
         self._read: Cache[tuple[int, int], tuple[list[Entry], int]] = Cache(_KEPT)
 
     def after(self, cursor: int, target: int) -> tuple[list[Entry], int]:
-        """Return the next entries without system messages, and the seq that they reach."""
+        """Return the next batch without system messages, and the seq at which it ends."""
         with self._lock:
             place = (cursor, target)
             entries, last = self._read.computed(place, lambda: self._next(cursor, target))
@@ -103,25 +99,25 @@ class Absorber:
         self.blocks = {name: block for name, block in parts.blocks.items() if block.absorbs}
         self.failures = Failures(self._dead_letters, self.blocks, self._config.recall_timeout)
         self._backoff = Backoff()
-        self._unaffordable: dict[tuple[str, str], float] = {}  # end of the wait for a budget
+        self._unaffordable: dict[tuple[str, str], float] = {}  # monotonic time of the next budget
         # pairs of block and session without stored failures
         self._clean: Cache[tuple[str, str], bool] = Cache(_MOST_CLEAN)
         self._prepared: dict[str, tuple[_State, Batches]] = {}  # read ahead
         self._time_limited = TimeLimited()
 
     def wait(self, session_id: str, block: str) -> float:
-        """Return the seconds until a block may absorb this session. 0 for now.
+        """Return the seconds until a block may absorb this session. 0 means immediately.
 
-        A block waits after a failure, and while a spending limit allows no model call.
+        A block waits after a failure, and after a spending limit refused a model call.
         """
         until = self._unaffordable.get((block, session_id), 0.0)
         return max(until - monotonic(), self._backoff.seconds(block, (block, session_id)))
 
     def prepare(self, heads: Sequence[Head]) -> None:
-        """Pass each block the first pending messages of several sessions, before `absorb` does.
+        """Call `Block.prepare` with the first pending messages of several sessions.
 
-        One call may have messages of several users, so its cost cannot be charged to one user.
-        Nothing is prepared if there are spending limits per user.
+        A call may contain messages of several users, so its cost cannot be charged to one user.
+        With spending limits per user, nothing is prepared.
         """
         if self._parts.services.spending.is_by_user:
             return
@@ -151,14 +147,16 @@ class Absorber:
     def absorb(
         self, head: Head, targets: Mapping[str, int], lease: Lease, *, most_batches: int = 0
     ) -> list[Absorbed]:
-        """Have blocks absorb pending messages, in parallel.
+        """Have blocks absorb pending messages, in parallel. Return one result per block with work.
 
-        A block that fails keeps its cursor and is tried again after a growing pause. Messages that
-        fail repeatedly become a dead letter. If the caller is gone, a block stops after one batch.
+        A block that fails keeps its cursor and is tried again after a growing pause. A batch that
+        fails repeatedly becomes a dead letter. If the caller no longer waits for the result, each
+        block stops after its current batch.
 
-        The head must be read under the lease. `targets` maps each block to the last seq to absorb.
-        A block absorbs at most `most_batches` batches (0 for all). Returns one result per block
-        with pending messages.
+        Args:
+            head: The session's head, read under `lease`.
+            targets: The last seq to absorb, by block.
+            most_batches: The maximum number of batches per block. 0 is no maximum.
         """
         state, log = self._prepared.pop(lease.session_id, (None, None))
         if log is None or state != _state(head):
@@ -257,8 +255,8 @@ class Absorber:
         """Undo writes of a block after another worker took the session over.
 
         The block deletes its records of the session and absorbs the session from the beginning.
-        This call waits for the other worker, whose batch would otherwise advance the cursor.
-        `lease` is the caller's own lease, if the caller may still hold it.
+        This call first waits until the other worker releases the session: that worker's batch would
+        otherwise move the cursor forward again. `lease` is the caller's lease, which may be lost.
         """
         session_id = head.session_id
         try:
@@ -266,9 +264,9 @@ class Absorber:
                 self.rewind(block, held, session_id)
                 scope = Scope(head.user_id, session_id, head.expired, held)
                 resolve(self.blocks[block].delete(scope))
-            if held is None:  # the session is gone or created anew, or was never released
+            if held is None:  # the session was deleted or replaced, or never released
                 self.rewind(block, None, session_id)
-        except Exception:  # the last attempt, often on its own thread
+        except Exception:  # often on a thread of its own, where nobody handles errors
             logger.exception("block %r may hold outdated records of session %r", block, session_id)
 
     def _reacquired(
@@ -293,7 +291,7 @@ class Absorber:
 
         def work() -> None:
             nonlocal begun, wrote
-            if not cursor:  # the session may have been absorbed under another scope
+            if not cursor:  # the session may have been absorbed before, for another user
                 self._begin(block, head, lease)
                 wrote = True
             begun = True
@@ -313,7 +311,7 @@ class Absorber:
             except LeaseLost:
                 raise
             except Exception as error:  # noqa: BLE001 - a block's failure must not lose a message
-                wrote = True  # perhaps partly
+                wrote = True  # possibly in part
                 if account.refusal is not None:
                     return self._put_off(name, account.refusal, lease)
                 if is_passing(error) or not begun:  # not begun: the messages are not the cause
@@ -413,7 +411,8 @@ class Absorber:
         """Move the block's cursor and return the new head.
 
         Raises:
-            LeaseLost: Since `seen`, another worker took the session over, or its user changed.
+            LeaseLost: After `seen` was read, another worker took the session over, or its user
+                changed.
         """
         head: Head | None = seen
         while True:

@@ -1,4 +1,4 @@
-"""Compaction: keeps windows within their limits by asking the strategy and moving the head."""
+"""Compaction: cuts windows that exceed their limits, as the strategy decides."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Compaction:
         return self._cleared.put(key, shown).entries
 
     def _shown(self, head: Head, entries: Sequence[Entry]) -> list[Entry]:
-        """Return a window as it is shown: with stubs for results, and long messages shortened."""
+        """Return the window with stubs, and with the token counts of shortened long messages."""
         most = self._budget.message(head.system_tokens)
         shown = self.cleared(head, entries)
         return [replace(entry, tokens=most) if entry.tokens > most else entry for entry in shown]
@@ -85,7 +85,7 @@ class Compaction:
         """Return whether the session's window exceeds its tokens, its messages or its turns.
 
         Entries are read only if the counts in the head exceed a limit. A long message counts with
-        its shown part. System messages and messages that no chat shows do not count.
+        the tokens of its shortened form. Messages that contexts do not show do not count.
         """
         limit = self.limit(head)
         is_long = head.window_tokens > limit
@@ -110,16 +110,16 @@ class Compaction:
 
     @property
     def only_cuts(self) -> bool:
-        """Whether the strategy writes no summary of the messages that leave.
+        """Whether the strategy writes no summary of the messages that leave the window.
 
-        Such a strategy calls no model and needs no lease: of several concurrent cuts, one succeeds.
+        Such a strategy calls no model and needs no lease: of concurrent cuts, only one is stored.
         """
         parts = self._strategy.parts
         return all(type(part).summarize is Strategy.summarize for part in parts)
 
     @property
     def is_brief(self) -> bool:
-        """Whether the strategy only cuts, and no custom code chooses the position."""
+        """Whether the strategy only cuts, and uses no custom code for it."""
         from agent_memory.strategies.bounded import Bounded, ClearTools
 
         own = (Bounded.cut, ClearTools.cut)
@@ -166,7 +166,7 @@ class Compaction:
         return Window(loose, limit, most, self._max_turns), held
 
     def refresh_summary(self, head: Head, *, insist: bool = False) -> Head:
-        """Replace a local extract with a summary by the model, if the model is available."""
+        """Replace an extract with a model's summary, with `insist` even after recent failures."""
         summary = head.summary
         if summary is None or summary.redo_after is None:
             return head
@@ -179,8 +179,7 @@ class Compaction:
         return stored or head
 
     def refresh_wait(self, head: Head) -> float | None:
-        """Return the seconds until a summary may be tried again. None if none is pending, or if
-        neither a failure nor a spending limit delays it."""
+        """Return the seconds until a pending summary may be tried again. None if nothing delays it."""
         waits = head.summary is not None and head.summary.redo_after is not None
         if waits and self._unaffordable(head.user_id):
             return seconds_left(now_utc())
@@ -256,7 +255,7 @@ class Compaction:
         )
 
     def _left(self, head: Head, after: int, upto: int) -> list[Entry]:
-        """Return the entries in a part of the log that a summary covers, without pinned ones."""
+        """Return the entries that a summary may cover, after the seq `after` up to `upto`."""
         entries = range_of(self._store, head, after, upto)
         return without_system([entry for entry in entries if entry.seq not in head.pinned])
 
@@ -265,8 +264,8 @@ class Compaction:
     ) -> Summary | None:
         """Return the strategy's summary of the messages that left.
 
-        The summary may have `spare` tokens more than the previous one, and any number within the
-        budget if `spare` is 0. A model that failed recently is called only with `insist`.
+        The summary may have `spare` tokens more than the previous one. If `spare` is 0, only the
+        budget limits it. A model that failed recently is called only with `insist`.
         """
         before = head.summary.tokens if head.summary is not None else -SUMMARY_FRAME
         most = self._budget.summary

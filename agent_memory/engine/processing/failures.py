@@ -47,7 +47,7 @@ def is_passing(error: Exception) -> bool:
 
 
 class DeadLetters:
-    """Stores failed attempts at batches. A batch with the maximum of attempts is a dead letter."""
+    """Stores failed attempts to absorb batches. After `most` attempts, a batch is a dead letter."""
 
     def __init__(self, store: RecordStore, most: int) -> None:
         self._store = store
@@ -56,9 +56,9 @@ class DeadLetters:
     def count(
         self, block: str, first: int, last: int, error: str, lease: Lease, attempts: int = 1
     ) -> bool:
-        """Count a failed attempt at a batch. Return whether the batch is now a dead letter.
+        """Store a failed attempt at a batch. Return whether the batch is now a dead letter.
 
-        A temporary failure counts as 0 attempts: see `is_passing`.
+        `attempts` is 0 for a temporary failure, which is not counted.
         """
         place = record_id(_PLACE, block, lease.session_id, first)
         before = next((one for one in self._store.records(_PLACE, block) if one.id == place), None)
@@ -96,10 +96,7 @@ class DeadLetters:
         self._store.delete_records(_PLACE, record_id=place, lease=lease)
 
     def failing(self, block: str) -> str | None:
-        """Return a block's newest error among the batches that will be tried again, or None.
-
-        The error may come from any process.
-        """
+        """Return a block's newest error, from any process. None if no batch will be tried again."""
         pending = (
             record for record in self._store.records(_PLACE, block) if not _is_given_up(record)
         )
@@ -113,7 +110,7 @@ class DeadLetters:
                 self._store.delete_records(_PLACE, record_id=record.id)
 
     def forget(self, session_id: str, after: int = 0, lease: Lease | None = None) -> None:
-        """Delete a session's failures that reach past the seq `after`."""
+        """Delete the failures of a session's batches that end after the seq `after`."""
         self._store.delete_records(_PLACE, session_id=session_id, after=after, lease=lease)
 
     def dead(self, block: str, session_id: str | None = None) -> list[DeadLetter]:
@@ -148,7 +145,7 @@ _MOST_NOTED = 10_000
 class Failures:
     """The failures of blocks: failures in this process, and stored failures of all processes.
 
-    The store itself may fail. No call waits more than `patience` seconds for the store, except
+    Since the store itself may fail, no call waits for it longer than `patience` seconds, except
     `of_blocks(now=True)`.
     """
 
@@ -179,7 +176,7 @@ class Failures:
         return {**self._stored, **self._met}
 
     def troubles(self, besides: Collection[str] = ()) -> list[str]:
-        """Return a warning for each failing block that is not in `besides`."""
+        """Return a warning for each failing block, except the blocks in `besides`."""
         return [
             f"The block {name!r} could not absorb, and will try again: {error}"
             for name, error in self.of_blocks().items()
@@ -193,7 +190,7 @@ class Failures:
         self._met[block] = message
 
     def note(self, block: str, first: int, last: int, message: str, lease: Lease) -> bool:
-        """Store a temporary failure of a batch, if possible. Return whether it is new.
+        """Store a temporary failure of a batch, if the store works. Return whether it is new.
 
         Raises:
             LeaseLost: The session was taken over.

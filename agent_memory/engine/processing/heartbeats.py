@@ -1,4 +1,4 @@
-"""Heartbeats of workers and blocks, and the backlog that is absorbed ahead of time."""
+"""Heartbeats of workers and blocks, and the backlog: sessions to absorb ahead of time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Heartbeats:
         self._absorbed[block] = time()
 
     def beat(self) -> None:
-        """Store that a worker of this process looks for work, and the heartbeats of blocks."""
+        """Store the heartbeats of this process's worker and blocks."""
         self._records.write(Kind.HEARTBEATS, _WORKER, at=time())
         for block, at in list(self._absorbed.items()):
             if self._written.get(block) != at:
@@ -35,9 +35,9 @@ class Heartbeats:
                 self._written[block] = at
 
     def read(self) -> tuple[float, dict[str, float]]:
-        """Return when a worker last looked for work, and when each block last absorbed.
+        """Return when a worker last looked for work, and when each block last absorbed a batch.
 
-        Times are in seconds since the epoch. 0 stands for never.
+        Times are in seconds since the epoch. 0 means never.
         """
         found = {
             name: float(note["at"]) for name, note in self._records.read(Kind.HEARTBEATS).items()
@@ -49,11 +49,11 @@ class Heartbeats:
 
 
 _MOST = 1_000
-_INLINE = 64  # messages that an update absorbs itself
+_INLINE = 64  # the most messages that an update itself absorbs
 
 
 class Backlog:
-    """Sessions with many pending messages. A search adds them, and updates process them.
+    """Sessions with many pending messages, which a worker absorbs after the next updates.
 
     Only blocks that recall pending messages use the backlog.
     """
@@ -64,7 +64,7 @@ class Backlog:
         self._sessions: OrderedDict[str, None] = OrderedDict()
 
     def note(self, block: str, lags: Sequence[Lag]) -> None:
-        """Add sessions with many pending messages for a block, the oldest of them first."""
+        """Add the sessions of `lags`, which begin with the newest, so that the oldest is first."""
         if block not in self._blocks:
             return
         with self._lock:
@@ -73,7 +73,7 @@ class Backlog:
                     self._sessions.setdefault(lag.session_id)
 
     def takes(self, head: Head, block: str, upto: int) -> bool:
-        """Add a session if an update cannot absorb all its messages. Return whether it is added."""
+        """Add a session that has too many messages for an update. Return whether it was added."""
         if block not in self._blocks or upto - head.cursors.get(block, 0) <= _INLINE:
             return False
         with self._lock:
@@ -81,11 +81,11 @@ class Backlog:
         return True
 
     def holds(self, session_id: str, block: str) -> bool:
-        """Return whether a block must absorb all of a session."""
+        """Return whether a block must absorb all pending messages of a session."""
         return bool(self._sessions) and block in self._blocks and session_id in self._sessions
 
     def next(self) -> str | None:
-        """Return the next session, and move the session to the end until it is `done`."""
+        """Return the next session and move it to the end. `done` removes it."""
         if not self._sessions:
             return None
         with self._lock:

@@ -1,4 +1,4 @@
-"""Replay: rebuilds a block from the log, session by session, and resumes after an interrupt."""
+"""Replay: rebuilds a block from the logs, session by session. It can be resumed."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def unfinished(records: SystemRecords) -> list[str]:
 def replay(
     block: str, store: SessionStore, work: SessionWork, records: SystemRecords
 ) -> Iterator[Progress]:
-    """Have a block absorb all sessions again, and store the progress. Other calls continue.
+    """Have a block absorb all sessions again. Other calls work meanwhile.
 
-    An interrupted replay continues after its last finished session.
+    The progress is stored, so that an interrupted replay resumes after its last finished session.
     """
     begun = records.read(Kind.REPLAYS).get(block, {"after": None, "done": 0})
     after, done = begun["after"], begun["done"]
@@ -43,5 +43,5 @@ def replay(
 
 def _absorb_again(work: SessionWork, block: str, session_id: str) -> str | None:
     while True:
-        with suppress(LeaseLost):  # taken over before the block was rewound
+        with suppress(LeaseLost):  # taken over before the cursor was reset
             return work.absorb(session_id, block, anew=True)

@@ -1,4 +1,4 @@
-"""Retention: removes messages from the beginning of logs once nothing reads them any more."""
+"""Retention: removes messages from the beginning of logs when nothing reads them any more."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def safe_to_expire(head: Head, blocks: Collection[str], dead: Iterable[DeadLette
     """Return the seq up to which nothing reads a session's log any more.
 
     Readers are the window, a summary that a model must redo, dead letters, and each block from its
-    cursor on. Blocks that are not configured now count too. The entry at a cursor stays: its
-    running total is needed to count the tokens after it. The newest entry stays too: from it,
-    stores read the end of the log.
+    cursor on, also if it is not configured now. The entry at a cursor stays, since its running
+    total is needed to count the tokens after it. The newest entry stays, since stores read the end
+    of the log from it.
     """
     summary = head.summary
     readers = [head.start, head.end - 1]
@@ -49,7 +49,7 @@ class Retention:
         return None if self._retention == "forever" else f"_retention {self._retention}"
 
     def shorten(self, head: Head) -> Head:
-        """Remove messages that were stored for long enough. Return the new head."""
+        """Remove the messages whose time is over. Return the new head."""
         upto = self._upto(head)
         if isinstance(self._retention, timedelta):
             upto = self._old(head, upto, datetime.now(UTC) - self._retention)
@@ -63,7 +63,7 @@ class Retention:
         return moved
 
     def removes(self, head: Head) -> bool:
-        """Return whether there are messages to remove, now or once they are old enough."""
+        """Return whether there are messages to remove, now or when they are old enough."""
         return self._upto(head) > head.expired
 
     def wait(self, head: Head) -> float | None:

@@ -1,4 +1,4 @@
-"""The pending work of a session, for updates, background threads, workers and flush."""
+"""Does the pending work of a session, for updates, background threads, workers and `flush`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HELD = "another worker holds the session"
 _HELD_SECONDS = 1.0
 """Seconds until the next look at a session that another worker holds."""
 _LONGEST_WAIT = 600.0
-"""Maximum seconds until a changed session is looked at: a killed process may have left work."""
+"""Maximum seconds until a changed session is checked, since a killed process may leave work."""
 
 
 def target_seq(head: Head, cursor: int, absorb: Absorb, total_at: Callable[[int], int]) -> int:
@@ -48,11 +48,11 @@ def target_seq(head: Head, cursor: int, absorb: Absorb, total_at: Callable[[int]
 def longest_wait(
     absorb: Absorb, waits: Sequence[float], idle_minutes: float | None, retention: float | None
 ) -> float:
-    """Return the seconds after which a worker must look at a session that got a message. Pure.
+    """Return the seconds after which a worker must check a session that got a message. Pure.
 
-    The wait saves a look after each message that leaves no work. `waits` has the seconds of silence
-    that each block requires before it absorbs, with "every_update". Without `waits`, return 0:
-    blocks of other processes may absorb. `retention` is in seconds.
+    The wait avoids a check after each message. `waits` has the seconds of silence that each block
+    requires before it absorbs, used with "every_update". If this process has no blocks, `waits` is
+    empty and the result 0: other processes may have blocks. `retention` is in seconds.
     """
     if not waits:
         return 0.0
@@ -63,9 +63,9 @@ def longest_wait(
 
 
 def idle_wait(newest: datetime, now: datetime, minutes: float) -> float:
-    """Return the seconds until a session has been silent for `minutes`. 0 if it has. Pure.
+    """Return the seconds until a session has been silent for `minutes`, at least 0. Pure.
 
-    If the newest message has a time in the future, it counts as sent now.
+    `newest` is the time of the newest message. A time in the future counts as `now`.
     """
     silent = max(0.0, (now - newest).total_seconds())
     return max(0.0, minutes * 60 - silent)
@@ -76,8 +76,8 @@ def quiet_seq(
 ) -> int:
     """Return the last seq that was followed by a pause of `seconds`. 0 if there is none. Pure.
 
-    The time up to `now` counts as a pause. If `now` is None, the last message counts as new,
-    regardless of its own time.
+    The time from the last message to `now` counts as a pause. If `now` is None, no pause follows
+    the last message.
     """
     after = now
     for seq, at in reversed(timestamps):
@@ -105,9 +105,9 @@ class SessionWork:
     """Does the pending work of a session: deletion, compaction, summary, absorption, retention.
 
     All pending messages are absorbed after `idle_minutes` of silence (None for never), or while the
-    session is in the `backlog`. The blocks in `_quiet` call a model for each batch. They wait for a
-    full batch (`_full_tokens` or `BATCH_ENTRIES`), or with "every_update" for a pause of
-    `quiet_seconds`. If `quiet_seconds` is 0, no block waits.
+    session is in the `backlog`. The blocks in `_quiet` call a model for each batch. They therefore
+    wait for a full batch of `_full_tokens` or `BATCH_ENTRIES`. With "every_update", a pause of
+    `quiet_seconds` ends the wait too. If `quiet_seconds` is 0, no block waits.
     """
 
     def __init__(self, parts: Components, backlog: Backlog) -> None:
@@ -128,13 +128,11 @@ class SessionWork:
         return self._compaction.overflows(head) or self._feedable(head)
 
     def within(self, newest: datetime) -> float:
-        """Return the seconds until a session with a newest message of this time must be looked at.
-
-        The message may be old, so the wait may already be over."""
+        """Return the seconds until a session must be checked, from its newest message's time."""
         return idle_wait(newest, datetime.now(UTC), self._wait / 60)
 
     def announce(self, head: Head) -> None:
-        """Schedule a session immediately if its append has scheduled it for later."""
+        """Make a session due now, if its append has scheduled it for later."""
         if self._wait:
             self._store.schedule(head, 0)
 
@@ -192,16 +190,16 @@ class SessionWork:
 
         Args:
             everything: Absorb all pending messages, even by blocks that wait after a failure, and
-                refresh a pending summary. Wait for a worker that holds the session. A session that
-                cannot be erased is left for later. Without `everything`, a held session is skipped.
-            scheduled: This call is one of many. Each block absorbs at most one batch, so that
-                other sessions get their turn. A silent session is absorbed completely.
-            down_to: Cut the window to this number of tokens. Waits as with `everything`.
-            user_id: The user it must belong to, if any.
+                refresh a pending summary. Wait for a worker that holds the session. Log a failed
+                erasure instead of raising it.
+            scheduled: A worker makes this call for each due session in turn, so each block absorbs
+                at most one batch.
+            down_to: Cut the window to this number of tokens. Wait as with `everything`.
+            user_id: The user that must own the session. None allows any user.
 
         Returns:
-            The work done. With `everything` or `scheduled`, also the time of the next look, which
-            is stored too.
+            The work done. Nothing is done for a session that another worker holds, unless the call
+            waits. With `everything` or `scheduled`, `again` is the time until the next check.
 
         Raises:
             SessionOfAnotherUser: The session belongs to another user.
@@ -259,8 +257,8 @@ class SessionWork:
     def absorb(self, session_id: str, block: str, *, anew: bool = False) -> str | None:
         """Have one block absorb all of a session.
 
-        With `anew`, the block absorbs the session from the beginning. A worker that holds the
-        session does so later. Returns the block's error, or None.
+        With `anew`, the block starts at the beginning. If another worker does not release the
+        session, that worker absorbs it later. Returns the block's error, or None.
 
         Raises:
             LeaseLost: Another worker took the session over before the cursor was reset.

@@ -1,4 +1,4 @@
-"""Background threads that process sessions, and the `agent-memory worker`."""
+"""Worker threads that process sessions, in the background or in `agent-memory worker`."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ POLL_SECONDS = 2.0
 _PAGE = 256
 _PUT_OFF_SECONDS = 0.1
 _SHARE = 20
-"""If a search finds a full page of sessions and puts all of them off, a pause follows. The pause is
-this many times the duration of the search, and at least `_PUT_OFF_SECONDS`, to save load."""
+"""If a poll finds a full page of due sessions and puts all of them off, the worker pauses. The
+pause is this many times the duration of the query, and at least `_PUT_OFF_SECONDS`."""
 _EXIT_SECONDS = 2.0
 _HOUSEKEEPING_SECONDS = 60.0
 _REPLACED_SECONDS = 600.0
@@ -48,7 +48,7 @@ _workers: weakref.WeakSet[Worker] = weakref.WeakSet()
 
 
 class FairQueue:
-    """Pending sessions, each once. Users take turns, and a user's sessions are in order. No I/O."""
+    """Pending sessions without duplicates. Users take turns. A user's sessions stay in order."""
 
     def __init__(self) -> None:
         self._pending: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
@@ -61,13 +61,13 @@ class FairQueue:
         return iter(self._owners)
 
     def add(self, session_id: str, owner: str) -> None:
-        """Add a session. One that is already queued keeps its place and its owner."""
+        """Add a session, unless it is queued already."""
         if session_id not in self._owners:
             self._owners[session_id] = owner
             self._pending.setdefault(owner, OrderedDict())[session_id] = None
 
     def take(self) -> tuple[str, str] | None:
-        """Return the next session and its owner, who moves to the end. None for an empty queue."""
+        """Return the next session and its owner, who moves to the end. None if it is empty."""
         if not self._pending:
             return None
         owner, sessions = self._pending.popitem(last=False)
@@ -81,8 +81,8 @@ class FairQueue:
 class Housekeeping:
     """The work that a worker does before its first session, and every minute afterwards.
 
-    A job is the name of an absorbing block, of the retention, or of the spending limits. A new job
-    makes all sessions due.
+    A job is an absorbing block, the retention, or the spending limits. The store has the names of
+    the known jobs. A new job makes all sessions due.
     """
 
     def __init__(self, parts: Components) -> None:
@@ -111,7 +111,7 @@ class Housekeeping:
             self._records.write(Kind.JOBS, name, again_at=time() + _REPLACED_SECONDS)
 
     def _wake_again(self) -> None:
-        """Schedule all sessions again: a worker with old settings may have put them off."""
+        """Make all sessions due once more: a worker with old settings may have put them off."""
         times = {name: note["again_at"] for name, note in self._records.read(Kind.JOBS).items()}
         late = [name for name, at in times.items() if at is not None and at <= time()]
         if late:
@@ -124,9 +124,9 @@ class Housekeeping:
 class Worker:
     """Processes due sessions on several threads. Users take turns.
 
-    Sessions come from `wake` and from the store, which keeps the time at which each is due. The
-    next worker on the same store finds the work that a process leaves undone. A worker that does
-    not poll processes only the sessions passed to `wake`.
+    Sessions come from `wake` and from the store, which has the time at which each session is due.
+    If a process ends before its work is done, another worker on the same store does the rest. A
+    worker that does not poll processes only the sessions passed to `wake`.
     """
 
     _store: SessionStore
@@ -145,7 +145,7 @@ class Worker:
         self._lock = known_lock()  # acquired in a single C step: see `core.threads.apart`
         self._changed = threading.Condition(self._lock)
         self._queue = FairQueue()
-        self._busy: dict[str, bool] = {}  # sessions in work: whether each was woken again
+        self._busy: dict[str, bool] = {}  # by session in work: whether it was woken meanwhile
         self._drains: dict[object, dict[str, int]] = {}
         self._threads: list[threading.Thread] = []
         self._stopping = False
@@ -156,7 +156,7 @@ class Worker:
         self._trouble = ""
 
     def start(self) -> None:
-        """Start the missing threads. The threads are daemons, so an exit need not wait."""
+        """Start the missing threads, as daemons, so that the process can exit without them."""
         with self._lock:
             while len(self._threads) < self._count and not self._stopping:
                 name = f"memory-worker-{len(self._threads)}"
@@ -190,7 +190,7 @@ class Worker:
         """Wait until all sessions in the queue have been processed, or have failed once."""
         with self._lock:
             key = object()
-            # a session that was woken during its processing has one more turn
+            # a session that was woken while in work is processed once more
             left = {name: 1 + woken for name, woken in self._busy.items()}
             left.update(dict.fromkeys(self._queue, 1))
             self._drains[key] = left
@@ -200,7 +200,7 @@ class Worker:
                 del self._drains[key]
 
     def run_once(self) -> None:
-        """Process each due session once, and wait for the end. The caller need not call `start`.
+        """Process each due session once, and wait for the end. Call it instead of `start`.
 
         A session that becomes due again meanwhile is left for the next run.
         """

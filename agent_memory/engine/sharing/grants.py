@@ -29,17 +29,16 @@ _BUSY = "The deletion is finished later; call delete_user again."
 
 
 class Grants:
-    """Grants of access. Each can be read by its namespace, by its agent, and by both.
+    """Stores the access of agents. It can be read by namespace, by agent, and by both.
 
-    A grant or revocation by a call overrides the configuration, whichever came first. The two are
-    separate records.
+    A grant or revocation by a call overrides the configured access, whichever came first.
     """
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
 
     def begin(self, shares: Mapping[str, Mapping[str, Access]]) -> None:
-        """Write the grants of a configuration for pairs without any record."""
+        """Store the configured grants of agents that have no record in the namespace yet."""
         new = []
         for share, access_of in shares.items():
             known = self._known(share)
@@ -50,7 +49,7 @@ class Grants:
             self._store.put_records(_GRANTS, new)
 
     def overridden(self, shares: Mapping[str, Mapping[str, Access]]) -> list[str]:
-        """Return a message for each grant of a configuration that is not in force."""
+        """Return a message for each configured grant that a call has overridden."""
         return [
             f"{agent} has {current or 'no'} access to {share}, and not {access} as in the "
             "configuration: a later grant or revocation has priority. If that is not meant: "
@@ -91,7 +90,7 @@ class Grants:
             self.put(share, agent, None)
 
     def drop_agent(self, agent: str) -> None:
-        """Delete an agent's grants, except grants after `close`."""
+        """Delete an agent's grants, except those made after `close`."""
         for share in self.shares_of(agent):
             if self.access(share, agent) is None:
                 self._drop(share, agent, found_by="agent")
@@ -102,7 +101,7 @@ class Grants:
         self._store.delete_records(_GRANTS, record_id=_id("name", share, ""))
 
     def _drop(self, share: str, agent: str, found_by: str) -> None:
-        # the record that finds the others goes last, so that an interrupted run can resume
+        # the record by which the others are found is last, so that a repeated call resumes
         for kind in sorted(("pair", "share", "agent"), key=lambda kind: kind == found_by):
             for initial in (True, False):
                 self._store.delete_records(_GRANTS, record_id=_id(kind, share, agent, initial))
@@ -128,7 +127,7 @@ def _records(
 
 
 def _effective(records: Iterable[Record]) -> Access | None:
-    """Return the access that a call set for a pair, else the access by the configuration."""
+    """Return the access that a call set, else the configured access."""
     by_source = {record.metadata["initial"]: record.text for record in records}
     return _ACCESS.get(by_source.get(False, by_source.get(True)))
 
@@ -166,18 +165,18 @@ def is_by(message: Message | None, agent: str) -> bool:
 
 
 class Authors:
-    """Stores the seq from which an agent wrote in a session, since the log may lose messages."""
+    """Stores for agents and sessions a seq before which the agent wrote nothing."""
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
         self._known: Cache[tuple[str, str], datetime] = Cache(_MOST_CACHED)
 
     def knows(self, agent: str, session_id: str) -> bool:
-        """Return whether this process has stored that seq already."""
+        """Return whether this process has already stored the seq of an agent in a session."""
         return (agent, session_id) in self._known
 
     def wrote(self, agent: str, before: Head | None, after: Head) -> None:
-        """Store that an agent wrote to a session, if that is new."""
+        """Store the seq after an agent's first write to a session."""
         key = (agent, after.session_id)
         if self._known.get(key) == after.created_at:
             return
@@ -193,7 +192,7 @@ class Authors:
         return min((record.first for record in found), default=None)
 
     def drop(self, agent: str, session_id: str) -> None:
-        """Delete the record after all of the agent's messages in the session were emptied."""
+        """Delete the seq. Call it after the agent's messages in the session were emptied."""
         self._store.delete_records(_AUTHORS, owner=_author(agent, session_id))
         self._known.drop((agent, session_id))
 
@@ -208,7 +207,7 @@ def _author(agent: str, session_id: str) -> str:
 
 
 class Redaction:
-    """Removes messages and grants of deleted users, and grants of deleted namespaces."""
+    """Removes what a deleted user wrote as an agent, and the grants of users and namespaces."""
 
     def __init__(self, parts: Components) -> None:
         self._parts, self._store = parts, parts.store

@@ -1,4 +1,4 @@
-"""`Share`: a namespace for several agents. `SharedMemory`: the calls of one agent on it."""
+"""`Share` is a namespace for several agents, and `SharedMemory` one agent's access to it."""
 
 from __future__ import annotations
 
@@ -46,12 +46,7 @@ DENIED = (
 
 
 class Share:
-    """A shared namespace. Made by `AgentMemory.share`. Code with a `Share` decides who has access.
-
-    Args:
-        memory: The memory.
-        name: The namespace's name, checked.
-    """
+    """A shared namespace, from `AgentMemory.share`. It grants and revokes the access of agents."""
 
     def __init__(self, memory: AgentMemory, name: str) -> None:
         self._memory = memory
@@ -63,10 +58,11 @@ class Share:
         return f"Share({self.name!r})"
 
     def grant(self, agent_id: str, access: Access = "read") -> None:
-        """Grant an agent access, from its next call on, in every process. Durable on return.
+        """Grant an agent access. The grant is durable on return and holds in every process.
 
         Args:
-            agent_id: The agent. `delete_user` with the same id removes the agent and its messages.
+            agent_id: The agent. `AgentMemory.delete_user` with this id deletes the agent's messages
+                and grants.
             access: "read", or "write", which includes reading. The new access replaces the old one.
 
         Raises:
@@ -80,9 +76,10 @@ class Share:
         self._grants.put(self.name, agent_id, access)
 
     def revoke(self, agent_id: str) -> None:
-        """Revoke an agent's access. Each of its calls that begins after the return fails.
+        """Revoke an agent's access. Calls of the agent that begin afterwards raise `AccessDenied`.
 
-        The agent's messages stay. A configuration's grant does not restore the access. Idempotent.
+        The agent's messages stay. A grant in the configuration does not restore the access.
+        Idempotent.
         """
         self._check(agent_id)
         self._grants.put(self.name, agent_id, None)
@@ -102,9 +99,7 @@ class Share:
         return self._grants.agents(self.name)
 
     def agent(self, agent_id: str) -> SharedMemory:
-        """Return the calls of an agent, which check its access each time.
-
-        The agent may have no access yet, or lose it.
+        """Return the namespace for an agent, which need not have access yet.
 
         Raises:
             InvalidId: The agent's id is not valid.
@@ -124,8 +119,8 @@ class Share:
     def delete(self) -> None:
         """Delete the namespace: first its grants, then its sessions and all derived records.
 
-        Idempotent. An interrupted deletion is finished by a worker, `flush`, or the next call. The
-        grants of a configuration are written again when a memory opens.
+        Idempotent. An interrupted deletion is finished by a worker, `flush`, or the next call.
+        Grants in the configuration are written again when a memory opens.
         """
         self._components.guard.check(None, None)
         self._components.deletion.user(shared_user(self.name))
@@ -138,17 +133,12 @@ class Share:
 
 
 class SharedMemory:
-    """The calls of `AgentMemory` on one shared namespace, for one agent. Made by `Share.agent`.
+    """A shared namespace as one agent uses it, from `Share.agent`.
 
-    Each call reads the agent's grant from the store. A call that reads data checks the grant again
-    before it returns. An agent without access learns nothing: each call raises the same
-    `AccessDenied`, whether or not the namespace or session exists. Session ids are local to the
-    namespace.
-
-    Args:
-        memory: The memory.
-        share: The namespace's name, checked.
-        agent_id: The agent's id, checked. The agent's messages have it as `metadata["agent"]`.
+    The methods are those of `AgentMemory`. Each call reads the agent's grant from the store. A call
+    that reads data checks the grant again before it returns. An agent without access gets the same
+    `AccessDenied` from each call, whether or not the namespace or the session exists. Session ids
+    are local to the namespace. The agent's messages have its id as `metadata["agent"]`.
     """
 
     def __init__(self, memory: AgentMemory, share: str, agent_id: str) -> None:
@@ -180,7 +170,7 @@ class SharedMemory:
         messages = [signed(one, self.agent_id) for each in values for one in Message.all_of(each)]
         authors = self._components.authors
         known = authors.knows(self.agent_id, session)
-        # for a retry, the head before the first call is unknown
+        # this call may be a retry, and the head before the first attempt is unknown
         retries = key is not None or any(map(key_of_message, messages))
         before = None if known or retries else self._components.store.head(session)
         head = self._memory.update(
@@ -189,7 +179,7 @@ class SharedMemory:
         if messages and head.end:
             authors.wrote(self.agent_id, before, head)
             if not self._allowed("write"):
-                self._components.deletion.settle(self.agent_id)  # the agent may be deleted
+                self._components.deletion.settle(self.agent_id)  # the agent may have been deleted
                 self._components.redaction.late(self.agent_id, session)
         return _visible_head(head)
 
@@ -296,8 +286,8 @@ class SharedMemory:
     ) -> Any:
         """Run a whole turn with a model. See `AgentMemory.completion`.
 
-        `stream` and the memory's own tools are not available. Needs write access, before the model
-        is called and when the turn is stored.
+        `stream` and the memory's own tools are not available. Write access is checked before the
+        model is called and when the turn is stored.
         """
         self._require("write")
         if "stream" in options:
@@ -311,7 +301,7 @@ class SharedMemory:
 
     @property
     def _turns(self) -> Turns:
-        """The calls about a turn, which read and store through the checked calls."""
+        """The turn methods, which read and store with access checks."""
 
         def begin(session_id: str, asked: Sequence[Message], **_: Any) -> Pack:
             session = self._session(session_id)
@@ -376,7 +366,7 @@ def _refuse_to_call(session_id: str, name: str, *_: object, **__: object) -> str
 
 
 def _visible_head(head: Head) -> Head:
-    """Return a head with the id that agents use, and the namespace in place of its user."""
+    """Return a head with the session id that agents use, and the namespace as its user."""
     session_id = visible_id(head.session_id)
     return replace(head, session_id=session_id, user_id=share_of(head.session_id))
 

@@ -1,4 +1,4 @@
-"""Export of sessions: the lines of a snapshot, and the file they are written to."""
+"""Export of sessions: the lines of a snapshot, and the file to which they are written."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Exporter:
         self, session_id: str, write: Callable[[str], object], user_id: str | None = None
     ) -> Exported:
         with self._parts.leases.take(session_id, waiting=True) as lease:
-            # a session that exists again began after the call, and its lease is not held
+            # a session that was deleted and created again is newer than this call
             head = None if lease is Unheld.GONE else self._store.head(session_id)
             if head is None or head.deleting:
                 raise InvalidInput(f"There is no session {session_id!r} to take a snapshot of.")
@@ -125,7 +125,7 @@ class Exporter:
                     yield writing.vector(name, record, blob)
 
     def _reach(self, name: str, head: Head) -> float:
-        """Return the last seq that a block has absorbed. A dead worker may leave later records."""
+        """Return the last seq that a block has absorbed. Infinity if it absorbs no logs."""
         block = self._blocks.get(name)
         if name in head.cursors or (block is not None and block.absorbs):
             return max(head.cursors.get(name, 0), head.expired)
@@ -147,7 +147,7 @@ def _gone(head: Head) -> StoreUnavailable:
 
 @contextmanager
 def written(to: str | Path | TextIO) -> Iterator[TextIO]:
-    """Yield a file to write to. At a path, it replaces an existing file when it is complete.
+    """Yield a file to write to. If `to` is a path, the complete file replaces an existing one.
 
     A pipe or a device is written to directly.
     """

@@ -48,7 +48,7 @@ def _is_keyed(block: str, record: Record) -> bool:
 
 
 def _validated(number: int, record: Record, block: Block | None) -> Record:
-    """Return a record as its block stores it. Records of unknown blocks stay unchanged."""
+    """Return a record as its block stores it, or unchanged if the block is unknown."""
     if block is None:
         return record
     try:
@@ -80,7 +80,7 @@ def _are_traits(stored: Stored, dimension: int) -> bool:
         features = features_of([stored.traits])
     except (ValueError, struct.error):
         return False
-    # encoding the features again must give the same bytes, which proves that all lengths are right
+    # encoded again, the features must give the same bytes: then all lengths are right
     if features.dimension != dimension or blobs_of([stored.record], features) != [stored.traits]:
         return False
     vector, terms = features.meaning[0], features.words[0]
@@ -130,10 +130,10 @@ class RecordImport:
                 self._put_vectors()
 
     def finish(self) -> dict[str, int]:
-        """Store the remaining items, after the snapshot is known to be complete.
+        """Store the remaining items of a complete snapshot.
 
-        Returns:
-            The cursors of the blocks with imported records. Other blocks absorb from the beginning.
+        Return the cursors of the blocks with imported records. Other blocks absorb from the
+        beginning.
         """
         self._put_vectors()
         self._check_ids()
@@ -169,9 +169,9 @@ class RecordImport:
         return {block: cursor for block, cursor in head.cursors.items() if block in come}
 
     def _check_ids(self) -> None:
-        """Refuse records with the id of another session's record, which they would replace.
+        """Refuse records that would replace a record of another session.
 
-        Most ids are bound to their session. If there are other ids, all facts are read.
+        Most ids derive from their session. For other ids, all stored facts are read.
         """
         loose = {
             (block, record.id): number
@@ -193,7 +193,7 @@ class RecordImport:
         resources = self._parts.resources
         with KeyedRecords(resources, block, scope, "session" if own else "user").changing():
             present = {record.id: record.session_id for record in self._store.records(block, owner)}
-            # records that another session changed since stay unchanged
+            # records that another session has changed since are not replaced
             current = [
                 record
                 for record in records

@@ -1,4 +1,4 @@
-"""Import of sessions, atomically: a session is hidden until all of it is stored."""
+"""Atomic import of sessions: a session is hidden until all of it is stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 _PAGE = 200
 _TRIES = 5
 _LONGEST_FIRST = 2**16
-_LONGEST = 2**28  # bytes of a line: JSON triples the 64 MiB of a message at most
+_LONGEST = 2**28  # bytes of a line: a message of 64 MiB takes at most 3 times as much in JSON
 
 
 class Importer:
@@ -63,11 +63,7 @@ class Importer:
         return shown
 
     def _make_way(self, session_id: str) -> None:
-        """Finish an interrupted deletion of the session.
-
-        Raises:
-            SessionExists: The session exists.
-        """
+        """Finish an interrupted deletion of the session. Raise `SessionExists` if it exists."""
         head = self._store.head(session_id)
         if head is not None and head.deleting:
             self._deletion.finish(session_id)
@@ -87,7 +83,7 @@ class Importer:
     def _page(
         self, items: Iterable[tuple[int, Item]]
     ) -> tuple[list[Entry], tuple[int, Item] | None]:
-        """Return the next entries, and the first item after them if the log ends."""
+        """Return the next entries, and the item after them if the log ends there."""
         page: list[Entry] = []
         for number, item in items:
             if not isinstance(item, Entry):
@@ -98,7 +94,7 @@ class Importer:
         return page, None
 
     def _counted(self, entry: Entry) -> Entry:
-        """Return the entry; without encoding if its count is wrong, so contexts count it again."""
+        """Return the entry. If its token count is wrong, let contexts count it again."""
         counter = self._parts.resources.counter
         if entry.encoding != counter.encoding or counter.message(entry.message) == entry.tokens:
             return entry
@@ -113,10 +109,9 @@ def _exists(session_id: str) -> SessionExists:
 
 
 def lines_of(source: str | Path | TextIO | Iterable[str], most: int = 0) -> Iterator[bytes]:
-    """Yield the lines of a source in one pass.
+    """Yield the lines of a source: a path, an open text file, or lines.
 
-    `source` is a path, an open text file, or lines. In files, `most` raises the maximum length of
-    a line.
+    `most` raises the maximum length of a line in a file.
     """
     if isinstance(source, str | Path):
         with open(source, "rb") as file:
@@ -138,7 +133,7 @@ def lines_of(source: str | Path | TextIO | Iterable[str], most: int = 0) -> Iter
 
 
 def _read(file: TextIO | BinaryIO, most: int) -> Iterator[bytes]:
-    """Yield the lines of an open file. An endless line, as of a device, is refused."""
+    """Yield the lines of an open file. Refuse a line that is too long or endless."""
     number, at_first = 1, "this is not the beginning of a session's snapshot"
     while True:
         longest = _LONGEST_FIRST if number == 1 else most
@@ -166,7 +161,7 @@ class ImportTransaction:
     """A session during its import.
 
     Until the import is complete, the session is marked as being deleted, so no call shows or
-    recalls it. After a killed process, a worker or the next call for the session erases it.
+    recalls it. If the process is killed, a worker or the next call for the session erases it.
     """
 
     _store: SessionStore
@@ -174,7 +169,7 @@ class ImportTransaction:
     lease: Lease
 
     def add(self, entries: Sequence[Entry], after: int | None = None) -> None:
-        """Append entries to the log. With `after`, they replace all entries after that seq."""
+        """Append entries to the log. With `after`, replace all entries after that seq."""
         head = self._head
         end = head.end if after is None else after
         self._head = self._there(self._store.rewrite(head, end, entries, lease=self.lease))
@@ -200,7 +195,7 @@ class ImportTransaction:
 def import_transaction(
     store: SessionStore, leases: Leases, head: Head, first: Sequence[Entry]
 ) -> Iterator[ImportTransaction | None]:
-    """Begin the import of a session with the first entries of its log, if there are any.
+    """Begin the import of a session with the first entries of its log, which may be empty.
 
     Call `show` after all entries are added. Without `show` the session stays marked as deleted.
 
@@ -217,8 +212,8 @@ def import_transaction(
             if lease is None:
                 continue  # a worker has just erased it
             transaction = ImportTransaction(store, begun, lease)
-            # written again: before the lease, a worker may have erased the session, and another
-            # process may have created one with its id
+            # written again: before the lease was taken, a worker may have erased the session, and
+            # another process may have created one with its id
             transaction.add(first, head.expired)
             yield transaction
             return

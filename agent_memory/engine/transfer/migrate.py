@@ -34,13 +34,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """The verified contents of both stores.
+    """The numbers of verified items, equal in both stores.
 
     Attributes:
-        sessions: Sessions.
-        messages: Messages in their logs.
-        facts: Records that blocks store as text: facts, notes, files, and their bookkeeping.
-        vectors: Records with vectors.
+        facts: Records that blocks store as text: facts, notes, files, and internal records.
     """
 
     sessions: int
@@ -56,8 +53,8 @@ class MigrationStep:
     Attributes:
         what: The kind of data that is moved, or "verifying".
         done: The number of items done.
-        total: The number of items, as known so far. None if unknown.
-        verified: The moved data. Set in the last step only, after the comparison.
+        total: The number of items as known so far. None if unknown.
+        verified: The moved data. None before the last step.
     """
 
     what: Literal["facts", "vectors", "sessions", "verifying"]
@@ -90,9 +87,9 @@ def migrate(
     compared. Encrypted data stays encrypted. Only the ranking features of vectors are decrypted,
     which requires the keys.
 
-    Limitations: Nobody should write to the source meanwhile. If somebody does, the comparison
-    reports it, and another call copies the rest. Nobody may use the target before the end: data
-    that is not in the source is removed from it.
+    Limitations: Do not write to the source meanwhile. The comparison reports such writes, and
+    another call copies them. Do not use the target before the end: data that is not in the source
+    is removed from it.
 
     Args:
         from_url: The source. See `AgentMemoryConfig.store`.
@@ -105,8 +102,8 @@ def migrate(
 
     Raises:
         InvalidInput: There is nothing to move, or the target holds other data.
-        Undecryptable: Encrypted data requires the keys.
-        StoreError: The stores differ at the end, or one of them failed. The same call resumes.
+        Undecryptable: The data is encrypted, and `keys` does not have its key.
+        StoreError: The stores differ at the end, or one of them failed. Repeat the call to resume.
     """
     for url in (from_url, to_url):
         check_url(url)
@@ -191,7 +188,7 @@ def _check(source: Store, held: Sequence[str], origin: str, noted: Collection[st
 
 
 def _held(store: Store) -> list[str]:
-    """List the contents of a store, without the engine's notes and blocks without vectors."""
+    """Describe the contents of a store. Empty if it has no data but the engine's notes."""
     counts = store.counts()
     found = [f"{counts.sessions} sessions"] if counts.sessions else []
     kept = next((block for block, _ in store.all_records() if block != NOTES.name), None)
@@ -204,7 +201,7 @@ def move(source: Store, target: Store, *, resumed: bool) -> Iterator[MigrationSt
     """Make the target equal to the source, which is only read.
 
     Records are copied before the sessions they derive from, so that no session in the target lacks
-    its records. Records that are already there are not written again.
+    its records.
     """
     blocks = source.vector_blocks()
     for block, there in target.vector_blocks().items():
@@ -257,7 +254,7 @@ def _parts(source: Store, target: Store, blocks: Iterable[str]) -> list[_Part]:
 
 
 def _sentence(differences: Mapping[str, bool]) -> str:
-    """Describe the differences. The values are whether changes in the source caused them."""
+    """Describe differences, each with whether a change of the source caused it."""
     shown = ", ".join(islice(differences, _SHOWN))
     more = f" and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
     why = (
@@ -274,9 +271,9 @@ def _sentence(differences: Mapping[str, bool]) -> str:
 def _verified(
     source: Store, target: Store, sessions: Sessions, parts: Sequence[_Part], *, copies: bool
 ) -> Generator[MigrationStep, None, dict[str, bool]]:
-    """Compare both stores. With `copies`, sessions that differ are copied again first.
+    """Compare both stores, and return the differences. Without any, yield a step with `verified`.
 
-    The last step has the verified data if there are no differences.
+    With `copies`, sessions that differ are first copied again.
     """
     differences, seen = dict[str, bool](), Sums()
     total = source.counts().sessions + 2 * sum(part.sent.counts.total() for part in parts)
@@ -291,7 +288,7 @@ def _verified(
     if target.counts().sessions != count:
         differences["sessions that only the target has"] = False
     held = {"facts": 0, "vectors": 0}
-    # after the sessions: changes during their comparison show in the records
+    # records come last, to detect changes during the comparison of sessions
     for part in parts:
         here, there = Sums(), Sums()
         for one, sums in ((part.source, here), (part.target, there)):

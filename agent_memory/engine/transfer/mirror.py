@@ -50,7 +50,7 @@ def _digest(value: object) -> bytes:
 
 
 def head_digest(head: Head) -> bytes:
-    """Return a digest of a head without its version, which counts changes within one store."""
+    """Return a digest of a head without `version`, `updated_at` and `metadata`."""
     return _digest(replace(head, version=0, updated_at=None, metadata={}))
 
 
@@ -63,13 +63,13 @@ def session_digest(head: Head, entries: Iterable[Entry], keys: Iterable[KeptKey]
 
 
 def record_digest(block: str, record: Record, blob: bytes = b"") -> bytes:
-    """Return a digest of a block's record, and of its features as bytes, if it has any."""
+    """Return a digest of a block's record and, for a vector, of its features as bytes."""
     return sha256(_digest([block, record]) + blob).digest()
 
 
 @dataclass(slots=True)
 class Sums:
-    """The number of records of each kind, and the sum of their checksums in any order."""
+    """Counts records by kind, and adds up their checksums. Their order does not matter."""
 
     counts: Counter[str] = field(default_factory=Counter)
     sums: Counter[str] = field(default_factory=Counter)
@@ -103,7 +103,7 @@ class StoredRecord:
 
 @dataclass(eq=False, repr=False)
 class FactRecords:
-    """All facts of a store, except records about the store and of sessions in `_leaving`."""
+    """A store's facts, except records about the store itself and of sessions in `_leaving`."""
 
     _store: RecordStore
     _leaving: Collection[str]
@@ -127,7 +127,7 @@ class FactRecords:
 
 @dataclass(eq=False, repr=False)
 class VectorRecords:
-    """The vectors of one block, except vectors of sessions in `_leaving`."""
+    """The vectors of one block, except those of sessions in `_leaving`."""
 
     _store: VectorStore
     _block: str
@@ -152,21 +152,21 @@ class VectorRecords:
             self._store.put_vectors(self._block, [stored.record for stored in records], features)
 
     def remove(self, keys: Collection[tuple[str, str]]) -> None:
-        """Remove records, with all others of the same owner and session."""
+        """Remove the records, and all vectors with the same owner and session."""
         found = (stored.record for stored in self.read() if stored.key in keys)
         for owner, session_id in {(record.owner, record.session_id) for record in found}:
             self._store.delete_vectors(self._block, owner=owner, session_id=session_id)
 
 
 RecordSet = FactRecords | VectorRecords
-"""A part of a store's records, read in any order. `remove` may remove more than the keys."""
+"""A set of a store's records, read in any order. `remove` may remove more than the keys."""
 
 
 def mirror(source: RecordSet, target: RecordSet, sums: Sums) -> Iterator[StoredRecord]:
     """Make the target's records equal to the source's, and yield each record of the source.
 
-    Existing records are not written again, so that an interrupted run resumes. Each record takes
-    eight bytes of memory.
+    Equal records are not written again, so a repeated call resumes an interrupted one. Each record
+    of the target takes eight bytes of memory.
     """
     there = _marks(stored.digest for stored in target.read())
     if len(there) and _cleared(source, target):  # `remove` may have removed more records
@@ -201,7 +201,7 @@ def _marks(keys: Iterable[object]) -> np.ndarray:
     """Return the sorted hashes of keys, eight bytes each.
 
     Two keys have the same hash in one of billions of cases. Python salts hashes in each process, so
-    these keys have different hashes in the next run.
+    the same two keys have different hashes in the next run.
     """
     import numpy as np
 
@@ -226,8 +226,8 @@ def _pages(records: Iterator[StoredRecord]) -> Iterator[list[StoredRecord]]:
 class Sessions:
     """The sessions of two stores.
 
-    A session with an unfinished deletion is copied without messages, in the same state. Its
-    deletion is then finished in the target too, since blocks may hold records elsewhere.
+    A session with an unfinished deletion is copied without messages and stays marked as deleted. A
+    worker on the target then finishes the deletion, since blocks may have records elsewhere.
     """
 
     _source: SessionStore
@@ -237,7 +237,7 @@ class Sessions:
         self._leases = Leases(self._target)
 
     def bring(self) -> Iterator[Head]:
-        """Copy the sessions that the target lacks, and yield each head. `compare` verifies them."""
+        """Copy the sessions that the target lacks. Yield the head of each session of the source."""
         for head, there in self._pairs():
             if there is None:
                 self._bring(head)
@@ -252,7 +252,7 @@ class Sessions:
                     self._target.delete(name)
 
     def compare(self, sums: Sums, *, copies: bool) -> Iterator[tuple[Head, str | None]]:
-        """Yield each session's head and its difference, or None for none.
+        """Yield each session's head and the kind of its difference, or None if both are equal.
 
         With `copies`, a session that differs is first copied again.
         """
@@ -285,8 +285,10 @@ class Sessions:
         return head, "differs" if again == sent else "changed"
 
     def _pairs(self) -> Iterator[tuple[Head, Head | None]]:
-        """Yield each session of the source as `_carried`. Add the target's session if the same
-        page has it."""
+        """Yield the head that each session should have in the target, and its head there.
+
+        The second is None if the target's page does not contain the session.
+        """
         after = None
         for heads in whole(head_pages(self._source)):
             page = self._target.sessions(limit=HEADS, after=after)
@@ -344,7 +346,7 @@ class Sessions:
 
 
 def _carried(head: Head) -> Head:
-    """Return the form of a session in the target."""
+    """Return the head that the target should have: without messages if it is being deleted."""
     if not head.deleting:
         return head
     marked = Head(head.session_id, head.user_id, created_at=head.created_at)

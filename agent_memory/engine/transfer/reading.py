@@ -49,7 +49,7 @@ _FLOAT = 4  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A record of a block or a collection, and the stored features of a vector."""
+    """A record of a block or of a system collection. `traits` are the features of a vector."""
 
     kind: Literal["fact", "vector", "forgotten", "value"]
     block: str
@@ -63,7 +63,8 @@ Item = Entry | KeptKey | Stored | VectorsForm | DeadLetter
 class Reading:
     """Reads a snapshot: the first two lines immediately, further lines on demand.
 
-    All items belong to the session and the user of the first line. `head` has version 0.
+    All items belong to the session and the user of the first line. `head` is the session's head,
+    with version 0.
     """
 
     def __init__(self, lines: Iterable[bytes]) -> None:
@@ -82,7 +83,7 @@ class Reading:
     def items(self) -> Iterator[tuple[int, Item]]:
         """Yield the items after the head, each with its line number. The log's entries come first.
 
-        An incomplete snapshot raises an error before the end.
+        Raise `InvalidSnapshot` at an invalid line, or if the last line is missing.
         """
         while True:
             fields = self._next()
@@ -99,7 +100,7 @@ class Reading:
             yield self._number, read(self, self._form(form, fields))
 
     def _next(self) -> dict[str, Any]:
-        """Return the fields of the next line. An altered line is refused."""
+        """Return the fields of the next line, after a check of its sum."""
         self._number += 1
         line = next(self._lines, None)
         if line is None and self._number == 1:
@@ -166,7 +167,7 @@ class Reading:
         return entry
 
     def _message(self, fields: dict[str, Any], at: datetime) -> Message:
-        """Return a message in its stored form, with the time of its line."""
+        """Return the message of a line, with the line's time. Refuse all but the stored form."""
         try:
             message = Message.of(fields)
         except InvalidMessage as error:
@@ -289,7 +290,7 @@ _ITEMS: Mapping[str, tuple[type[Form], Callable[[Reading, Any], Item]]] = {
     "forgotten": (ForgottenForm, Reading._forgotten),
     "value": (ValueForm, Reading._value),
 }
-"""The form of a line after the log, and the function that checks it, by kind."""
+"""For each kind of line after the log: the line's form, and the function that checks it."""
 
 
 class _Log:

@@ -68,7 +68,7 @@ class SummaryForm(Form):
 
 
 class HeadForm(Form):
-    """The second line."""
+    """The second line: the session's head."""
 
     kind: Literal["head"]
     end: Count
@@ -162,7 +162,7 @@ class ForgottenForm(Form):
 
 
 class MeaningForm(Form):
-    """The vectors of a value's texts, of one embedder."""
+    """The vectors of a value's texts, from one embedder."""
 
     embedder: Name
     count: Seq
@@ -170,7 +170,7 @@ class MeaningForm(Form):
 
 
 class ValueForm(Form):
-    """A value of the session's own, as JSON."""
+    """A value that the session stores under a key, as JSON."""
 
     kind: Literal["value"]
     namespace: list[str]
@@ -215,7 +215,7 @@ class Digest:
         return self._sha.hexdigest()
 
     def summed(self, body: str) -> str:
-        """Return the next line: a JSON object with its sum."""
+        """Add the next line, and return it with its sum."""
         begun = body[:-1]
         self._sha.update(begun.encode())
         end = _SUM % self._sha.hexdigest()[:_DIGITS]
@@ -259,7 +259,7 @@ class Exported:
 
 
 class Writing:
-    """Makes the lines of a snapshot. Write the lines in the order of the calls."""
+    """Returns the lines of a snapshot. Write them in the order of the calls."""
 
     def __init__(self, head: Head) -> None:
         self._head = head
