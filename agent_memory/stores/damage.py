@@ -97,7 +97,7 @@ def undamaged_records(rows: Iterable[Row], decode: Callable[[Row], Value]) -> li
 def head_or_rest(store: SessionStore, session_id: str) -> Head | None:
     """Return the head of a session to delete, or the readable part of a damaged head.
 
-    If the identity of the head is unreadable, the result has `deleting` set.
+    If its identity is unreadable, the result has `deleting` set.
     """
     try:
         return store.head(session_id)

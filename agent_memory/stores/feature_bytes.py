@@ -54,11 +54,7 @@ def bytes_of(segment: Segment) -> bytes:
 
 
 def segment_of(data: bytes) -> Segment:
-    """Decode a result of `bytes_of`.
-
-    Raises:
-        ValueError: The bytes are damaged, or a newer release wrote them.
-    """
+    """Decode a result of `bytes_of`. Raise ValueError if it is damaged, or of a newer release."""
     if len(data) < _HEADER.size:
         raise ValueError("A segment is cut short.")
     mark, version, named, own, _, count, dimension, *sizes = _HEADER.unpack_from(data)
@@ -159,10 +155,9 @@ def blobs_of(records: Sequence[Record], features: Features) -> list[bytes]:
 
 
 def features_of(blobs: Sequence[bytes]) -> Features:
-    """Decode a result of `blobs_of`.
+    """Decode a result of `blobs_of`. Select the blobs before with `undamaged_places`.
 
-    Raises:
-        ValueError: A blob is damaged, or vectors differ in length. Use `undamaged_places` before.
+    Raise ValueError if a blob is damaged, or if vectors differ in length.
     """
     meaning, tokens, words, places = zip(*[_row(blob) for blob in blobs], strict=True)
     rows = np.stack(meaning).astype(np.float32, copy=False)

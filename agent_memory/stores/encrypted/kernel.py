@@ -32,7 +32,6 @@ class Cipher:
     """Encrypts the content of lines and documents.
 
     Args:
-        keys: The keys.
         namespace: The namespace of the store.
         plaintext: Whether unencrypted content is accepted when it is read.
     """

@@ -34,7 +34,6 @@ class EncryptedStore(KernelStore):
 
     Args:
         inner: The other store. `close` closes it, too.
-        keys: The keys.
         namespace: The namespace of the other store. Data that is moved to another namespace cannot
             be decrypted there.
         plaintext: Whether data that was stored before encryption may be read. With True, anybody

@@ -286,10 +286,7 @@ def first_in(data: bytes, kind: str) -> str | None:
 
 
 def owners_in(data: bytes) -> frozenset[str]:
-    """Return the owners (as in `Scope.owner`) and blocks that a file names.
-
-    The result is empty for a file that is not of this library.
-    """
+    """Return the owners (as in `Scope.owner`) and blocks that a file of this library names."""
     owners: set[str] = set()
     for line in _readable_lines(data):
         session, user, owner, block = map(line.get, ("session", "user", "owner", "block"))

@@ -135,10 +135,7 @@ class Owned:
         return DocId(f"{SEGMENT}{self._block}", f"{name:x}:{self._owner}")
 
     def catalog(self) -> tuple[int, str] | None:
-        """Return the version and the text of the catalog; None for an owner without data.
-
-        Each change sets another random version.
-        """
+        """Return the catalog's version, which each change replaces, and its text, or None."""
         (found,) = self._kernel.documents([self.at])
         return None if found is None else (found.version, found.body)
 
@@ -377,10 +374,9 @@ class _Near(NamedTuple):
 def _groups(near: Sequence[_Near]) -> list[list[Part]]:
     """Return the groups of neighbours to merge.
 
-    `_LEVELS` are shares. Neighbours below the lowest level are merged if there are `_NEIGHBOURS` of
-    them. Neighbours below a higher level are merged if the sum of their shares reaches this level,
-    so that a change rewrites little. A group is also merged if it has no space for its next
-    neighbour in the largest allowed segment.
+    `_LEVELS` are shares. Neighbours below the lowest level are merged if there are `_NEIGHBOURS`,
+    and those below a higher level if the sum of their shares reaches it. A change thus rewrites
+    little. A group is also merged if the largest allowed segment has no space for one more.
     """
     for below, level in pairwise(_LEVELS):
         grown: list[_Near] = []

@@ -82,12 +82,9 @@ def head_fields(head: Head) -> dict[str, Any]:
 
 
 def head_from(session_id: str, fields: Mapping[str, Any]) -> Head:
-    """Return a head from the fields of `head_fields` and its other fields.
+    """Return a head from the fields of `head_fields` and its other fields, times in microseconds.
 
-    The field `created_at` is in microseconds.
-
-    Raises:
-        Damaged: A field is missing or invalid. The error has a head with the readable fields.
+    If a field is missing or invalid, raise `Damaged` with a head that has the readable fields.
     """
     values = {**fields, "system": (fields.get("system"), fields.get("system_at"))}
     parts: dict[str, Any] = {}
@@ -171,10 +168,9 @@ def head_document(head: Head) -> Document:
 
 
 def head_of(one: Document, tail: Tail | None = None) -> Head:
-    """Return the head in a document. Its end and total are `tail`, or the document's tail.
+    """Return the head in a document. Raise `Damaged` if the head is damaged.
 
-    Raises:
-        Damaged: The head is damaged.
+    Its end and total are `tail`, or the document's tail.
     """
     if isinstance(one.body, Unreadable):
         raise _of_session(one.body.error, one, tail)

@@ -127,10 +127,7 @@ class Indexes:
 def _readable(
     block: str, catalog: Catalog, segments: Mapping[int, Segment | None]
 ) -> tuple[dict[int, Segment], list[Part]]:
-    """Return the readable segments by name, and the parts of all other segments.
-
-    A segment counts as unreadable if its vectors differ in dimension from an earlier segment's.
-    """
+    """Return the readable segments of one dimension by name, and the parts of all others."""
     readable: dict[int, Segment] = {}
     lost: list[Part] = []
     dimension: int | None = None

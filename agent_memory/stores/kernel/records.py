@@ -39,8 +39,6 @@ class RecordStore(SessionStore):
         """Insert or overwrite records by id, in one transaction.
 
         Args:
-            block: Name of the block.
-            records: The records to store.
             replacing: `(session_id, first, last)`, a range of entries. The block's records that
                 derive from them are deleted first, so a repeated extraction leaves no duplicates.
             lease: Write only while this lease is held.
@@ -63,7 +61,6 @@ class RecordStore(SessionStore):
         Among concurrent writers in any process, one succeeds.
 
         Args:
-            block: Name of the block.
             record: The record to store, with another `last`.
             last: The `last` of the stored record; None if there is none.
 

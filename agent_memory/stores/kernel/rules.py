@@ -34,7 +34,6 @@ class State(NamedTuple):
     """The part of a stored document that conditions and `due` read.
 
     Attributes:
-        version: The document's version.
         holder: The worker that has the lease of the document; empty for none.
         held_until: The end of the lease, in microseconds since 1970.
         due: The time from which a worker should process the document, in microseconds since 1970;

@@ -308,7 +308,6 @@ class SessionStore:
         """Return the entries of each session after the block's cursor, in order.
 
         Args:
-            block: The block.
             session_ids: The sessions. Damaged sessions are left out.
             before: The number of entries to add that precede the cursor.
             limit: The most entries of each session. If there are more, the newest are returned.
@@ -357,12 +356,10 @@ class SessionStore:
         expired messages.
 
         Args:
-            head: The head, as for `move`.
             after: A seq from `head.expired` to `head.end`. If messages have expired, the rewritten
                 log must have at least one entry.
             entries: The new entries, with consecutive seqs from `after + 1`. Their tokens, totals
                 and times are stored unchanged.
-            lease: The lease, as for `move`.
 
         Returns:
             The stored head. None, without any change, if another writer changed the head or
