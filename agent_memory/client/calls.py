@@ -37,16 +37,16 @@ CLASSES: Mapping[str, str] = {
     "shared": "agent_memory.engine.sharing.shares:SharedMemory",
     "operations": "agent_memory.operations:",
 }
-"""The classes with the methods, by subject. Those of operations are functions of a memory."""
+"""The class of the methods of each subject. For "operations", it is a module of functions."""
 
 HANDLES = frozenset({"notes", "files", "skills", "spatial", "values"})
 """The subjects that are opened for a user, or for the user of a session."""
 
 MOST = 500
-"""The largest page of a list."""
+"""The most items in one page of a list."""
 
-# name, method, path, call, right; then optionally `Call.whose`, the form of the answer, and
-# optionally "no-retry" for a call that must not be retried when its outcome is unknown
+# Columns: name, HTTP method, path, Python method, right, optionally `Call.whose`, `Call.form`, and
+# optionally "no-retry" for a call that must not be retried if its outcome is unknown.
 _TABLE = """
 list_sessions    GET    /sessions                           memory.sessions    read   sessions
 read_session     GET    /sessions/{session_id}              memory.head        read   own session
@@ -198,7 +198,7 @@ _NAMED: Mapping[str, str] = {
     "GivenTool": "agent_memory.engine.loop.rounds",
     "Embedder": "agent_memory.models.embedders.base",
 }
-"""The modules of types that only type checkers import, and the package does not export."""
+"""The modules of types that the package does not export and signatures name."""
 
 
 @dataclass(frozen=True)
@@ -213,13 +213,14 @@ class Field:
 
 @dataclass(frozen=True)
 class Call:
-    """A call.
+    """A line of `_TABLE`: an HTTP method and path that call a Python method.
 
     Attributes:
-        subject: The class of the method, by its name in `CLASSES`.
+        subject: The class of the Python method, by its name in `CLASSES`.
+        needs: The right that a key needs.
         whose: The check of the session that the call names. "own": it must exist and belong to the
             user. "write": it must belong to the user or not exist. "read": another user's session
-            is treated as missing.
+            is treated as missing. An empty text means no check.
         form: The name of the answer's form; see `agent_memory.server.forms`.
         again: Whether the call may be retried if its outcome is unknown.
     """
@@ -261,12 +262,12 @@ class Call:
 
     @cached_property
     def versioned(self) -> bool:
-        """Whether the call takes the version that a change applies to. It is sent as a header."""
+        """Whether the parameter `expected` is the version to change, which is sent as a header."""
         return "expected" in self.parameters
 
     @cached_property
     def session_field(self) -> str:
-        """The name of the field with the current session; empty if it has none."""
+        """The name of the field with the current session; empty if the call has none."""
         if self.subject in HANDLES or self.subject == "working":
             return "session_id"
         return "in_session" if self.subject == "user" else ""
@@ -277,7 +278,7 @@ class Call:
 
     @cached_property
     def fields(self) -> Mapping[str, Field]:
-        """The fields of a request by parameter. A parameter in `_SPLIT` becomes several fields."""
+        """The request's fields by parameter. Each parameter in `_SPLIT` becomes several fields."""
         left_out = {*_NOT_SENT, *_SPLIT, "default"}
         left_out |= {"key"} if self.once else set()
         left_out |= {"expected"} if self.versioned else set()
@@ -315,7 +316,7 @@ class _Names(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         try:
             return getattr(import_module(_NAMED.get(name, "agent_memory")), name)
-        except AttributeError:  # a KeyError lets Python look up the name elsewhere
+        except AttributeError:  # after a KeyError, Python looks up the name elsewhere
             raise KeyError(name) from None
 
 

@@ -1,4 +1,4 @@
-"""Makes subclasses of the library's classes whose methods call a service."""
+"""Derives classes from the library's classes, with methods that call a service."""
 
 from __future__ import annotations
 
@@ -38,18 +38,21 @@ _EXACT = (Any, dict[str, Any], dict[str, Any] | None)
 
 @dataclass(frozen=True)
 class Remote:
-    """Calls a service for a local object, with the object's user and fields."""
+    """Calls a service for an object of this process. Each call has the object's user and fields."""
 
     service: Service
     user_id: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def of(self, user_id: str | None, **fields: Any) -> Remote:
-        """Return a copy for a user, which sends additional fields."""
+        """Return a copy for a user that also sends these fields."""
         return replace(self, user_id=user_id, fields={**self.fields, **fields})
 
     def ask(self, call: Call, given: Mapping[str, Any]) -> Any:
-        """Make a call. If the service finds nothing, return the library's result, such as None."""
+        """Make a call, and return its result.
+
+        If the service answers "not found", return what the library returns then, such as None.
+        """
         kind = call.types.get("return", Any)
         try:
             request = self.request(call, given)
@@ -98,7 +101,7 @@ class Remote:
 
 
 class _NoSuchId(Exception):
-    """The id is empty, so nothing can have it."""
+    """A given id is empty. Nothing has such an id."""
 
 
 def request_of(
@@ -109,7 +112,12 @@ def request_of(
     headers: Mapping[str, str] | None = None,
     again: bool = True,
 ) -> Request:
-    """Return a request. The path's fields come from `sent`; the rest is its body or query."""
+    """Return a request. Values of `sent` replace the fields in the path, or are the body or query.
+
+    Raises:
+        InvalidInput: A value cannot be part of a path.
+        _NoSuchId: A value of the path is empty.
+    """
     rest, path = dict(sent), template
     for name in PARAMETER.findall(template):
         value = rest.pop(name)
@@ -158,7 +166,7 @@ def _source(value: Any) -> dict[str, Any]:
 
 
 def _nothing(call: Call, kind: Any, given: Mapping[str, Any]) -> Any:
-    """Return the library's result of a call about something that does not exist."""
+    """Return what the library returns for a call about something that does not exist."""
     origin = get_origin(kind)
     if origin in (list, dict):
         return origin()
@@ -182,11 +190,11 @@ class NotTheirs(SessionOfAnotherUser):
 
 
 def remotely(subject: str, keeps: Collection[str] = ()) -> Callable[[C], C]:
-    """Decorate a class whose objects have a `_remote`, so that its methods call a service.
+    """Return a decorator of a class whose objects have a `_remote`.
 
-    This applies to the inherited methods in the table of calls. Other inherited public methods
-    raise an error, except those in `keeps`, which only call other methods. Methods that the class
-    itself defines do not change.
+    Inherited methods in the table of calls then call the service. Other inherited public methods
+    raise `UnsupportedOperation`, except those in `keeps`, which only call other methods. Methods
+    that the class itself defines do not change.
     """
     calls = of(subject)
 

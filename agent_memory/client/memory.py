@@ -64,10 +64,10 @@ class RemoteMemory(AgentMemory):
     the user. A key for one user needs no `user_id`. A key for several users needs a `user_id` in
     each call. An admin's key makes `user_id` optional, as in the library.
 
-    A request is retried if it cannot connect, or is answered with 429. A request without an answer,
-    or answered with 503, is retried, too, unless the call must not run twice (`pop`, `edit`). Each
-    update has an idempotency key, so that it is stored once. The service limits size and time; see
-    `docs/client.md`.
+    A request is retried if it cannot connect or the answer is 429. If no answer arrives or it is
+    503, the request is retried unless the call must not run twice (`pop`, `edit`). Each update has
+    an idempotency key, so that it is stored once. The service limits the size and time of requests;
+    see `docs/client.md`.
 
     Args:
         url: The service's address.
@@ -155,7 +155,11 @@ class RemoteMemory(AgentMemory):
         *,
         user_id: str | None = None,
     ) -> Head:
-        """Edit a session's log. `change` runs in this process. It runs again if the log changed."""
+        """Edit a session's log. `change` runs in this process, again if the log changed meanwhile.
+
+        Raises:
+            StoreUnavailable: The log changed during each of 20 attempts.
+        """
         check_callable("change", change)
         for _ in range(_EDITS):
             log = self.history(session_id, user_id=user_id)
@@ -189,8 +193,10 @@ class RemoteMemory(AgentMemory):
     ) -> Any:
         """Let the service's model answer, and store the turn.
 
-        `model` and options cannot be set. `tools` may only contain schemas, because your functions
-        cannot run in the service.
+        `tools` may only contain schemas, because your functions cannot run in the service.
+
+        Raises:
+            UnsupportedOperation: `model` or `options` are set. The service decides them.
         """
         call = _CALLS["completion"]
         given = {"session_id": session_id, "message": message, "user_id": user_id, "tools": tools}
@@ -205,7 +211,7 @@ class RemoteMemory(AgentMemory):
     def delete(self, session_id: str, *, user_id: str | None = None) -> Receipt:
         """Erase a session.
 
-        If the service has no such session for this key, the client creates an unsigned receipt.
+        If the service has no such session for this key, the result is an unsigned receipt.
         """
         try:
             given = {"session_id": session_id, "user_id": user_id}
@@ -227,7 +233,8 @@ class RemoteMemory(AgentMemory):
     def values(self, user_id: str | None = None, *, embedder: Embedder | None = None) -> KeyValues:
         """Return the values of a user, or the values without a user.
 
-        The service's embedder is used.
+        Raises:
+            UnsupportedOperation: `embedder` is set. The service uses its own.
         """
         if embedder is not None:
             raise UnsupportedOperation("The service has its own embedder. Remove `embedder`.")
@@ -343,7 +350,7 @@ class RemoteShare(Share):
 
 @contextmanager
 def _of_another() -> Iterator[None]:
-    """Raise `NotTheirs` if the service has no such session for this key."""
+    """Replace the service's answer "not found" by `NotTheirs`."""
     try:
         yield
     except AccessDenied as error:

@@ -76,7 +76,11 @@ class Service:
         return self._tries(request.again)(once)
 
     def events(self, request: Request) -> Generator[Any, None, Any]:
-        """Make a request, yield the values of the streamed events, and return the end event's."""
+        """Make a request, yield the values of streamed events, and return the last event's value.
+
+        Raises:
+            StoreUnavailable: The stream ended without the event "end".
+        """
         with ExitStack() as opened, _unreachable(self.url):
 
             def once() -> httpx.Response:
@@ -108,7 +112,7 @@ class Service:
     def _sent(self, request: Request) -> Iterator[httpx.Response]:
         headers = {**request.headers, **leaving()}
         content = None
-        if request.body is not None:  # as ASCII, in which lone surrogates are escaped
+        if request.body is not None:  # as ASCII: lone surrogates are escaped
             content = json.dumps(request.body, separators=(",", ":")).encode()
             headers["Content-Type"] = "application/json"
         with (
@@ -164,7 +168,7 @@ class Service:
 
 
 def is_missing(error: BaseException) -> bool:
-    """Return whether the service answered "not found", which covers data without access."""
+    """Return whether the answer is "not found". Data to which the key has no access counts, too."""
     return type(error) is errors.AccessDenied and getattr(error, "is_missing", False)
 
 
@@ -184,7 +188,7 @@ _GROWING = wait_random_exponential(multiplier=0.2, max=5.0)
 
 @contextmanager
 def _unreachable(url: str) -> Iterator[None]:
-    """Raise connection errors of httpx as the library's, without the request that has the key."""
+    """Translate connection errors of httpx. The new errors lack the request, which has the key."""
     import httpx
 
     try:
@@ -221,7 +225,7 @@ def _problem_in(response: httpx.Response, url: str) -> AgentMemoryError:
 
 
 def _error_of(problem: Mapping[str, Any]) -> AgentMemoryError:
-    """Return the library's error that a problem names, or an `AgentMemoryError` if unknown."""
+    """Return the error that a problem document names; `AgentMemoryError` for an unknown name."""
     kind = getattr(errors, str(problem["error"]), AgentMemoryError)
     if not (isinstance(kind, type) and issubclass(kind, AgentMemoryError)):
         kind = AgentMemoryError

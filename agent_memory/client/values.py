@@ -1,4 +1,4 @@
-"""Convert arguments and results to JSON and back, by the types in the library's signatures."""
+"""Converts arguments and results to JSON and back, by the types in the library's signatures."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def plain(value: Any) -> Any:
 
 
 def checked(kind: Any, value: Any, name: str) -> Any:
-    """Convert received JSON to a type, as `made` does."""
+    """Convert JSON like `made`. Raise `InvalidInput`, with `name`, for JSON of another type."""
     try:
         return made(kind, value)
     except AgentMemoryError:
@@ -67,8 +67,8 @@ def checked(kind: Any, value: Any, name: str) -> Any:
 def made(kind: Any, value: Any) -> Any:
     """Convert JSON from `plain` back to a type.
 
-    Unknown fields are ignored and missing ones have their defaults: the other side may be another
-    release.
+    Unknown fields are ignored, and missing fields get their defaults, because the other side may be
+    another release.
     """
     origin, args = get_origin(kind), get_args(kind)
     if not takes(kind, value):
@@ -89,7 +89,7 @@ def made(kind: Any, value: Any) -> Any:
 
 
 def message_of(value: Any) -> Any:
-    """Return a message that was sent: `{message, created_at}` as a `Message`, others unchanged."""
+    """Return a value of the form `{message, created_at}` as a `Message`, any other unchanged."""
     if isinstance(value, Mapping) and value.keys() == _TIMED:
         return checked(Message, value, "message")
     return value
@@ -117,7 +117,7 @@ def _made(kind: type, value: Any) -> Any:
 
 
 def _of_union(args: Sequence[Any], value: Any) -> Any:
-    """Choose the type of a union that a JSON value has."""
+    """Return the type in a union that fits a JSON value, or `Any`."""
     if isinstance(value, str) and datetime in args:
         return date if date in args and len(value) == _DAY else datetime
     if isinstance(value, list):
@@ -135,7 +135,7 @@ def takes(kind: Any, value: Any) -> bool:
         return any(takes(one, value) for one in args)
     if origin is Literal:
         return value in args
-    if value is None:  # an omitted field: only plain classes take null
+    if value is None:  # fits no scalar, message, list or mapping
         return origin is None and kind not in (Message, *_SCALARS)
     if isinstance(origin, type) and issubclass(origin, Iterable):
         if isinstance(value, str):  # a `str` is a `Sequence` of `str`
@@ -172,7 +172,7 @@ def digest_of(log: Sequence[Entry]) -> str:
 
 
 def sent(log: Sequence[Entry], wanted: object) -> list[int | Message]:
-    """Encode an edited log: seqs of entries that stay, and new messages."""
+    """Encode an edited log as seqs of unchanged entries and as new messages."""
     known = {one.seq: one for one in log}
     found: list[int | Message] = []
     for one in entries_and_messages(wanted):

@@ -67,14 +67,15 @@ def asgi(memory: AgentMemory, tokens: Tokens, host: str) -> App:
 def behind(
     memory: AgentMemory | AsyncAgentMemory, security: TransportSecuritySettings | None = None
 ) -> App:
-    """Return the server for authenticated requests, which are `marked` with user and rights.
+    """Return the server as an ASGI application behind authentication.
 
-    The server is stateless, so that no protocol session can pass from one user to another.
+    Each request must be `marked` with its user and rights. The server is stateless, so that no
+    protocol session can pass from one user to another.
 
     Args:
         memory: The memory. It is not closed.
-        security: The allowed hosts. None allows all hosts: DNS rebinding is harmless, because a web
-            page has no credential to send.
+        security: The allowed hosts. None allows all hosts. DNS rebinding is harmless then, because
+            a web page has no credential to send.
     """
     if security is None:
         security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
@@ -96,7 +97,7 @@ class _Door:
         self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":  # the ASGI lifespan
+        if scope["type"] != "http":  # ASGI's lifespan events
             await self._app(scope, receive, send)
             return
         token = shown_in(scope["headers"])
@@ -165,7 +166,7 @@ class Tokens:
         return f"Tokens(of {len(set(self._users.values()))} users)"
 
     def user_of(self, token: bytes) -> str | None:
-        """Return the user of a token, or None. The time does not depend on the token."""
+        """Return the user of a token, or None. The running time does not depend on the token."""
         digest, found = hashlib.sha256(token).digest(), None
         for known, user in self._users.items():
             if hmac.compare_digest(known, digest):

@@ -1,6 +1,6 @@
 """An MCP server over a memory, independent of the transport.
 
-The module uses the SDK's `Server`, because `MCPServer` ignores unknown arguments. Here an argument
+The module uses the SDK's `Server`. The SDK's `MCPServer` ignores unknown arguments, but an argument
 `user_id` must be refused. The tools validate their arguments themselves.
 """
 
@@ -55,9 +55,10 @@ def build(
     """Return a server over a memory.
 
     Args:
-        user_of: Returns the user of a request. No argument of a client can change the user.
-        may: Returns the rights of a request, among "read", "write" and "delete". A tool is only
-            offered to requests that have all rights it needs.
+        memory: The memory.
+        user_of: Returns the user of a request. Arguments of tools cannot change the user.
+        may: Returns the rights of a request, among "read", "write" and "delete". A request can only
+            list and call tools for which it has all rights.
     """
     from agent_memory import __version__
 
@@ -154,7 +155,7 @@ class _Answers:
         return types.ReadResourceResult(contents=[found])
 
     async def _run(self, asked: Asked, call: Callable[[Scope], str]) -> str:
-        """Run a call for the request's user on a thread. A started call runs to its end."""
+        """Run a call on a thread, with the request's user. A started call runs to its end."""
         scope = Scope(self._user_of(asked))
         return _sendable(await self._memory.run(call, scope))
 
@@ -183,12 +184,12 @@ def _text(text: str) -> types.TextContent:
 
 
 def _sendable(text: str) -> str:
-    """Replace lone surrogates, which a log can store but a response cannot contain."""
+    """Replace lone surrogates. A log can store them, but a response cannot contain them."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def read(memory: AgentMemory, scope: Scope, uri: str) -> str:
-    """Return a resource as JSON. `next` is the URI of the next page, if there is one."""
+    """Return a resource as JSON. Its `next` is the URI of the next page; null on the last page."""
     if found := _LISTING_URI.fullmatch(uri):
         return _sessions(memory, scope, unquote(found[1]) if found[1] else None)
     if found := _LOG_URI.fullmatch(uri):

@@ -1,4 +1,4 @@
-"""An MCP server over stdin and stdout. Only the protocol uses these two."""
+"""An MCP server over stdin and stdout, which only the protocol uses."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def wire() -> tuple[TextIO, TextIO]:
     """Reserve this process's stdin and stdout for the protocol, and return them.
 
-    Afterwards, prints of other code go to stderr, and reads of other code find an empty input.
-    SIGINT and SIGTERM end the input. A second signal ends the process.
+    Afterwards, other code prints to stderr and reads an empty input. SIGINT or SIGTERM ends the
+    input. A second signal ends the process.
     """
     sys.stdout.flush()
     theirs, ours = os.dup(0), os.dup(1)
@@ -49,7 +49,7 @@ def wire() -> tuple[TextIO, TextIO]:
 
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, hear)
-    # a daemon ends with the process; no other thread could be stopped while it waits for input
+    # a daemon thread ends with the process, even while it waits for input
     threading.Thread(target=pass_on, daemon=True, name="stdin").start()
     return (
         os.fdopen(heard, encoding="utf-8", errors="replace"),

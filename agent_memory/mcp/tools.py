@@ -1,6 +1,6 @@
-"""The tools of the MCP server: its own tools, such as search and add, and the tools of blocks.
+"""The tools of the MCP server: its own tools, such as `search_memories`, and the tools of blocks.
 
-Other memory servers use the same names for such tools, so that models know them.
+The server's own tools have names that other memory servers also use, so that models know them.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ _DESCRIBED: dict[str, tuple[ToolAnnotations, type[Answer] | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A tool with its MCP description. `answer` is None if its output is plain text."""
+    """A tool with its MCP hints. `answer` is None if the tool's output is plain text."""
 
     tool: Tool
     hints: ToolAnnotations
@@ -165,7 +165,7 @@ def offers(memory: AgentMemory) -> dict[str, Offer]:
 
 def _of_blocks(memory: AgentMemory) -> Iterator[Offer]:
     for block in memory.blocks.values():
-        if not block.of_session:  # there is no current session
+        if not block.of_session:  # MCP calls have no current session
             for tool in block.tools():
                 yield Offer(tool, _READS if tool.effects == _READING else _UNKNOWN)
 
@@ -177,7 +177,7 @@ def _own(memory: AgentMemory) -> Iterator[Offer]:
 
 
 class _Own:
-    """The tools that every memory has."""
+    """The server's own tools."""
 
     def __init__(self, memory: AgentMemory) -> None:
         self._memory = memory
@@ -291,7 +291,7 @@ class _Own:
 
 
 def check_own(memory: AgentMemory, scope: Scope, session_id: str) -> None:
-    """Check that a session belongs to the user."""
+    """Raise `ToolRefused` unless a session belongs to the scope's user."""
     assert scope.user_id is not None, "the server names the user of each call"
     if memory.components.guard.ownership(session_id, scope.user_id) != "own":
         raise ToolRefused(f"There is no session {session_id!r}. {SESSIONS} lists the sessions.")

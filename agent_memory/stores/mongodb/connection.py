@@ -1,7 +1,8 @@
 """Connections to a MongoDB deployment, its commands, and the translation of errors.
 
-A command is sent again if the connection breaks. Each write can therefore be repeated: it has the
-same effect twice, or it is refused the second time and a token shows that the first one succeeded.
+If the connection breaks, a command is sent a second time. Each write is therefore safe to repeat.
+Some repeated writes do not match their document any more. The `marks` of the document then show
+that the first run succeeded.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Deployment:
         return Table(self, name)
 
     def run(self, name: str, work: Callable[[Collection[Doc]], T]) -> T:
-        """Run a command on a collection, again if the connection breaks meanwhile.
+        """Run a command on a collection. If the connection breaks, run it a second time.
 
         Raises:
             StoreUnavailable: The deployment cannot be used now, or refuses the user.
@@ -139,7 +140,7 @@ class Deployment:
         raise failure  # not chained, as in `run`
 
     def _begin_anew(self) -> None:
-        """Forget the connections in a forked child: the parent continues to use them."""
+        """Forget the connections in a forked child, because the parent still uses them."""
         _left_to_parents.append(self._client)  # closing it would end the parent's sessions
         self._client = self._database = None
         self._connecting = threading.Lock()
@@ -169,7 +170,7 @@ class Deployment:
 
 
 def _parts(url: str) -> tuple[str, str, set[str]]:
-    """Return the hosts, the database and the option names of a URL, parsed like the driver does."""
+    """Return the hosts, the database and the names of the options, as the driver parses a URL."""
     place, _, options = url.partition("://")[2].partition("?")
     hosts, _, database = place.partition("/")
     if "@" in database or ("@" not in hosts and "@" in options):
@@ -207,7 +208,7 @@ class Table:
     def all(
         self, which: Doc, fields: Doc | None = None, *, by: Sequence[str] = (), limit: int = 0
     ) -> list[Doc]:
-        """Return the documents that match, at most `limit` (0: all)."""
+        """Return at most `limit` documents that match (0 for all)."""
         order = [(name, 1) for name in by] or None
         return self._run(lambda it: list(it.find(which, fields, sort=order, limit=limit)))
 
@@ -215,7 +216,7 @@ class Table:
         return self._run(lambda it: it.distinct(field, which))
 
     def insert(self, docs: Sequence[Doc]) -> None:
-        """Insert the documents whose `_id` is free."""
+        """Insert documents. Skip each document whose `_id` exists already."""
 
         def work(it: Collection[Doc]) -> None:
             try:
@@ -227,7 +228,7 @@ class Table:
             self._run(work)
 
     def update(self, which: Doc, change: Doc, *, upsert: bool = False) -> bool:
-        """Change one document. Return whether it matched, or was inserted."""
+        """Change one document. Return whether a document matched or was inserted."""
 
         def work(it: Collection[Doc]) -> bool:
             try:
@@ -244,7 +245,10 @@ class Table:
     def update_each(
         self, changes: Sequence[tuple[Doc, Doc]], *, upsert: bool = False, delete: Doc | None = None
     ) -> set[str]:
-        """Apply each change to one document. Return the inserted ids; none after a conflict."""
+        """Delete the documents that match `delete`, then apply each change to one document.
+
+        Return the `_id`s of inserted documents; an empty set if an insertion met an existing `_id`.
+        """
         models: list[Any] = [] if delete is None else [DeleteMany(delete)]
         models += [UpdateOne(which, change, upsert=upsert) for which, change in changes]
 
@@ -258,7 +262,7 @@ class Table:
         return self._run(work) if models else set()
 
     def swap(self, which: Doc, change: Doc, fields: Doc) -> Doc | None:
-        """Change one document if it matches. Return the changed document, or None."""
+        """Change one document. Return the changed document, or None if none matched."""
         return self._run(
             lambda it: it.find_one_and_update(
                 which, change, fields, return_document=ReturnDocument.AFTER
@@ -266,7 +270,7 @@ class Table:
         )
 
     def delete(self, which: Doc) -> bool:
-        """Remove one document. Return whether one matched."""
+        """Remove one document. Return whether a document matched."""
         return self._run(lambda it: it.delete_one(which).deleted_count == 1)
 
     def delete_all(self, which: Doc) -> None:
@@ -278,7 +282,7 @@ class Table:
 
 
 def _check_duplicates(failed: BulkWriteError) -> None:
-    """Raise an error again, unless it only reports existing `_id`s."""
+    """Raise the error, unless it only reports `_id`s that exist already."""
     errors = failed.details.get("writeErrors", [])
     if any(error.get("code") != _DUPLICATE for error in errors) or not errors:
         raise failed

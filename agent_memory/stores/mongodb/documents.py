@@ -1,8 +1,8 @@
-"""Documents, heads, lines and batches of the kernel as MongoDB stores them. Pure.
+"""Translates documents, heads, lines and batches of the kernel to MongoDB documents and filters.
 
-The kernel's documents are in the collection `agent_memory_documents`. A head also has the end of
-its session's log and the newest lines, so that one command can append. All other lines are in the
-collection `agent_memory_messages`.
+The module calls no database. The kernel's documents are in the collection `agent_memory_documents`.
+A head also has the end of its session's log and the newest lines, so that one command can append.
+All other lines are in the collection `agent_memory_messages`.
 """
 
 from __future__ import annotations
@@ -45,15 +45,19 @@ from agent_memory.stores.kernel.rules import State, named
 Doc = dict[str, Any]
 
 Effects = Mapping[str, tuple[DocId, Document | None]]
-"""The documents after a batch, by `_id`; None if deleted. If the batch concerns no session, the
-change of the last document commits it."""
+"""The documents that a batch writes, by `_id`: each with its new content, or None for deletion.
+
+In a batch about no session, the last document is the primary, which commits it (see `staging.py`).
+"""
 
 NEVER = 2**62
 """The due time of a document that is never due."""
 
 HEAVY = 32 * 2**10
-"""The most bytes of lines in a head. If there are more, the lines are moved to documents. The lines
-of a batch with more bytes are written as documents from the beginning."""
+"""The most bytes of lines in a head. Beyond it, the head's lines are moved to separate documents.
+
+If one batch appends more bytes, its lines are written as separate documents before the append.
+"""
 
 WITHOUT_LINES: Doc = {"lines": 0, "put": 0}
 WITHOUT_BODIES: Doc = {**WITHOUT_LINES, "body": 0, "data": 0}
@@ -62,7 +66,7 @@ _FIELDS = ("owner", "session", "first", "last", "version", "about", "body", "dat
 _LINE = ("role", "text", "created_at", "tokens", "total", "encoding", "body")
 _MOST_MARKS = 16
 _ROW_BYTES = 256  # about the size of a line without its text
-_AT_ONCE = 1_000  # documents of one command
+_AT_ONCE = 1_000  # the most documents in one command
 _PIECE = 2**21  # characters; a document may have 16 MiB, and a character has up to four bytes
 
 
@@ -71,7 +75,7 @@ def token() -> str:
 
 
 def marked(op: str) -> Doc:
-    """Return the part of an update that adds the change's name to the document's `marks`."""
+    """Return the part of an update that adds the change's name `op` to the document's `marks`."""
     return {"$push": {"marks": {"$each": [op], "$slice": -_MOST_MARKS}}}
 
 
@@ -105,7 +109,7 @@ def state_of(doc: Doc | None) -> State | None:
 
 
 def filter_of(conditions: Sequence[Condition], now: int) -> Doc:
-    """Return conditions on one document as a filter."""
+    """Return conditions on one document as a MongoDB filter."""
     which: Doc = {}
     for condition in conditions:
         match condition:
@@ -149,7 +153,7 @@ def row_of(line: Line, op: str) -> Doc:
 
 
 def line_of(session: str, row: Doc) -> Line:
-    """Return the line of a row. Missing fields are empty."""
+    """Return the line of a row. A missing field becomes an empty text."""
     return Line(session, row["seq"], **{name: row.get(name, "") for name in _LINE})
 
 
@@ -163,23 +167,23 @@ def weight(row: Doc) -> int:
 
 
 def is_away(row: Doc) -> bool:
-    """Return whether a head's row only refers to documents that have the line."""
+    """Return whether a head's row has no content, because the line is in separate documents."""
     return "text" not in row
 
 
 def reference(row: Doc) -> Doc:
-    """Return the row without its content, for a head that only refers to the line's documents."""
+    """Return a row without its content, for a head whose line is in separate documents."""
     return {name: value for name, value in row.items() if name not in ("text", "body")}
 
 
 def ids_of(log: str, row: Doc) -> list[str]:
-    """Return the ids of a row's document and of its pieces."""
+    """Return the `_id`s of a row's document and of the documents of its pieces."""
     own = f"{log}.{row['seq']}.{row['w']}"
     return [own, *(f"{own}.{part}" for part in range(row.get("pieces", 0)))]
 
 
 def in_documents(log: str, session: str, generation: int, row: Doc) -> list[Doc]:
-    """Return the document of a row. If it would be too large, add documents of its pieces."""
+    """Return a row as one document, or several if it is too large. This sets `row["pieces"]`."""
     place = {"log": log, "session": session, "g": generation}
     if len(row["text"]) + len(row["body"]) <= _PIECE:
         return [{"_id": ids_of(log, row)[0], **place, **row}]
@@ -196,7 +200,7 @@ def in_documents(log: str, session: str, generation: int, row: Doc) -> list[Doc]
 
 
 def put_together(docs: Sequence[Doc]) -> list[Doc]:
-    """Return the rows in documents, joined from pieces. Rows with lost pieces are left out."""
+    """Return rows from their documents, with pieces joined. Rows that miss pieces are left out."""
     pieces: dict[tuple[int, str], dict[int, str]] = {}
     for doc in docs:
         if "part" in doc:
@@ -223,9 +227,9 @@ class HeadChange:
         set: The fields that are set.
         rows: The lines that are appended.
         cut_at: The seq after which the log is cut before the append; None for no cut.
-        since: The time before which keys are deleted afterwards; None for no deletion.
-        log: The log's name, if it is known.
-        generation: The log's generation after the change, if `log` is known.
+        since: Idempotency keys before this time are deleted afterwards; None for no deletion.
+        log: The log's random name; None if the head was not read.
+        generation: The log's generation after the change, if `log` is not None.
     """
 
     def __init__(self, batch: Batch, head: DocId, op: str, now: int) -> None:
@@ -266,7 +270,12 @@ class HeadChange:
             self.set |= {"end": self.rows[-1]["seq"], "total": self.rows[-1]["total"]}
 
     def truncate(self, seen: Doc, total: int) -> None:
-        """Add the cut of the log, computed from the head as it was read."""
+        """Add the cut of the log after `cut_at`.
+
+        Args:
+            seen: The head as it was read.
+            total: The running total at the cut.
+        """
         self.log, self.generation = seen["log"], seen["g"]
         after = self.cut_at or 0
         if after >= seen["end"]:
@@ -281,7 +290,7 @@ class HeadChange:
         self.set |= {"g": self.generation, "spilled": spilled, "cut": cut}
 
     def update(self) -> Doc:
-        """Return the update of a session that exists."""
+        """Return the update of an existing head."""
         lines = {f"lines.{field_of(row['seq'])}": row for row in self.rows}
         unset = {f"lines.{name}": "" for name in self._unset if f"lines.{name}" not in lines}
         heavier = sum(map(weight, self.rows)) - self._lighter
@@ -321,7 +330,7 @@ def is_unbounded(scan: Scan) -> bool:
 
 
 def is_upkeep(scan: Scan) -> bool:
-    """Return whether a scan selects old keys. They are deleted after the batch."""
+    """Return whether a scan selects old idempotency keys, which are deleted after the batch."""
     return scan.collection == KEY and scan.first_below is not None
 
 
@@ -332,7 +341,7 @@ def session_of(condition: Condition) -> str | None:
 
 
 def head_of(batch: Batch) -> DocId | None:
-    """Return the head that a batch changes, or else the head of its conditions."""
+    """Return the head that a batch changes, or else the head in its conditions, or else None."""
     changed: set[DocId] = set()
     for write in batch.writes:
         match write:
@@ -359,7 +368,7 @@ def begins_session(batch: Batch, head: DocId | None) -> bool:
 
 
 def target_of(batch: Batch, effects: Effects) -> DocId | None:
-    """Return the document of a batch that concerns only this one, and no log."""
+    """Return the only document that a batch concerns; None if there are several, or a log."""
     ids, logs = named(batch.conditions)
     ids |= {at for at, _ in effects.values()}
     for write in batch.writes:

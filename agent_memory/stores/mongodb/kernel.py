@@ -1,15 +1,19 @@
 """The kernel on MongoDB, without transactions: a standalone server is enough.
 
-- A session is one document: its head, the end of its log and its newest lines. A batch about one
-  session is one atomic update of this document (see `logs`).
-- A batch about any other single document is one atomic update too.
-- A batch about several documents is committed by one atomic update of one of them, then applied. A
-  reader that finds a committed batch applies it first (see `staging`).
-- A condition about a document that the batch does not write is checked after all written documents
-  are tagged. This suffices: a call that removes such a document then scans for documents that
-  depend on it, and refuses the batches that tagged them.
-- Each change adds a name to the document's `marks`. If the answer to a change was lost, the name
-  shows that the change succeeded.
+`stores/kernel/contract.py` defines documents, lines, batches and conditions.
+
+- The head document of a session also has the end of the session's log and its newest lines. A batch
+  that writes only a head and its log is one atomic update of the head (see `logs.py`).
+- A batch that concerns only one other document is one atomic update too.
+- A batch over several documents first writes a tag with the new content into each of them. One
+  atomic update of one document then commits the batch. A call that reads a tag of a committed batch
+  applies the batch first (see `staging.py`).
+- A batch may have a condition on a document that it does not write, such as the registered
+  embedding of a block. This condition is checked after all written documents are tagged. A call
+  that removes the registration afterwards also deletes the block's collections, and refuses each
+  batch that has tagged a document there (see `_sweep`).
+- Each change adds its random name to the document's `marks`. If the answer to a change was lost,
+  the name shows that the change succeeded.
 """
 
 from __future__ import annotations
@@ -81,7 +85,7 @@ _AFTER: Doc = {**STATE, "ops": 1, "oldest_key": 1}
 
 
 class MongoDBKernel(Kernel):
-    """The kernel on MongoDB; see `Kernel`. Reads first finish committed changes that they find."""
+    """The kernel on MongoDB; see `Kernel`. A read first applies the committed batches it finds."""
 
     remote = True
     spans = False
@@ -106,7 +110,7 @@ class MongoDBKernel(Kernel):
         ]
 
     def _docs(self, ids: Sequence[DocId], fields: Doc) -> dict[str, Doc]:
-        """Return documents by `_id`, after applying committed batches."""
+        """Return the existing documents by `_id`, after applying committed batches."""
         by_place: dict[str, Doc] = {}
         for places in chunks([self._place(at) for at in ids]):
             docs = self.table.all({"_id": {"$in": places}}, fields)
@@ -130,7 +134,7 @@ class MongoDBKernel(Kernel):
         return [document_of(doc, tails=scan.tails, bodies=scan.bodies) for doc in docs]
 
     def _settle(self, scan: Scan) -> None:
-        """Apply committed batches that a scan may concern. No batch tags a head."""
+        """Apply committed batches whose documents the scan may select. Heads are never tagged."""
         if scan.collection == KEY and scan.session:
             self._staging.settle_head(self._place(head_id(scan.session)))
         elif scan.collection != HEAD:
@@ -150,7 +154,7 @@ class MongoDBKernel(Kernel):
     def due(self, collection: str, limit: int) -> list[Document]:
         now = now_micros()
         which: Doc = {"ns": self._namespace, "c": collection, "due": {"$lte": now}, **free(now)}
-        # the turns of owners depend on all due documents
+        # all due documents are needed, because their owners take turns
         fields: Doc = dict.fromkeys(["id", "owner", "due", "gone", "live"], 1)
         docs = self.table.all(which, fields, by=("due", "id"))
         for doc in docs:
@@ -170,7 +174,7 @@ class MongoDBKernel(Kernel):
         return totals.get("n", 0), totals.get("ends", 0) - totals.get("gone", 0)
 
     def _refusal(self, batch: Batch) -> Outcome | None:
-        """Return the outcome of a batch if its conditions do not hold now."""
+        """Return the outcome of a refused batch, or None if the batch's conditions hold now."""
         ids, logs = named(batch.conditions)
         docs = self._docs([*{*ids, *map(head_id, logs)}], WITHOUT_LINES)
         if self._all_hold(batch.conditions, docs):
@@ -201,7 +205,7 @@ class MongoDBKernel(Kernel):
         which = selection(self._namespace, Scan(KEY, session=head["id"]))
         keys = self.table.all(which, {"version": 1})
         if self.table.one({**gone, "log": head["log"]}, {"_id": 1}) is None:
-            return  # the keys may belong to a session that began since
+            return  # a new session may have begun since, and the keys may belong to it
         for some in chunks(keys):
             ids, versions = ([one[name] for one in some] for name in ("_id", "version"))
             self.table.delete_all({"_id": {"$in": ids}, "version": {"$in": versions}})
@@ -246,7 +250,7 @@ class MongoDBKernel(Kernel):
         raise StoreUnavailable("Others kept changing the same documents in MongoDB. Try again.")
 
     def _try(self, batch: Batch, head: DocId | None) -> Outcome | None:
-        """Try to commit a batch. Return None if it has to be tried again."""
+        """Try to commit a batch. Return its outcome, or None if it has to be tried again."""
         op = token()
         if not batch.writes:
             return self._refusal(batch) or DONE
@@ -285,13 +289,13 @@ class MongoDBKernel(Kernel):
                 elif self._staging.commit(op, at):
                     outcome = DONE
         except StoreUnavailable:
-            raise  # the call that finds the tags finishes or refuses the batch
+            raise  # another call that finds the tags will apply or refuse the batch
         except BaseException:
             self._staging.take_off(op)
             raise
         if outcome is not None and outcome.done:
             if any(name.collection != KEY or not one for name, one in effects.values()):
-                with suppress(StoreError):  # committed: if this fails, the next call applies it
+                with suppress(StoreError):  # if this fails, a call that finds the tags applies them
                     self._staging.apply([op], at, effects)
                     if head is not None:
                         self._staging.forget([op], at)
@@ -313,9 +317,9 @@ class MongoDBKernel(Kernel):
         selected: Mapping[str, Scan],
         tagged: Mapping[str, Doc],
     ) -> bool:
-        """Return whether a batch's conditions hold, except conditions about its own head.
+        """Return whether a batch's conditions hold, except those on `head`.
 
-        The batch's scans must also still select the documents that it deletes.
+        Each document in `selected` must also still match its scan.
         """
         for place, scan in selected.items():
             doc = tagged.get(place)
@@ -329,8 +333,8 @@ class MongoDBKernel(Kernel):
     def _effects(
         self, batch: Batch, head: DocId | None
     ) -> tuple[dict[str, tuple[DocId, Document | None]], dict[str, Scan]]:
-        """Return the documents after a batch, without its head, and the scans that selected
-        documents to delete."""
+        """Return a batch's changed documents without the head, and the scans that selected some
+        of them for deletion, both by `_id`."""
         effects: dict[str, tuple[DocId, Document | None]] = {}
         selected: dict[str, Scan] = {}
         for write in batch.writes:
@@ -344,14 +348,17 @@ class MongoDBKernel(Kernel):
                     changed = [(one.key, None) for one in self.scan(scan._replace(names=True))]
                     selected |= {self._place(at): scan for at, _ in changed}
             for at, then in changed:
-                effects.pop(self._place(at), None)  # the last write counts, and comes last
+                effects.pop(self._place(at), None)  # only the last write of a document counts
                 effects[self._place(at)] = at, then
         return effects, selected
 
     def _change_head(
         self, batch: Batch, head: DocId, op: str, *, lists: bool = False
     ) -> Outcome | None:
-        """Apply a batch's writes about a session. With `lists`, the head also lists the batch."""
+        """Apply a batch's writes to a head and its log.
+
+        With `lists`, the same update commits the batch's other writes, by adding it to `ops`.
+        """
         if not lists and not self._holds(batch, head, {}, {}, {}):
             return self._refusal(batch)
         place, now = self._place(head), now_micros()
@@ -363,7 +370,7 @@ class MongoDBKernel(Kernel):
         if change.cut_at is not None:
             before = self.table.one({"_id": place, "live": 1})
             if before is not None and "cut" in before:
-                self._logs.clear_cut(before)  # first, so that it cannot remove new lines
+                self._logs.clear_cut(before)  # afterwards, it could remove new lines
             total = None if before is None else self._logs.total(before, change.cut_at)
             if before is None or total is None:
                 return self._refusal(batch)
@@ -386,7 +393,7 @@ class MongoDBKernel(Kernel):
         return Outcome(True, {}, tails)
 
     def _written(self, place: str, which: Doc, change: HeadChange, *, upsert: bool) -> Doc | None:
-        """Write a head. Return its new state, or None if it does not match."""
+        """Create or update a head. Return its new state, or None if it does not match `which`."""
         if not change.begins:
             return self._swap({**which, **change.which}, change.update(), change.op)
         which |= {"live": 0, "gone": {"$exists": False}}
@@ -400,8 +407,8 @@ class MongoDBKernel(Kernel):
         return {"_id": place, "id": change.head.id, "ops": {}, **change.first_state()}
 
     def _updated(self, which: Doc, change: Doc, op: str, *, upsert: bool = False) -> bool:
-        """Change a document if it matches. Return whether it did."""
-        # it may have succeeded already, if the first answer was lost
+        """Change a document if it matches. Return whether it was changed."""
+        # If the first answer was lost, the repeated command does not match, but `marks` has `op`.
         return self.table.update(which, change, upsert=upsert) or (
             self.table.one({"_id": which["_id"], "marks": op}, {"_id": 1}) is not None
         )
@@ -409,11 +416,11 @@ class MongoDBKernel(Kernel):
     def _swap(self, which: Doc, change: Doc, op: str) -> Doc | None:
         """Change a head if it matches. Return its new state, or None."""
         after = self.table.swap(which, change, _AFTER)
-        # it may have succeeded already, if the first answer was lost
+        # as in `_updated`
         return after or self.table.one({"_id": which["_id"], "live": 1, "marks": op}, _AFTER)
 
     def _tidy(self, head: Doc, since: int | None = None) -> None:
-        """Clean up after a change of a head. A failure does no harm."""
+        """Clean up after a change of a head. Errors are ignored: a later call cleans up again."""
         place = head["_id"]
         with suppress(StoreError):
             self._logs.tidy(head)
@@ -427,7 +434,10 @@ class MongoDBKernel(Kernel):
                 self.table.update(same, {"$set": {"oldest_key": since}})
 
     def _delete_session(self, batch: Batch, head: DocId, op: str) -> Outcome | None:
-        """Mark a session as gone, then remove its data. Any call that finds the mark continues."""
+        """Mark a session as gone, then remove its data.
+
+        If this call is interrupted, another call that finds the mark removes the rest.
+        """
         place, now = self._place(head), now_micros()
         if not self._holds(batch, head, {}, {}, {}):
             return self._refusal(batch)
@@ -461,7 +471,7 @@ class MongoDBKernel(Kernel):
         return self._again(batch, place)
 
     def _again(self, batch: Batch, place: str) -> Outcome | None:
-        """Return the outcome of a change that did not match; None if it has to be tried again."""
+        """Return the outcome of a change that did not match, or None if it may be tried again."""
         document = self.table.one({"_id": place}, {"op": 1, "at": 1, "begins": 1})
         if document is not None and "op" in document:
             self._staging.resolve([document], force=True)
@@ -474,7 +484,7 @@ class MongoDBKernel(Kernel):
                 self.table.update_all({"_id": {"$in": some}, "live": 1}, due)
 
     def _sweep(self, batch: Batch) -> None:
-        """Delete whole collections one by one. Refuse uncommitted batches that write to them."""
+        """Delete whole collections, and refuse uncommitted batches that write to them."""
         for write in batch.writes:
             match write:
                 case Delete(ids) if not batch.conditions:
@@ -489,8 +499,8 @@ class MongoDBKernel(Kernel):
     def erase(self) -> None:
         """Finish interrupted truncations and batches.
 
-        MongoDB overwrites the space of deleted documents in time. Its files, journal, oplog and
-        backups are out of reach.
+        MongoDB overwrites the space of deleted documents in time. The method cannot erase data from
+        the server's files, journal, oplog and backups.
         """
         self._staging.settle_all()
         for head in self.table.all({"cut.below": {"$gt": 0}}, {**_AFTER, "ns": 1}):

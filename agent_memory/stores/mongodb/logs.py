@@ -1,10 +1,12 @@
-"""The lines of logs. The newest are in the head, all others in separate documents.
+"""The lines of logs. The newest lines are in the head, all others in separate documents.
 
-Only the head decides which lines a log has. The process whose append makes a head heavy copies the
-head's lines to documents, then removes them from the head (`spill`). A stalled or killed process
-may leave documents of lines that are not in the log. Three rules prevent reads of such documents:
+If an append makes the lines of a head larger than `HEAVY`, the appending process copies them to
+separate documents, then removes them from the head (`spill`). If one batch has more lines than
+`HEAVY`, its lines are written as documents marked `staged`, then the head is changed to refer to
+them. A stalled or killed process may leave documents of lines that are not in the log. Three rules
+prevent reads of such documents:
 
-- Beyond the seq `spilled`, only documents that the head refers to are read.
+- After the seq `spilled` of the head, only documents that the head refers to are read.
 - Up to the seq `spilled`, no `staged` document is read.
 - Each truncation begins a new generation `g`. If a seq has documents of two generations, only the
   document of the newer generation is read.
@@ -41,14 +43,14 @@ _TRIES = 50
 
 
 class Logs:
-    """The lines of the logs of heads."""
+    """Reads, moves and removes the lines of logs."""
 
     def __init__(self, heads: Table, messages: Table) -> None:
         self._heads = heads
         self._messages = messages
 
     def read(self, places: Sequence[str], parts: Sequence[Part]) -> list[Line]:
-        """Return the lines of parts of logs, given the `_id` of each log's head."""
+        """Return the lines that parts select. `places` has the `_id` of each part's head."""
         lines: dict[int, list[Line]] = {}
         for _ in range(_TRIES):
             missing = [n for n in range(len(parts)) if n not in lines]
@@ -72,7 +74,7 @@ class Logs:
         )
 
     def _rows(self, wanted: Sequence[tuple[Doc, Sequence[int]]]) -> dict[tuple[str, int], Doc]:
-        """Return rows by log and seq. Missing rows are left out."""
+        """Return rows by log and seq, for pairs of a head and seqs. Missing rows are left out."""
         rows: dict[tuple[str, int], Doc] = {}
         ranges: list[Doc] = []
         away: list[str] = []
@@ -100,15 +102,15 @@ class Logs:
         return rows
 
     def total(self, head: Doc, seq: int) -> int | None:
-        """Return the running total at a line, or at the log's end if the end comes first.
+        """Return the running total at a seq, or at the log's end if the log ends before it.
 
-        Return None if the line cannot be read in the head's generation.
+        Return None if the line is missing, or of a newer generation than the head.
         """
         if seq >= head["end"]:
             return int(head["total"])
         if not seq:
             return 0
-        if seq <= head["begin"]:  # the total before the first line
+        if seq <= head["begin"]:  # the line has expired: return the total before the first line
             rows = self._rows([(head, [head["begin"] + 1])])
             row = rows.get((head["log"], head["begin"] + 1))
             return None if row is None else int(row["total"] - row["tokens"])
@@ -130,7 +132,7 @@ class Logs:
         )
 
     def tidy(self, head: Doc) -> None:
-        """Clean up after a change of a head: truncation, expiry, spilling."""
+        """Remove truncated and expired lines, and move the lines of a heavy head to documents."""
         if head.get("cut"):
             self.clear_cut(head)
         if head["low"] <= head["begin"]:
@@ -139,7 +141,7 @@ class Logs:
             self.spill(head)
 
     def spill(self, head: Doc) -> None:
-        """Move the lines of a head to documents."""
+        """Move the lines of a head to separate documents. Stop if the head changed meanwhile."""
         if "lines" not in head:
             head = self._heads.one({"_id": head["_id"], "log": head["log"]}, _LOG) or {"lines": {}}
         rows = sorted(head["lines"].values(), key=lambda row: int(row["seq"]))
@@ -151,13 +153,13 @@ class Logs:
         log, session, g = head["log"], head["id"], head["g"]
         away = [ids_of(log, row)[0] for row in rows if is_away(row)]
         some = [in_documents(log, session, g, row)[0] for row in rows if not is_away(row)]
-        self._messages.insert(some)  # another process may have written some
+        self._messages.insert(some)  # existing ones, of another process, are skipped
         if away:
             self._messages.update_all(
                 {"_id": {"$in": away}}, {"$set": {"g": g}, "$unset": {"staged": ""}}
             )
         first, last = (f"lines.{field_of(rows[at]['seq'])}.w" for at in (0, -1))
-        # if the first and the last line are in the head, so are all lines between
+        # if the head still has the first and the last line, it also has all lines between them
         done = self._heads.update(
             {"_id": head["_id"], "live": 1, "log": log, first: rows[0]["w"], last: rows[-1]["w"]},
             {
@@ -171,7 +173,7 @@ class Logs:
         return done
 
     def _take_back(self, head: Doc, rows: Sequence[Doc]) -> None:
-        """Remove the documents of lines that are no longer in the log."""
+        """Remove the documents of those rows that are no longer in the log."""
         log = head["log"]
         now = self._heads.one({"_id": head["_id"], "log": log, "live": 1}, _LOG)
         lost = list(rows)
@@ -186,7 +188,7 @@ class Logs:
             self.unstage(log, lost)
 
     def clear_cut(self, head: Doc) -> None:
-        """Remove the documents of lines that were cut off."""
+        """Remove the documents of truncated lines."""
         cut = head["cut"]
         gone = {"seq": {"$gt": cut["end"]}, "g": {"$lt": cut["below"]}}
         self._messages.delete_all({"log": head["log"], **gone})

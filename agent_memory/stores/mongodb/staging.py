@@ -1,14 +1,15 @@
 """Batches over several documents, on a database that changes one document at a time.
 
 Each document that a batch writes is first tagged with its new content. One change of one document,
-the primary, commits the batch. If the batch depends on the lease or log of a head, this head is the
-primary, and lists the batch in `ops`. Otherwise the last of the batch's documents is the primary,
-and gets `done`. Then the tags are applied, the primary's tag last.
+the primary, commits the batch. If the batch changes a head or has a condition on it or its log,
+this head is the primary, and the change adds the batch to the head's `ops`. Otherwise the last of
+the batch's documents is the primary, and the change sets its field `done`. Then the tags are
+applied, the primary's tag last.
 
-A process that finds a tag reads the primary. If the batch is committed, the process applies it.
-Otherwise it waits. If the batch is still not committed, the process refuses it at the primary, so
-that it can never be committed, and removes its tags. A tag has the name of its batch. It is applied
-or removed only if it still exists. A stalled process therefore cannot change later states.
+A process that finds a tag reads the primary. If the batch is committed, the process applies it. If
+the batch is not committed in time, the process refuses it at the primary and removes its tags. A
+refused batch can never be committed. Each tag has the name of its batch, and is applied or removed
+only if it still exists. A stalled process therefore cannot change later states.
 """
 
 from __future__ import annotations
@@ -54,19 +55,19 @@ class Staging:
 
         Args:
             op: The batch's name.
-            at: Its primary.
-            effects: The documents after the batch.
-            begins: Whether the batch creates the primary, which is a head.
+            at: The batch's primary.
+            effects: The documents that the batch writes, with their new content.
+            begins: Whether the primary is a head that the batch creates.
 
         Returns:
-            The tagged documents without their bodies, or None if none of them existed. A document
-            that another batch has tagged is missing.
+            The tagged documents without their bodies, by `_id`; None if no document existed before.
+            Documents that another batch has tagged are left out.
         """
         first = place_of(self._namespace, at)
         changes: list[tuple[Doc, Doc]] = []
         if begins:
             changes.append(({"_id": first}, {"$setOnInsert": self.stub(at)}))
-        # the primary comes first
+        # the primary is tagged first
         for place in sorted(effects, key=lambda one: (one != first, one)):
             name, document = effects[place]
             tag: Doc = {"op": op, "at": first, "tagged": self._group(name.collection)}
@@ -81,15 +82,17 @@ class Staging:
         return {doc["_id"]: doc for doc in self._documents.all({"op": op}, _OF)}
 
     def commit(self, op: str, at: str) -> bool:
-        """Commit a batch at the last of its documents. Return False if it was refused."""
+        """Commit a batch whose primary is not a head. Return False if it was refused."""
         done = {"$set": {"done": 1}, **marked(op)}
         return self._documents.update({"_id": at, "op": op, "done": {"$exists": False}}, done) or (
             self._documents.one({"_id": at, "marks": op}, {"_id": 1}) is not None
         )
 
     def apply(self, ops: Sequence[str], at: str, effects: Effects | None = None) -> None:
-        """Apply the tags of committed batches whose primary is `at`. `effects` belong to a single
-        batch."""
+        """Apply the tags of committed batches with the primary `at`.
+
+        For a single batch, its `effects` may be passed. Its tags are then not read again.
+        """
         every: Doc = {"op": {"$in": list(ops)} if len(ops) > 1 else ops[0]}
         if effects is None:
             tagged = self._documents.all(every, {"op": 1, "put": 1})
@@ -109,11 +112,11 @@ class Staging:
             self._documents.delete({**every, "_id": at, "gone": 1})
 
     def forget(self, ops: Sequence[str], at: str) -> None:
-        """Remove applied batches from the list of a head."""
+        """Remove applied batches from a head's `ops`."""
         self._documents.update({"_id": at}, {"$unset": {f"ops.{op}": "" for op in ops}})
 
     def settle_head(self, at: str) -> None:
-        """Apply all batches that a head lists."""
+        """Apply all batches in a head's `ops`."""
         head = self._documents.one({"_id": at}, {"ops": 1})
         ops = list((head or {}).get("ops", {}))
         if ops:
@@ -121,7 +124,7 @@ class Staging:
             self.forget(ops, at)
 
     def take_off(self, op: str) -> None:
-        """Remove the tags of a batch that is refused."""
+        """Remove the tags of a refused batch, and the documents that it would have created."""
         self._documents.delete_all({"op": op, "live": 0})
         self._documents.update_all({"op": op}, {"$unset": _TAG})
 
@@ -131,15 +134,15 @@ class Staging:
         return self.resolve(self._documents.all(tagged, _NAMES), force=force)
 
     def settle_all(self) -> None:
-        """Resolve all tags in the namespace, and refuse batches that are not committed in time."""
+        """Resolve all tags in the namespace with `force`; see `resolve`."""
         tagged = {"ns": self._namespace, "tagged": {"$gt": ""}}
         self.resolve(self._documents.all(tagged, _NAMES), force=True)
 
     def resolve(self, docs: Sequence[Doc], *, force: bool = False) -> bool:
-        """Apply the tags of committed batches on documents, and remove the tags of refused batches.
+        """End the batches that tagged `docs`: apply them if committed, or else remove their tags.
 
-        With `force`, wait for all other batches, then refuse them. Return whether any tag was
-        resolved.
+        A batch that may still be committed is left alone. With `force`, wait 0.3 seconds for it,
+        then refuse it. Return whether a batch was ended, here or by another process.
         """
         ops = {doc["op"]: doc for doc in docs if "op" in doc}
         changed = False
@@ -157,7 +160,8 @@ class Staging:
                 if of_head:
                     self.forget([op], at)
                 return True
-            # not open: another batch tagged the primary first, or its session was deleted since
+            # The batch cannot be committed any more if its primary is missing or another batch
+            # tagged the primary first.
             is_open = (bool(primary) or begins) if of_head else primary.get("op") == op
             if op in primary.get("refused", {}) or not is_open:
                 self.take_off(op)
@@ -172,7 +176,7 @@ class Staging:
                 self._refuse(op, at, of_head=of_head)
 
     def _refuse(self, op: str, at: str, *, of_head: bool) -> None:
-        """Ensure that a batch is never committed, unless it is already."""
+        """Ensure that a batch is never committed, unless it is committed already."""
         if of_head:
             which: Doc = {"_id": at, f"ops.{op}": {"$exists": False}}
             new = self.stub(DocId(HEAD, at.removeprefix(self._group(HEAD))))
@@ -184,7 +188,7 @@ class Staging:
             self._documents.update(which, {"$unset": _TAG})
 
     def stub(self, at: DocId) -> Doc:
-        """Return the fields of a head that does not exist yet, but can refuse batches."""
+        """Return the fields of a placeholder for a missing head, in which batches are refused."""
         return {**empty(self._namespace, at), "ops": {}, "log": token()}
 
     def _group(self, collection: str) -> str:

@@ -22,11 +22,12 @@ class MongoDBStore(KernelStore):
     """A store in a MongoDB database.
 
     Args:
-        url: `mongodb://user:password@host:27017/database` or `mongodb+srv://...`; the default
+        url: `mongodb://user:password@host:27017/database` or `mongodb+srv://...`. The default
             database is "agent_memory".
         namespace: The namespace. Stores of different namespaces are independent.
-        durability: With "process", a write waits for a majority of the members, and for the journal
-            only if the server's settings say so. Otherwise a write waits for both.
+        durability: Each write waits until a majority of the deployment's members have it. With
+            "process", the server's settings decide whether it is also in their journals on return.
+            With "power" or None, it is.
 
     Raises:
         StoreUnavailable: The deployment cannot be reached, or refuses the user.

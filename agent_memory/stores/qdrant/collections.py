@@ -1,8 +1,8 @@
 """A block's collections on a Qdrant server, their names, and the aliases for search and writes.
 
-A block has a collection for each embedding. The collection's name contains the dimension and a
-short form of the model. A block has two aliases: one leads to the collection that is searched, the
-other to the collection that is written to.
+A block has a collection for each embedding, that is, for each pair of dimension and model. The
+collection's name contains the dimension and a short form of the model. A block has two aliases: one
+leads to the active collection, which is searched, and one to the collection that is written to.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _MODEL = "model"
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The collection of a block that is searched by default, and the one that is written to.
+    """The collection of a block that is searched, and the collection that is written to.
 
-    Both are None for a new block. The two collections differ only while the block is rebuilt.
+    Both are None for a new block. They differ only while the block is rebuilt.
     """
 
     recalled: str | None
@@ -44,7 +44,7 @@ class Collections:
         self._names = names
 
     def roles(self, block: str) -> Roles:
-        """Return the collections of a block's aliases."""
+        """Return the collections to which a block's aliases lead."""
         targets = self._targets()
         recalled = targets.get(self._names.recalled(block))
         return Roles(recalled, targets.get(self._names.written(block), recalled))
@@ -63,9 +63,9 @@ class Collections:
             return {one.alias_name: one.collection_name for one in client.get_aliases().aliases}
 
     def embedding(self, name: str) -> tuple[int, str]:
-        """Return dimension and model of a collection's vectors.
+        """Return the dimension and the model of a collection's vectors.
 
-        A server before 1.16 does not store the model. The short form is then returned.
+        A server before 1.16 does not store the model. The model's short form is then returned.
         """
         dimension, slug = embedding(name)
         with self._connection.reached() as client:
@@ -73,8 +73,7 @@ class Collections:
         return dimension, str(metadata.get(_MODEL, slug))
 
     def of(self, block: str) -> list[str]:
-        """Return all collections with vectors of a block, including those of an abandoned
-        rebuild."""
+        """Return all collections of a block's vectors, also those of abandoned rebuilds."""
         with self._connection.reached() as client:
             collections = client.get_collections().collections
         return sorted(
@@ -86,11 +85,12 @@ class Collections:
     def begin(self, block: str, name: str, dimension: int, model: str) -> str:
         """Give a new block its first collection, and return the collection's name.
 
-        Among several processes with different embeddings, one must win. Aliases cannot decide
-        that, because a later one overwrites an earlier one. A collection can be created only once.
-        The processes therefore create a claim collection under one name. The name of its vector
-        shows who won. A process with the winner's embedding completes the creation. Any other
-        process only returns the winner's name.
+        If several processes do this with different embeddings, exactly one embedding must win. An
+        alias cannot decide that, because a later alias overwrites an earlier one. A collection, in
+        contrast, can be created only once. Each process therefore tries to create a claim
+        collection, under a common name. The name of the claim's vector shows which embedding won. A
+        process with this embedding creates the block's collection. Any other process only returns
+        the collection's name.
         """
         claim = self._names.claim(block)
         tail = name.partition(".")[2]
@@ -101,7 +101,7 @@ class Collections:
         winner = next(iter(vectors)) if isinstance(vectors, dict) else tail
         if winner != tail:
             return f"{self._names.recalled(block)}.{winner}"
-        # the claim may have been made after the block got its collection
+        # the claim may have been created after the block got its collection
         existing = self.roles(block).recalled
         if existing is None:
             self.make(name, dimension, model)
@@ -116,7 +116,7 @@ class Collections:
         with suppress(Taken):
             dense = {MEANING: dimension} if dimension else {}
             self._make(name, dense, (WORDS,), {_MODEL: model})
-        if self._connection.local:  # the local mode has no payload indexes, and warns
+        if self._connection.local:  # payload indexes have no effect there, only a warning
             return
         tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
         with self._connection.reached() as client:
@@ -138,16 +138,17 @@ class Collections:
     ) -> None:
         from qdrant_client import models
 
-        # Vectors have unit length already: with DOT the server does not round them again.
+        # Vectors have unit length already. With DOT, the server does not normalize them again.
         vectors = {
             vector: models.VectorParams(size=size, distance=models.Distance.DOT)
             for vector, size in dense.items()
         }
-        # A word's weight in a text is stored; the server multiplies it by the word's rarity.
+        # A point stores the weights of its words. The server multiplies them by the words' rarity.
         words = {
             vector: models.SparseVectorParams(modifier=models.Modifier.IDF) for vector in sparse
         }
-        # Every search names an owner. A large owner has a graph of its own, a small one has none.
+        # Each search is limited to one owner. There is no graph of the whole collection, only one
+        # for each owner with many records.
         graphs = models.HnswConfigDiff(m=0, payload_m=_LINKS)
         with self._connection.reached() as client:
             client.create_collection(
@@ -177,7 +178,7 @@ class Names:
     """The names of a namespace's collections and aliases, unique for each block."""
 
     def __init__(self, namespace: str) -> None:
-        # an underscore ends the namespace's part, which therefore contains none
+        # the part for the namespace has no underscore, because an underscore ends it
         plain = _PLAIN.fullmatch(namespace)
         self._prefix = f"agent_memory_{namespace if plain else _short(namespace)}_"
 
@@ -186,11 +187,11 @@ class Names:
         return self._prefix + block
 
     def written(self, block: str) -> str:
-        """Return the alias of the collection for writes, another one during a rebuild."""
+        """Return the alias of the collection that is written to."""
         return f"{self._prefix}{block}.written"
 
     def claim(self, block: str) -> str:
-        """Return the collection that decides the embedding of a new block."""
+        """Return the collection whose creation decides the embedding of a new block."""
         return f"{self._prefix}{block}.claim"
 
     def vectors(self, block: str, dimension: int, model: str) -> str:
@@ -200,7 +201,7 @@ class Names:
         return f"{self._prefix}{block}.{slug}-{dimension}-{digest}"
 
     def in_force(self, alias: str) -> str | None:
-        """Return the block of an alias for an active collection; None for other aliases."""
+        """Return the block if an alias is that of an active collection, or else None."""
         block = alias.removeprefix(self._prefix)
         return None if block == alias or "." in block else block
 

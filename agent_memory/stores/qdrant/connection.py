@@ -1,7 +1,4 @@
-"""Connections with qdrant-client, the check of addresses, and the translation of errors.
-
-The client is imported by the first connection.
-"""
+"""Connections with qdrant-client, the check of addresses, and the translation of errors."""
 
 from __future__ import annotations
 
@@ -73,9 +70,9 @@ class Connection:
         self._client = QdrantClient(
             url=url,
             timeout=_CALL_SECONDS,
-            # the key as a header: with `api_key`, the client warns even about a local server
+            # The key is sent as a header. With `api_key`, the client warns even for a local server.
             metadata={"api-key": self._key} if self._key else {},
-            check_compatibility=False,  # the check calls the server, and warns if it is down
+            check_compatibility=False,  # this check would call the server now
         )
         self._client.http.client.add_middleware(_bounded)
 
@@ -86,7 +83,7 @@ class Connection:
         Raises:
             Missing: The collection does not exist.
             Taken: The collection already exists.
-            ConfigError: The server refuses the key or its rights.
+            ConfigError: The server refuses the key, or the key lacks rights.
             StoreUnavailable: The server cannot be reached, or failed.
         """
         from qdrant_client.common.client_exceptions import QdrantException
@@ -102,7 +99,7 @@ class Connection:
                 f"The Qdrant server at {self._url} could not be used: {self._error_text(error)}. "
                 "Check that it runs, and the address in VectorMemory(store=...)."
             ) from error
-        except ValueError as error:  # the local mode raises these in place of a status
+        except ValueError as error:  # the local mode raises ValueError instead of a status
             if "not found" in str(error):
                 raise Missing(str(error)) from error
             if "already exists" in str(error):
@@ -114,7 +111,7 @@ class Connection:
 
     def _refusal(self, status: int, answer: str) -> AgentMemoryError:
         where = f"The Qdrant server at {self._url}"
-        if status in (401, 403):  # its answer may repeat the key
+        if status in (401, 403):  # the answer is not shown, because it may repeat the key
             if not self._key:
                 return ConfigError(f"{where} requires a key: set {KEY}. {_RIGHTS}")
             what = (
@@ -133,21 +130,24 @@ class Connection:
 
 
 def _bounded(request: Request, send: Callable[[Request], Response]) -> Response:
-    """Limit a connection attempt to less time than a call."""
+    """Send a request with a shorter time limit for connecting than for the whole call."""
     timeout = request.extensions.get("timeout", {})
     request.extensions["timeout"] = {**timeout, "connect": _CONNECT_SECONDS}
     return send(request)
 
 
 def is_qdrant(url: str) -> bool:
-    """Return whether an address is for Qdrant, and not for another database."""
+    """Return whether a store's address is for Qdrant and not for another database."""
     return url == LOCAL or url.partition("://")[0] in ("http", "https")
 
 
 def check_qdrant_url(url: str) -> None:
     """Refuse an address that cannot be that of a Qdrant server.
 
-    No message repeats the address, because it may hold a key.
+    Error messages do not repeat the address, because it may contain a key.
+
+    Raises:
+        UnknownStore: The address is not valid.
     """
     if url == LOCAL:
         return
@@ -165,6 +165,6 @@ def _parts(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # its text may repeat a part of the address
+    except ValueError:  # not raised again: the error's text may repeat a part of the address
         return None
     return parts if is_address else None

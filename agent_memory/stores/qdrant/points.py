@@ -1,4 +1,4 @@
-"""Records as Qdrant's points, queries as requests, and answers as candidates. No I/O."""
+"""Translates records to Qdrant's points, queries to requests, and answers to hits. No I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agent_memory.retrieval.postings import Terms
 
 MEANING, WORDS = "meaning", "words"
-"""The names of a point's vectors."""
+"""The names of a point's two vectors: its meaning (dense) and its words (sparse)."""
 
 _POINTS = UUID("6f1d2a34-8c1b-5a7e-9d7c-2b1f0f3d9a55")
 _MOST = 256
@@ -30,12 +30,12 @@ _MOST_BYTES = 8 * 2**20  # a server's default limit is 32 MB; a proxy's is often
 _FLOAT_BYTES = 22
 _TERM_BYTES = 36
 _REST_BYTES = 500
-_REACH = 8  # seqs on each side of a candidate in which neighbours are searched
+_REACH = 8  # neighbours are searched up to this many seqs before and after a candidate
 _LEAST_COUNT = 0.5
 
 
 def batches(records: Sequence[Record], features: Features) -> Iterator[list[models.PointStruct]]:
-    """Yield batches of points, limited by number and by size as JSON."""
+    """Yield points in batches of at most `_MOST` points and about `_MOST_BYTES` of JSON."""
     from qdrant_client import models
 
     if len(features) != len(records):
@@ -115,7 +115,8 @@ def where(
 
 
 def _vectors(features: Features, place: int) -> dict[str, Any]:
-    # A point without words has the vector too: the server then counts it for the rarity of words.
+    # A point without words also has this vector, so that the server counts the point when it
+    # computes the rarity of words.
     words: dict[str, Any] = {WORDS: _sparse(features.words[place])}
     if not features.dimension or not features.meaning[place].any():  # not encoded yet
         return words
@@ -161,13 +162,14 @@ def _payload(record: Record, features: Features, place: int) -> dict[str, Any]:
 def queries(owner: str, query: Query, depth: int) -> list[models.QueryRequest]:
     """Return the requests of a query.
 
-    One request finds the records nearest in meaning, and one the records with most of the query's
-    words. A request for each word finds the record with its highest weight, and shows its rarity.
+    For each number of the query's words, one request finds the record in which the word weighs
+    most. Its score shows how rare the word is. Then follow one request for the records that match
+    most of the words, and one for the records nearest in meaning.
     """
     from qdrant_client import models
 
     owned = where(owner=owner)
-    # Servers before 1.19 ignore this, and compute the rarity of words over the collection.
+    # Servers before 1.19 ignore `idf`, and compute the rarity of words over the whole collection.
     rarity = models.SearchParams(idf=models.IdfCorpusParams(corpus=owned))
 
     def request(nearest: Any, using: str, limit: int) -> models.QueryRequest:
@@ -190,7 +192,7 @@ def queries(owner: str, query: Query, depth: int) -> list[models.QueryRequest]:
 
 
 def neighbourhood(owner: str, points: Mapping[Any, models.ScoredPoint]) -> models.Filter:
-    """Return a filter for the records near some points, in their sessions."""
+    """Return a filter for the records near some points in the points' sessions."""
     from qdrant_client import models
 
     spans_by_session: dict[str, list[tuple[int, int]]] = {}
@@ -218,11 +220,11 @@ def neighbourhood(owner: str, points: Mapping[Any, models.ScoredPoint]) -> model
 def holding(
     query: Query, answers: Sequence[Sequence[models.ScoredPoint]], count: int
 ) -> list[float]:
-    """Return for each of the query's words how many of `count` records contain it.
+    """Return for each of the query's words how many of the owner's `count` records contain it.
 
-    The score of a word's best record is the word's weight in the record, which is known, times the
-    word's rarity. The count follows from the rarity. If a word has several numbers, the highest
-    count is returned.
+    `answers` begins with the best record of each number of a word. The record's score is the word's
+    weight in the record, which is known, times the word's rarity. The count follows from the
+    rarity. If a word has several numbers, the highest count is returned.
     """
     counts: dict[int, float] = {}
     for number, best in zip(numbers_of(query), answers, strict=False):
@@ -235,7 +237,10 @@ def holding(
 
 
 def numbers_of(query: Query) -> list[int]:
-    """Return the numbers of a query's words, without repetition."""
+    """Return the numbers that stand for a query's words, without repetition.
+
+    A word may have several numbers, for example one for each of its forms.
+    """
     return [*dict.fromkeys(number for word in query.words for number in word)]
 
 
@@ -243,15 +248,13 @@ def ranked_hits(
     points: Sequence[Any], dimension: int, query: Query, held: Sequence[float], count: int,
     limit: int, block: str,
 ) -> list[Hit]:  # fmt: skip
-    """Return the best of some points and of the pending entries, compared in detail.
+    """Return the hits with the highest scores among points and the query's pending entries.
 
     Args:
         points: Points with payloads and vectors, without repetition.
         dimension: The dimension of the vectors of meaning.
         held: The result of `holding`.
         count: The number of the owner's records on the server.
-        limit: The most hits to return.
-        block: The block of the records.
     """
     import numpy as np
 
@@ -265,8 +268,8 @@ def ranked_hits(
     features = features_at([point for point, _ in read], dimension)
     index = SegmentIndex(dimension).extended([record.id for _, record in read], features)
     own = index.candidates(query, len(index))._replace(total=count, holding=np.array(held))
-    # The candidates are selected again, as other stores do. A server adds up the numbers of a word,
-    # but only the best should count.
+    # The candidates are selected again, as other stores select them: only the best number of each
+    # query word counts. Qdrant adds up the weights of all numbers of a word.
     depth = max(DEPTH, limit)
     words = own.weights @ informativeness(count, own.holding)
     first = [at for at in np.argsort(-words, kind="stable")[:depth] if words[at] > 0]

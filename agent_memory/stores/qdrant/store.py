@@ -30,20 +30,22 @@ if TYPE_CHECKING:
 
 _PAGE = 200
 _NEAR = 20  # the most neighbours to read for each candidate
-_MORE = 1.25  # the factor of extra candidates, because words with the same number add up
+_MORE = 1.25  # more candidates are requested, because the server scores words less exactly
 _TRIES = 5
-"""The most attempts to open a block that other processes create or delete meanwhile."""
+"""The most attempts to open a block while other processes create or delete it."""
 
 
 class QdrantStore:
-    """Stores each record as a point. A search covers the points of one owner.
+    """Stores each record as a point in Qdrant. A search covers the points of one owner.
 
-    A block that is rebuilt for another embedding has two collections. While the new one is filled,
-    processes with the old settings still search the active one. Each process writes only to the
-    collection of its own embedding, so that embeddings never mix.
+    An embedding is a pair of dimension and model. While a block is rebuilt for another embedding,
+    it has two collections: the active one, which is searched, and the one that is being filled.
+    Processes with the old settings still search the active collection. Each process writes only to
+    the collection of its own embedding, so that embeddings never mix.
 
     Args:
-        url: "http://host:6333" (its key, if any, comes from QDRANT_API_KEY), or ":memory:".
+        url: "http://host:6333", or ":memory:" for the client's local mode. The environment variable
+            QDRANT_API_KEY may have the server's key.
         namespace: The namespace, as in the session store.
 
     Raises:
@@ -93,14 +95,14 @@ class QdrantStore:
         """Store vectors, like `VectorStore.put_vectors`.
 
         Raises:
-            DimensionMismatch: The block is being rebuilt, or was, for another embedding.
+            DimensionMismatch: A rebuild for another embedding has begun or ended.
         """
         if not records:
             return
         name = self._own(block, features.dimension)
-        # A rebuild that begins between this check and the write loses nothing. It waits for the
-        # session's lease, which this writer holds, then resets the session's cursor. If the lease
-        # has expired, this writer's move of the cursor is refused.
+        # If a rebuild begins between this check and the write, no record is lost. The rebuild waits
+        # for the session's lease, which this writer holds, then resets the session's cursor. If the
+        # lease has expired, the store refuses to move the cursor for this writer.
         if not self._collections.is_written(block, name):
             self._check_written(block, name)
         try:
@@ -112,7 +114,7 @@ class QdrantStore:
             raise
 
     def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
-        """Search like `VectorStore.search_vectors`: find candidates, then read their neighbours.
+        """Search like `VectorStore.search_vectors`.
 
         Raises:
             DimensionMismatch: The block was rebuilt for another embedding.
@@ -164,7 +166,7 @@ class QdrantStore:
     ) -> None:
         """Delete vectors from all of the block's collections, like `VectorStore.delete_vectors`.
 
-        A store object that rebuilds the block (`fill_vectors`) spares the active collection.
+        During a rebuild by this object, delete only from the new collection; see `fill_vectors`.
         """
         matched = where(owner=owner, session_id=session_id, after=after)
         own = self._opened.get(block) if block in self._filled else None
@@ -178,12 +180,10 @@ class QdrantStore:
         self._opened.pop(block, None)
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
-        """Return the registered embeddings of active collections, like
-        `VectorStore.vector_blocks`.
-        """
+        """Return the embeddings of active collections, like `VectorStore.vector_blocks`."""
         embeddings: dict[str, tuple[int, str]] = {}
         for block, name in self._collections.in_force().items():
-            with suppress(Missing):  # it was just deleted
+            with suppress(Missing):  # the collection was just deleted
                 embeddings[block] = self._collections.embedding(name)
         return embeddings
 
@@ -200,7 +200,7 @@ class QdrantStore:
                     points, offset = client.scroll(
                         name, matched, limit=_PAGE, offset=offset, with_vectors=True
                     )
-            except Missing:  # it was just deleted
+            except Missing:  # the collection was just deleted
                 return
             if points:
                 decoded = undamaged(points, lambda point: (record_at(point.payload, block), point))
@@ -215,26 +215,27 @@ class QdrantStore:
     def begin_vectors(self, block: str, dimension: int, model: str) -> None:
         """Begin a rebuild of the block's vectors for this embedding. Idempotent.
 
-        All further writes must be of this embedding. A store object that opened the block with the
-        active embedding can still search it. Its writes raise DimensionMismatch.
+        From now on, only vectors of this embedding can be written. A store object that opened the
+        block with the active embedding can still search it, but its writes raise DimensionMismatch.
         """
         name = self._names.vectors(block, dimension, model)
         roles = self._collections.roles(block)
         if roles.recalled is None and roles.written != name:
-            self.clear_vectors(block)  # remove what a killed process may have left
+            self.clear_vectors(block)  # a killed process may have left collections
             self.open_vectors(block, dimension, model)
             return
         self._collections.make(name, dimension, model)
         if roles.written != name:
             self._collections.point(name, self._names.written(block))
         if roles.written and roles.written not in (name, roles.recalled):
-            self._collections.drop(roles.written)  # its rebuild is replaced by this one
+            self._collections.drop(roles.written)  # this rebuild replaces an unfinished one
 
     def fill_vectors(self, block: str) -> bool:
-        """Return whether this store object fills vectors for a later swap.
+        """Return True if this object fills a new collection; False if its collection is active.
 
-        If it does, its `delete_vectors` spares the active vectors: a rebuild deletes a session's
-        vectors only to write them again. Any other store object deletes from both collections.
+        If True, `delete_vectors` of this object no longer changes the active collection, because a
+        rebuild deletes a session's vectors only to write them again. Other store objects still
+        delete from both collections.
 
         Raises:
             DimensionMismatch: Vectors of another embedding are being filled.
@@ -249,13 +250,13 @@ class QdrantStore:
         return True
 
     def swap_vectors(self, block: str) -> None:
-        """Activate the filled vectors in one step, and delete the block's others. Idempotent.
+        """Activate the filled collection, and delete the block's other collections. Idempotent.
 
         Raises:
             DimensionMismatch: Vectors of another embedding are being filled; nothing changed.
         """
         name = self._own(block)
-        others = self._collections.of(block)  # listed first: a later collection is in use
+        others = self._collections.of(block)  # before the swap: a newer collection must stay
         roles = self._collections.roles(block)
         if roles.written != name:
             raise self._replaced(block, roles.written)
@@ -269,7 +270,11 @@ class QdrantStore:
         self._connection.close()
 
     def _own(self, block: str, width: int | None = None) -> str:
-        """Return the collection of the embedding with which the block was opened."""
+        """Return the name of the collection for the embedding with which the block was opened.
+
+        Raises:
+            DimensionMismatch: The block is not open, or `width` is another dimension.
+        """
         opened = self._opened.get(block)
         if opened is None or width not in (None, opened[0]):
             stored = opened or (0, "no embedder")
@@ -293,7 +298,7 @@ class QdrantStore:
 
     def _check_written(self, block: str, name: str) -> None:
         written = self._collections.roles(block).written
-        if written is None:  # another process cleared it since it was opened
+        if written is None:  # another process cleared the block since it was opened
             self.open_vectors(block, *self._opened[block])
         elif written != name:
             raise self._replaced(block, written)

@@ -58,8 +58,9 @@ def prefix_of(namespace: str) -> str:
 class RedisKernel(Kernel):
     """The kernel on Redis; see `Kernel`.
 
-    A commit is sent again if its answer was lost and a second run is safe. A second append finds
-    its token in the line that the first run wrote. Any other batch must have the same effect twice.
+    If the answer to a commit is lost, the commit is sent again, provided that a second run is safe.
+    An append is safe: the second run finds its token in the line that the first run wrote. Any
+    other batch is safe if running it twice has the same effect as running it once.
     """
 
     remote = True
@@ -132,7 +133,7 @@ class RedisKernel(Kernel):
                     documents.append(document)
             if scan.limit is None or selection[_LIMIT] != len(ids) or len(documents) == scan.limit:
                 return documents
-            # the index names documents that do not exist
+            # the index named documents that do not exist: read more to reach the limit
             selection[_LIMIT] = scan.limit - len(documents)
             owner = "" if kind == _IDS else f"{scan.owner}\0"
             selection[_LEAST] = f"({owner}".encode() + ids[-1]
@@ -195,7 +196,7 @@ class RedisKernel(Kernel):
 
 
 class _Packing:
-    """Batches as the keys and the arguments of `COMMIT`. Keys are added at their first use."""
+    """Encodes batches as the keys and the arguments of the script `COMMIT`."""
 
     def __init__(self, kernel: RedisKernel, batches: Sequence[Batch]) -> None:
         self._kernel = kernel
@@ -207,7 +208,7 @@ class _Packing:
         self.values: list[Argument] = [len(self._collections), *names, *values]
 
     def _collection(self, name: str) -> int:
-        """Return the place of a collection's first key."""
+        """Return the position of a collection's first key in `KEYS`. Add its keys if needed."""
         if name not in self._collections:
             self._collections[name] = _FIRST_KEY + len(self.keys)
             self.keys += self._kernel.keys(name)
@@ -288,21 +289,19 @@ class _Packing:
 
 
 def _can_repeat(batch: Batch) -> bool:
-    """Return whether a batch may be sent twice: it finds its token, or repeats its effect."""
+    """Return whether it is safe to send a batch twice; see `RedisKernel`."""
     if any(isinstance(write, Truncate) for write in batch.writes):
         return False
     if any(isinstance(write, Append) for write in batch.writes):
         return True
     held = {one.id for one in batch.conditions if isinstance(one, HeldBy)}
     gone = {at for write in batch.writes if isinstance(write, Delete) for at in write.ids}
-    # the second release of a lock is refused, which has no consequence
+    # releasing a lock twice is safe: nothing depends on the outcome of the second release
     return gone <= held and all(isinstance(one, _AGAIN) for one in batch.conditions)
 
 
 def _selection(scan: Scan) -> tuple[int, list[Argument]]:
-    """Return the place of a scan's index among its collection's keys, and the arguments of the
-    Lua function `selected`.
-    """
+    """Return the position of a scan's index in `KINDS`, and the arguments of Lua's `selected`."""
     owner, session, below, above = scan.owner, scan.session, scan.first_below, scan.last_above
     limit = -1 if scan.limit is None else scan.limit
     if session:
@@ -334,14 +333,14 @@ def _meta(one: Document) -> str:
 
 
 def _body(one: Document) -> bytes:
-    """Join `body` and `data` with a byte that no UTF-8 text contains."""
+    """Join `body` and `data` with a byte that never occurs in UTF-8."""
     return one.body.encode() + (b"\xff" + one.data if one.data else b"")
 
 
 def _rows(
     count: int, *columns: Sequence[bytes | None]
 ) -> Iterator[tuple[bytes | None, bytes | None, bytes | None]]:
-    """Yield metas, bodies and ends of documents. A column that was not requested is empty."""
+    """Yield the meta, body and log end of each document. None replaces a column not requested."""
     metas, bodies, ends = (column or [None] * count for column in columns)
     return zip(metas, bodies, ends, strict=True)
 
@@ -371,7 +370,7 @@ def _document(
 
 
 def _int(text: str, less: int = 0) -> int:
-    """Return a number, or a damaged number as text: the decoding of the document then fails."""
+    """Return a number. Return a damaged number as text, so that decoding the document fails."""
     try:
         return int(text) - less
     except ValueError:
@@ -386,7 +385,10 @@ def _tail(end: bytes | None) -> Tail:
 
 
 def _line_value(line: Line, token: str) -> str:
-    """Encode a line: numbers, the lengths of texts, the texts. Scripts read token and total."""
+    """Encode a line as numbers, the lengths of its texts, and the texts.
+
+    The Lua scripts parse only the token and the running total.
+    """
     _, _, role, text, created_at, tokens, total, encoding, body = line
     numbers = f"{token} {created_at} {tokens} {total}"
     lengths = f"{len(role)} {len(encoding)} {len(text)}"

@@ -1,11 +1,11 @@
 """The layout of the keys, and the Lua scripts that read them.
 
-Each script is one atomic step, and names all keys that it uses.
+The server runs each script as one atomic step. A script names all keys that it uses.
 
 Keys of a namespace:
 
-- `ends`: a hash with "seq total first" for each session: the last seq of the log, its running
-  total of tokens, and the first stored seq. The field "" has the number of lines in all logs.
+- `ends`: a hash. Its field for a session is "seq total first": the last seq of the log, the running
+  total of tokens there, and the first stored seq. The field "" is the number of lines in all logs.
 - `names`: a sorted set of the collections.
 - `layout`: the version of this layout.
 - `log`, one for each session: a hash of lines by seq.
@@ -15,7 +15,7 @@ Keys of a collection, in the order of `KINDS`:
 - `meta`: a hash of documents: version, owner, session, first, last, about, separated by NUL.
 - `due`: a hash of due times.
 - `queue`: a sorted set of "owner NUL due time NUL id", by bytes.
-- `turns`: a sorted set of owners, by the earliest due time of each.
+- `turns`: a sorted set of owners, by the earliest due time of their documents.
 - `holders`: a hash of leases: the end of the lease, then its holder.
 - `body`: a hash of `body` and `data`, for documents with at least one of them.
 - `ids`: a sorted set of ids, by bytes.
@@ -32,7 +32,7 @@ LAYOUT = 1
 
 
 class Script:
-    """A script, and its digest, by which a server recognizes it."""
+    """A Lua script, and its SHA-1 digest, by which a server recognizes it."""
 
     def __init__(self, *parts: str) -> None:
         self.source = "".join(parts)
@@ -62,9 +62,9 @@ end
 """
 
 # Defines `selected`, which returns the ids, index members and metas of a scan's documents. ARGV:
-# the number of NULs before the id in a member; the least and greatest member; the limit; four
-# digits, 1 for each active filter; the values of the filters owner, session, `first` below and
-# `last` above.
+# the number of NULs before the id in an index member; the least and the greatest member; the limit;
+# four digits, 1 for an active filter and 0 for none; the values of the filters `owner`, `session`,
+# `first_below` and `last_above`.
 SELECTED = r"""
 local function id_in(member, nuls)
   local from = 1
@@ -97,8 +97,8 @@ local function selected(index, metas, wants_metas)
 end
 """
 
-# KEYS: ends, then meta and body of each collection. ARGV: whether to return tails and bodies, and
-# for each collection the number of ids, and the ids.
+# KEYS: `ends`, then `meta` and `body` of each collection. ARGV: whether to return tails and bodies
+# (1 or 0 each); then for each collection the number of ids, and the ids.
 DOCUMENTS = Script(
     COMMON,
     r"""
@@ -114,8 +114,8 @@ return reply
 """,
 )
 
-# KEYS: ends, meta and body of the collection, the index. ARGV: whether to return tails, bodies,
-# and names only; the selection.
+# KEYS: `ends`, `meta` and `body` of the collection, and an index. ARGV: whether to return tails,
+# bodies, and only names (1 or 0 each); then the arguments of `selected`.
 SCAN = Script(
     COMMON,
     SELECTED,
@@ -127,8 +127,8 @@ return {ids, names and {} or metas, bodies and not names and all_of(KEYS[3], ids
 """,
 )
 
-# KEYS: ends, and logs. ARGV: for each log its session, and "seqs", their number, and the seqs; or
-# "after", the seq, and the limit (empty for none).
+# KEYS: `ends`, and the logs. ARGV: for each log its session, followed by "seqs", the number of seqs
+# and the seqs; or by "after", a seq and the limit (empty for none).
 LINES = Script(
     COMMON,
     r"""
@@ -153,7 +153,8 @@ return reply
 """,
 )
 
-# KEYS: owners of the collection. ARGV: the start of the range, the prefix of the names, the limit.
+# KEYS: `owners` of the collection. ARGV: the first index member to read, the prefix of the owners,
+# the limit.
 OWNERS = Script(
     COMMON,
     r"""

@@ -24,7 +24,7 @@ except ImportError as error:
 T = TypeVar("T")
 
 Argument = str | bytes | int
-"""Part of a command."""
+"""One word of a Redis command."""
 
 CONNECT_SECONDS = 5.0
 CALL_SECONDS = 10.0
@@ -33,10 +33,10 @@ _HOPS = 5
 _REWRITE_SECONDS = 5.0
 _NOT_NOW = ("MISCONF", "NOREPLICAS", "BUSY", "CLUSTERDOWN", "TRYAGAIN")
 _WITHIN = re.compile(r": -([A-Z]+) ")
-"""An error within a script, as servers before version 7 report it."""
+"""The code of an error inside a script, as servers before version 7 report it."""
 _DRIVER = (exceptions.RedisError, OSError)
 _QUICKER = "already in progress"
-"""Part of the error if another client just began a rewrite. That rewrite suffices."""
+"""Part of the error if another client has just begun a rewrite, which then suffices."""
 
 logger = logging.getLogger(__name__)
 
@@ -50,13 +50,17 @@ class Lost(Exception):
 
 
 class RedisServer:
-    """One server. With `address` ("host:port"), it is another node of the URL's cluster.
+    """The connections to a Redis server, or to a node of a cluster.
 
-    Threads share the connections, and a forked child opens new ones. A connection that the server
-    has closed, such as by a restart, is replaced before a command is sent.
+    Threads share the connections. A forked child opens new ones. If the server has closed a
+    connection, for example by a restart, the connection is replaced before a command is sent.
 
     A node of a cluster redirects commands to the node that has the keys. All keys of a namespace
-    are on one node. A redirected command leads all later ones to this node, until the keys move.
+    are on one node. After a redirect, commands are sent to that node directly.
+
+    Args:
+        url: The URL of the server, or of any node of a cluster.
+        address: "host:port" of another node of the cluster; None for the server in the URL.
     """
 
     def __init__(self, url: str, address: str | None = None) -> None:
@@ -80,7 +84,7 @@ class RedisServer:
         self._closed = False
         self._url = url
         self._nodes: dict[str, RedisServer] = {}
-        self._address: str | None = None  # of the node that has the keys; None: this one
+        self._address: str | None = None  # the node that has the keys; None for this node
         self._begin_anew()
         begin_anew_in_child(self, RedisServer._begin_anew)
 
@@ -89,15 +93,15 @@ class RedisServer:
         self._free = threading.Semaphore(_MOST)
 
     def nodes(self) -> list[RedisServer]:
-        """Return the primaries of a cluster, or the server itself if it is none."""
+        """Return the primaries of a cluster, or only this server if it is not in a cluster."""
         try:
             slots = self.ask("CLUSTER", "SLOTS")
         except StoreError as error:
             forbidden = isinstance(error.__cause__, exceptions.NoPermissionError)
             if isinstance(error, StoreUnavailable) and not forbidden:
                 raise
-            return [self]  # without permission to ask, it counts as no cluster
-        # an empty name means the node that was asked
+            return [self]  # also if the user may not run CLUSTER
+        # an empty host means the node that answered
         names = {f"{one[2][0].decode() or self._host}:{one[2][1]}" for one in slots}
         return [self._node(name) for name in sorted(names)]
 
@@ -112,16 +116,18 @@ class RedisServer:
         return str(self._options.get("host", ""))
 
     def ask(self, *command: Argument) -> Any:
-        """Send a command, again if the connection breaks, and return the answer."""
+        """Return the answer to a command. If the connection breaks, send it a second time."""
         return self._again(lambda: self.answer(command))
 
     def run(
         self, script: Script, keys: Sequence[str], *values: Argument, repeat: bool = False
     ) -> Any:
-        """Return the result of a script. With `repeat`, send it again if the connection breaks.
+        """Return the result of a script.
+
+        With `repeat`, the script is sent a second time if the connection breaks.
 
         Raises:
-            StoreUnavailable: The server cannot be used now. The script may have run nevertheless.
+            StoreUnavailable: The server cannot be used now. The script may have run or not.
         """
         if repeat:
             return self._again(lambda: self.attempt(script, keys, *values))
@@ -129,7 +135,7 @@ class RedisServer:
             return self.attempt(script, keys, *values)
 
     def attempt(self, script: Script, keys: Sequence[str], *values: Argument) -> Any:
-        """Run a script once. Raise `Lost` if the connection breaks."""
+        """Run a script once. Raise `Lost` if the connection breaks before the answer."""
         rest = (len(keys), *keys, *values)
         try:
             try:
@@ -183,13 +189,16 @@ class RedisServer:
                 if isinstance(to, exceptions.MovedError):
                     self._address = address
             except (exceptions.ConnectionError, OSError, Lost):
-                # The next call begins at another known node: this one may have been replaced.
+                # the next call begins at another known node, as this one may have been replaced
                 known = [None, *self._nodes]
                 self._address = known[(known.index(address) + 1) % len(known)]
                 raise
 
     def _answer(self, command: Sequence[Argument], *, asking: bool) -> Any:
-        """Return this node's answer. With `asking`, it also answers for a slot that it imports."""
+        """Return this node's answer.
+
+        With `asking`, the node also answers for keys that are just moving to it.
+        """
         if self._closed:
             raise StoreUnavailable("The store was closed. Open it again.")
         if not self._free.acquire(timeout=CALL_SECONDS):
@@ -232,7 +241,7 @@ class RedisServer:
 
 
 def _answer(connection: Any, command: Sequence[Argument]) -> Any:
-    """Return the answer to a command, or the error that the server answers."""
+    """Return the answer to a command. If the answer is an error, return the exception."""
     try:
         connection.send_packed_command([_packed(command)])
         return connection.read_response()
@@ -254,7 +263,7 @@ def _packed(command: Sequence[Argument]) -> bytes:
 
 
 def failure(error: Exception, place: str) -> StoreError:
-    """Translate an error of the driver or the system. No text of such an error has a password."""
+    """Translate an error of the driver or the system. The texts of such errors have no password."""
     server, text = f"The Redis server at {place}", str(error)
     within = _WITHIN.search(text)
     code = within[1] if within else ""
@@ -296,7 +305,7 @@ def failure(error: Exception, place: str) -> StoreError:
 
 
 def durability_note(server: RedisServer) -> str:
-    """Describe what an acknowledged write survives, by the server's settings."""
+    """Describe, by the server's settings, which failures an acknowledged write survives."""
     settings = _settings(server, "appendonly", "appendfsync", "save", "maxmemory-policy")
     kept, evicts = settings.get("appendonly"), settings.get("maxmemory-policy", "noeviction")
     if kept is None:
@@ -331,7 +340,7 @@ def durability_note(server: RedisServer) -> str:
 
 
 def require_power(server: RedisServer) -> None:
-    """Refuse a server that does not sync each write to the disk."""
+    """Raise `ConfigError` unless the server syncs each write to the disk."""
     settings = _settings(server, "appendonly", "appendfsync")
     if settings != {"appendonly": "yes", "appendfsync": "always"}:
         raise ConfigError(
@@ -341,7 +350,10 @@ def require_power(server: RedisServer) -> None:
 
 
 def rewrite_files(server: RedisServer) -> None:
-    """Make the server rewrite its append-only file and its snapshot, each if it is enabled."""
+    """Make the server rewrite its append-only file and its snapshot, if they are enabled.
+
+    If that fails, a warning is logged.
+    """
     try:
         if _persistence(server).get("aof_enabled") == "1":
             _when_idle(server, "BGREWRITEAOF")
@@ -354,7 +366,7 @@ def rewrite_files(server: RedisServer) -> None:
 
 
 def _when_idle(server: RedisServer, command: str) -> None:
-    """Begin a rewrite after a running one, which may have begun before the deletion, has ended."""
+    """Wait until no rewrite runs, then begin one. A running one may still write deleted data."""
     deadline = time.monotonic() + _REWRITE_SECONDS
     while True:
         state = _persistence(server)
@@ -376,12 +388,12 @@ def _persistence(server: RedisServer) -> dict[str, str]:
 
 
 def _settings(server: RedisServer, *names: str) -> dict[str, str]:
-    """Return settings by name; none if the server does not reveal them."""
+    """Return the values of settings by name, without those that the server does not reveal."""
     found: dict[str, str] = {}
     for name in names:
         try:
             answer = server.ask("CONFIG", "GET", name)
-        except StoreError:  # managed servers have no CONFIG, and some servers forbid it
+        except StoreError:  # some servers have no CONFIG, others forbid it
             return found
         if answer:
             found[name] = answer[1].decode()

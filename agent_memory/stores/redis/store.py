@@ -14,10 +14,10 @@ class RedisStore(KernelStore):
     """A store on a Redis server of version 6.2 or later, or on a compatible server.
 
     Each change is one atomic Lua script. Leases and due times use the server's clock. Clusters
-    are supported. All data of a namespace is in one hash slot.
+    are supported: all data of a namespace is in one hash slot.
 
     Args:
-        url: `redis://host:6379/0`, `rediss://` for TLS, `unix:///path/to/redis.sock?db=0`.
+        url: `redis://host:6379/0`, `rediss://...` for TLS, or `unix:///path/to/redis.sock?db=0`.
         namespace: The namespace. Stores of different namespaces are independent.
         durability: "power" requires a server with `appendonly yes` and `appendfsync always`.
             Otherwise the server's settings decide.
@@ -29,7 +29,7 @@ class RedisStore(KernelStore):
         SchemaTooNew: A newer release wrote the database.
     """
 
-    reads_first = False  # a refused commit reads the session
+    reads_first = False  # a refused commit returns the session's state
 
     def __init__(
         self, url: str, namespace: str = "default", durability: Durability | None = None
@@ -52,5 +52,5 @@ class RedisStore(KernelStore):
             raise
 
     def durability_note(self) -> str:
-        """Describe what an acknowledged write survives, by the server's settings."""
+        """Describe, by the server's settings, which failures an acknowledged write survives."""
         return durability_note(self._server.nodes()[0])

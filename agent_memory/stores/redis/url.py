@@ -26,7 +26,11 @@ def redis_place(url: str) -> str:
 
 
 def redis_options(url: str) -> dict[str, Any]:
-    """Return the options of a connection: host and port, or path; db; and all others of the URL."""
+    """Return a connection's options: host and port (or path), db, and all others in the URL.
+
+    Raises:
+        UnknownStore: The URL is not valid.
+    """
     try:
         parts = urlsplit(url)
         options = _options(parts, dict(parse_qsl(parts.query, strict_parsing=bool(parts.query))))

@@ -1,7 +1,8 @@
-"""The Lua scripts that write, and the one that finds due documents.
+"""The Lua scripts that write, and the script that finds due documents.
 
-A server without free memory refuses a script only at its first write, and only if this write may
-need memory. A script that deletes before it writes therefore begins with the write `R`.
+A server without free memory refuses a script only at the script's first write, and only if this
+write may need memory. A batch that first deletes and then stores data therefore begins with the
+write `R`, which may need memory. The server then refuses the whole batch.
 """
 
 from __future__ import annotations
@@ -53,9 +54,10 @@ local function wake(c, id, by)
 end
 """
 
-# Returns ids of due documents, in turns of owners. The script reads as many owners as the limit
-# plus the number of held documents, so that enough owners have a free document. KEYS: the keys of
-# the collection, up to the holders. ARGV: the limit.
+# Returns ids of due documents. Owners take turns: first each owner's longest due document, then
+# each owner's second. The script reads as many owners as the limit plus the number of held
+# documents, so that enough owners have a free document.
+# KEYS: the keys of the collection up to `holders`. ARGV: the limit.
 DUE = Script(
     COMMON,
     _LEASES,
@@ -89,9 +91,10 @@ return ids
 """,
 )
 
-# KEYS: ends, the log, and the keys of the head's collection. ARGV: the head's id and version; the
-# line's session, seq and value; the log's end after the append; the microseconds in which the head
-# is due; and the line's token if the script may have run already, or else an empty text.
+# Appends one line; see `Kernel.extend`. KEYS: `ends`, the log, and the keys of the head's
+# collection up to `turns`. ARGV: the head's id and version; the line's session, seq and value; the
+# log's end after the append; the microseconds after which the head is due; and the line's token if
+# the script may have run already, or else an empty text.
 EXTEND = Script(
     COMMON,
     _WRITING,
@@ -112,8 +115,9 @@ return 1
 """,
 )
 
-# KEYS: ends, names, layout, and the keys of collections and logs. ARGV: whether the script may have
-# run already, the place and name of each collection, and the batches: see `_Packing`.
+# Commits batches. KEYS: `ends`, `names`, `layout`, and the keys of collections and logs. ARGV: 1 if
+# the script may have run already, or else 0; the number of collections; the position in KEYS and
+# the name of each; and the batches, as `_Packing` encodes them.
 COMMIT = Script(
     COMMON,
     _LEASES,

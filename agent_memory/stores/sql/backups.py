@@ -21,13 +21,13 @@ _MOST_PROBLEMS = 10
 _STEPS_OF_SQLITE = 100_000  # between two checks of the time
 _UNFINISHED = ".unfinished"
 _LEFT_SECONDS = 3600.0
-"""An unfinished file without a change for this many seconds counts as abandoned."""
+"""After this many seconds without a change, an unfinished file counts as abandoned."""
 
 _BEGINNING = b"SQLite format 3\0"
 
 
 def is_database(file: Path) -> bool:
-    """Return whether a file is a SQLite database, by its first bytes. A pipe is not read.
+    """Return whether a file begins like a SQLite database; False for a pipe, which is not read.
 
     Raises:
         OSError: The file cannot be read.
@@ -40,10 +40,10 @@ def is_database(file: Path) -> bool:
 
 @contextmanager
 def copied(url: str) -> Iterator[tuple[str, str]]:
-    """Provide the URL of a copy to inspect, and a description of a SQLite database's schema.
+    """Provide the URL of a store to inspect, and a description of its schema if it is SQLite.
 
-    Opening the original would create or migrate its schema. A missing store is replaced by an
-    empty one. Servers and folders are not copied: the URL is their own.
+    A SQLite file is copied, because opening the original would migrate its schema. A missing file
+    or folder is replaced by an empty store. For other folders, and servers, `url` is provided.
     """
     path = Path(url.removeprefix(_SQLITE).removeprefix(_FOLDER)).absolute()
     if not url.startswith(_SQLITE) or not path.exists():
@@ -61,7 +61,10 @@ def copied(url: str) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def copying(path: Path, to: Path) -> Iterator[sqlite3.Connection]:
-    """Provide a connection to a snapshot of a database. Others may write meanwhile."""
+    """Copy a database to the file `to`, and provide a connection to the copy.
+
+    Others may write to the original meanwhile.
+    """
     try:
         with closing(sqlite3.connect(to, isolation_level=None)) as ours:
             with closing(existing(path)) as theirs:
@@ -78,7 +81,7 @@ def existing(path: Path) -> sqlite3.Connection:
 
 
 def quick_check(path: Path, seconds: float) -> list[str] | None:
-    """Return the first problems of a file, in SQLite's words; None if the time ran out."""
+    """Return SQLite's messages about a file's first problems; None if `seconds` did not suffice."""
     deadline = time.monotonic() + seconds
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as connection:
         connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_OF_SQLITE)
@@ -209,7 +212,7 @@ def _locked(path: Path) -> Iterator[None]:
             except sqlite3.DatabaseError as error:
                 if "locked" in str(error):
                     raise _in_use(path) from error
-                # A damaged database may be the reason for the restoration.
+                # Other errors are ignored: a damaged database may be the reason to restore.
         for tail in ("-journal", "-wal", "-shm"):
             Path(f"{path}{tail}").unlink(missing_ok=True)
         yield

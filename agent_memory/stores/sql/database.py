@@ -17,11 +17,11 @@ T = TypeVar("T")
 _random = Random()  # the global generator belongs to the application
 C = TypeVar("C", bound="_Closes")
 
-_LOOK_SECONDS = 0.1  # then a waiting thread looks for a free place again
+_LOOK_SECONDS = 0.1  # the longest time until a waiting thread looks for a free place again
 
 
 class TableMissing(StoreUnavailable):
-    """A table is missing: a newer release may have migrated the database."""
+    """A table is missing. A newer release may have migrated the database."""
 
 
 class SQLConnection(Protocol):
@@ -79,8 +79,8 @@ class SQLDatabase(Protocol):
     def alone(self, work: Callable[[SQLConnection], T], *, synced: bool = True) -> T:
         """Run `work`. Each of its statements is a separate transaction.
 
-        On SQLite no other thread of this process writes meanwhile. Without `synced`, a power loss
-        may undo the work, and with it later work without `synced`.
+        On SQLite, no other thread of this process writes meanwhile. Without `synced`, a power loss
+        may undo the work.
         """
         raise NotImplementedError
 
@@ -89,9 +89,9 @@ class SQLDatabase(Protocol):
         return self.alone(lambda connection: connection.transaction(work))
 
     def patiently(self, work: Callable[[SQLConnection], None]) -> None:
-        """Run long `work` in one transaction. Long work of other processes waits meanwhile.
+        """Run long `work` in one transaction, while no other process does long work.
 
-        If the database cannot change tables in a transaction, each change is applied separately.
+        If the database cannot change tables in a transaction, each change is committed separately.
         """
         self.write(work)
 
@@ -112,7 +112,7 @@ class _Closes(Protocol):
 
 
 class Place(Generic[C]):
-    """The place of one connection in the pool. With `keeps`, an idle connection stays open."""
+    """The place of one connection in a pool. With `keeps`, an idle connection stays open."""
 
     def __init__(self, keeps: bool, errors: tuple[type[Exception], ...] = ()) -> None:
         self.keeps = keeps
@@ -131,8 +131,8 @@ class Place(Generic[C]):
 class Places(Generic[C]):
     """A pool with a fixed number of places. The holder of a place's lock uses its connection.
 
-    A signal may raise an exception between any two steps of Python. Locks are therefore held only
-    by `with`, nothing is counted, and a connection never leaves its place.
+    A signal may raise an exception between any two steps of Python. The pool is therefore always
+    valid: locks are held only by `with`, and a connection never leaves its place.
 
     Args:
         most: The most connections.
@@ -149,7 +149,7 @@ class Places(Generic[C]):
         return iter(self._all)
 
     def free(self) -> Place[C] | None:
-        """Return the first free place, whose connection is most likely open, or None."""
+        """Return the first free place, which most likely has an open connection; None if none."""
         return next((place for place in self._all if not place.lock.locked()), None)
 
     def any(self) -> Place[C]:
@@ -157,7 +157,7 @@ class Places(Generic[C]):
         return self.free() or _random.choice(self._all)
 
     def awaited(self, seconds: float) -> Place[C] | None:
-        """Wait for a free place, and return it; None if that takes too long."""
+        """Wait for a free place, and return it; None after `seconds`."""
         if (place := self.free()) is not None:
             return place
         deadline, thread = monotonic() + seconds, threading.get_ident()

@@ -25,9 +25,9 @@ class Dialect:
 
     Attributes:
         upsert: Inserts a document, or overwrites the document with its id.
-        extend: Appends a line if the head's version and due time match and the line's seq is free.
-            The primary key detects a seq that is taken. The head is locked until the line is in
-            the log.
+        extend: Appends a line if the head has a given version, is due by a given time, and the
+            line's seq is free. The primary key detects a seq that is taken. The head is locked
+            until the line is in the log.
         find: The function that returns the position of a text in another text, or 0.
         marked: The expression that joins a parameter, a number and a comma to one text.
         lock: The clause that locks selected rows against changes and locks by other transactions.

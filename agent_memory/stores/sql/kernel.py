@@ -58,8 +58,8 @@ from agent_memory.stores.sql.reading import (
     marks,
 )
 
-_FEW = 8  # rows of one statement
-_SMALL = 10_000  # characters
+_FEW = 8  # the most rows in one INSERT
+_SMALL = 10_000  # the most characters and bytes that are joined into INSERTs of several rows
 _AT = "namespace = ? AND collection = ? AND id = ?"
 _STATE = "version, holder, held_until, due"
 
@@ -72,7 +72,7 @@ class SQLKernel(SQLReader):
             batch = batches[0]
             if (statement := self._statement(batch)) is not None:
                 run = methodcaller("run", *statement)
-                # A power loss also ends the holders of leases, and sessions may be due again.
+                # After a power loss, no holder of a lease is left, and sessions may be due again.
                 may_be_undone = all(isinstance(write, Hold | Due) for write in batch.writes)
                 changed = self._database.alone(run, synced=not may_be_undone)
                 if changed > 0 or not batch.conditions:
@@ -113,8 +113,10 @@ class SQLKernel(SQLReader):
         return text, values
 
     def _change(self, write: Write, now: int) -> tuple[str, Values] | None:
-        """Return a write to documents as one statement that ends with its WHERE clause. Return None
-        for any other write."""
+        """Return a write to documents as a statement that ends with WHERE; None for other writes.
+
+        The caller may add further tests to the WHERE clause.
+        """
         namespace = [self._namespace]
         match write:
             case Due(at, micros):
@@ -131,7 +133,7 @@ class SQLKernel(SQLReader):
         return None
 
     def _condition_sql(self, condition: Condition, at: DocId) -> tuple[str | None, Values]:
-        """Return a condition on an existing document as SQL; None if it cannot be expressed."""
+        """Return a condition as a test for the row of document `at`; None if it is not possible."""
         match condition:
             case LogEndsAt(session, seq) if not self.remote:
                 ends = f"(SELECT max(seq) FROM {MESSAGES} WHERE {LOG})"
@@ -154,7 +156,7 @@ class SQLKernel(SQLReader):
         tails = {session: self._tail(it, session) for session in logs}
         if not all(holds(one, states, tails, now) for one in batch.conditions):
             return Outcome(False, self._documents(it, documents), tails)
-        # New documents are inserted with their due times.
+        # new documents are inserted with their due times
         woken = {
             at: now + one.micros for one in batch.writes if isinstance(one, Wake) for at in one.ids
         }
@@ -178,8 +180,8 @@ class SQLKernel(SQLReader):
     ) -> dict[DocId, State | None]:
         """Lock documents, and return their states; None for missing ones.
 
-        Missing documents cannot be locked. They are written by a plain INSERT, so that the second
-        of two writers fails and has to retry.
+        Missing documents cannot be locked. They are written by a plain INSERT: the second of two
+        writers fails, and has to retry.
         """
         written = {at for write in writes for at in _written(write)}
         ids = sorted(documents)  # sorted, so that two writers cannot deadlock
@@ -256,8 +258,10 @@ class SQLKernel(SQLReader):
             self._delete_where(it, scans)
 
     def _delete_where(self, it: SQLConnection, scans: Sequence[Scan]) -> None:
-        """Delete what scans select. Scans of several collections by owner only, or by session only,
-        become one statement."""
+        """Delete what scans select.
+
+        Scans that filter only by owner, or only by session, are joined into one statement.
+        """
         for column, group in groupby(scans, _only_filter):
             some = list(dict.fromkeys(group))
             names = sorted({scan.collection for scan in some})
@@ -276,7 +280,7 @@ class SQLKernel(SQLReader):
                 )
 
     def _append(self, it: SQLConnection, rows: Sequence[Sequence[Any]]) -> None:
-        # one statement: for several rows, drivers need several round trips
+        # one statement, because `run_each` may need several round trips
         if self.remote and 1 < len(rows) <= _FEW:
             more = f", {LINE_VALUES}" * (len(rows) - 1)
             it.run(APPEND + more, [value for row in rows for value in row])

@@ -20,7 +20,7 @@ In a statement, `[messages]` and `[documents]` stand for table names: see `table
 """
 
 TABLES = ("messages", "documents")
-"""All tables except `agent_memory_meta`, which has the schema's version for every release."""
+"""The tables whose names depend on the schema version: all except `agent_memory_meta`."""
 
 _MYSQL = ("mysql", "mariadb")
 _ALTERED = "it was altered or damaged. Restore a backup."
@@ -29,17 +29,16 @@ _ALTERED = "it was altered or damaged. Restore a backup."
 def table_name(table: str, version: int = FIRST + len(STEPS)) -> str:
     """Return the name of one of `TABLES` in a schema version.
 
-    Each later version has its own names. A process of an older release no longer finds its tables
-    after a newer one migrated the database. The older release can therefore write nothing that
-    the newer one would not understand. Calls need no check of the version.
+    Each version has other names. After a newer release migrated the database, a running process of
+    an older release no longer finds its tables, and therefore cannot write data of the old schema.
     """
     return f"agent_memory_{table}" + (f"_v{version}" if version > FIRST else "")
 
 
 def stored_version(connection: SQLConnection) -> int | None:
-    """Return the schema version of the database, or None for one without our tables."""
+    """Return the schema version of a database; None if it has no tables of agent-memory."""
     version = _read_version(connection)
-    # On MySQL, tables are not part of a transaction: an interrupted creation must continue.
+    # MySQL creates tables outside of transactions. If that was interrupted, it must continue.
     if version is None and connection.dialect not in _MYSQL:
         if not connection.has_table(table_name("documents")):
             return None
@@ -92,7 +91,7 @@ def migrate(connection: SQLConnection, steps: Sequence[Step] = STEPS) -> None:
             "INSERT INTO agent_memory_meta (name, value) VALUES ('schema_version', ?)", [newest]
         )
         return
-    for table in TABLES:  # first: no older release writes after this
+    for table in TABLES:  # renamed first, so that no older release writes from now on
         after = table_name(table, newest)
         # An interrupted run may have renamed tables to the names of a version in between.
         names = {table_name(table, before) for before in range(version, newest)} - {after}

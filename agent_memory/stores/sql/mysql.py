@@ -56,7 +56,7 @@ _FACTS = "SELECT VERSION(), @@max_allowed_packet, @@innodb_flush_log_at_trx_comm
 _OPTIONS = {"unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_identity"}
 
 
-_BYTES_OF_A_CHARACTER = 5  # the most bytes, with a reserve for the rest of the statement
+_BYTES_OF_A_CHARACTER = 5  # at most, with a reserve for the rest of the statement
 _contexts: dict[str, ssl.SSLContext] = {}
 
 
@@ -86,7 +86,7 @@ class _Connection(_Base):
     broken = False
 
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
-        # Cached: a context reads the system's certificates, which takes longer than connecting.
+        # A context reads the system's certificates, which takes longer than connecting.
         key = repr(sslp)
         if key not in _contexts:
             _contexts[key] = super()._create_ssl_ctx(sslp)
@@ -159,7 +159,7 @@ class MySQLDriver(Driver):
             )
         except (pymysql.Error, OSError) as error:
             reason = _error_text(error)
-        except RuntimeError as error:  # PyMySQL's way to request `cryptography`
+        except RuntimeError as error:  # PyMySQL raises it without the package `cryptography`
             reason = str(error)
         raise StoreUnavailable(
             f"The MySQL server could not be used, at {self._place}: {reason} Check that it runs, "

@@ -27,11 +27,12 @@ from agent_memory.stores.sql.server import (
 
 T = TypeVar("T")
 
+# serialization failure, deadlock, and a row that another transaction inserted
 _IN_THE_WAY = {
     "40001",
     "40P01",
     "23505",
-}  # serialization, deadlock, a row that another transaction inserted
+}
 _UNAVAILABLE = ("08", "25006", "28", "3D", "42501", "53", "55P03", "57", "58")
 _LOST = {"57P01", "57P02", "57P03"}  # the server shuts down, crashed, or starts
 _SETTINGS = (
@@ -120,7 +121,7 @@ class PostgresDriver(Driver):
                 f"The PostgreSQL database of the setting `store` uses {encoding}, which lacks "
                 "some characters. Create one with ENCODING 'UTF8'."
             )
-        # one type of integers, so that there is one prepared statement
+        # with one type for all integers, each statement is prepared only once
         raw.adapters.register_dumper(int, Int8BinaryDumper)
         raw.execute(_SETTINGS.format(call=call, lock=lock).encode())
         if self._durability != "process":

@@ -1,8 +1,8 @@
 """The read calls of the kernel on SQL, and messages in pieces.
 
 A message that exceeds the database's limit for a statement is stored in pieces, which are
-documents. The body of its line is then a JSON array, unlike any message: the number of pieces, a
-digest of the message, and whether the message is only a text.
+documents. The body of its line, in other lines a JSON object, is then a JSON array: the number of
+pieces, a digest of the message, and whether the message is only a text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Values = list[Any]
 
 PIECE = "piece"
 _TRIES = 20
-_SOME = 500  # values of one statement
+_SOME = 500  # the most values in one statement
 _ALL = 2**62
 LOG = "namespace = ? AND session = ?"
 _TAIL = f"SELECT seq, total FROM {MESSAGES} WHERE {LOG} ORDER BY seq DESC LIMIT 1"
@@ -117,7 +117,7 @@ class SQLReader(Kernel):
         values = [self._namespace, collection, now, now, latest_micros(now), limit]
 
         def work(it: SQLConnection) -> list[Document]:
-            # Only selected documents are read, because heads may have large system messages.
+            # first only the ids, because heads may have large system messages
             ids = [DocId(collection, row[0]) for row in it.rows(_DUE, values)]
             documents = self._documents(it, ids, tails=True)
             return [document for at in ids if (document := documents[at]) is not None]
@@ -133,7 +133,7 @@ class SQLReader(Kernel):
         for _ in range(_TRIES):
             if self._most_text is None or not any(map(_is_in_pieces, lines)):
                 break
-            lines = self._database.read(read)  # the log changed meanwhile
+            lines = self._database.read(read)  # pieces are missing: the log changed meanwhile
         return lines  # a line with lost pieces decodes as damaged
 
     def _joined(self, it: SQLConnection, line: Line) -> Line:
@@ -228,7 +228,7 @@ class SQLReader(Kernel):
         return where, values
 
     def _is_behind(self) -> str:
-        """Return the SQL condition that a block's cursor in a head is not at the log's end."""
+        """Return the SQL condition for heads in which a block's cursor is not at the log's end."""
         find, marked = self._dialect.find, self._dialect.marked
         cursors = f"substr(about, {find}(about, '{CURSORS}'))"
         return f"{find}(replace({cursors}, '}}', ','), {marked.format(f'coalesce({_END}, 0)')}) = 0"

@@ -1,8 +1,4 @@
-"""Database servers for `SQLKernel`: drivers, connections, and retries after failures.
-
-Statements go to the driver as text. SQLAlchemy is not imported, because that takes a quarter of a
-second.
-"""
+"""Database servers for `SQLKernel`: drivers, connections, and retries after failures."""
 
 from __future__ import annotations
 
@@ -22,8 +18,8 @@ from agent_memory.stores.sql.migrations import is_current
 T = TypeVar("T")
 
 CONNECT_SECONDS = 5
-CALL_SECONDS = 20  # then a server counts as unreachable
-PATIENT_SECONDS = 600  # the same for long work, such as a migration
+CALL_SECONDS = 20  # a server without an answer after this time counts as unreachable
+PATIENT_SECONDS = 600  # the same limit for long work, such as a migration
 LOCK_SECONDS = 10  # the longest wait of a statement for another writer
 
 GRANT = (
@@ -41,13 +37,14 @@ _UNSURE = (
 )
 
 _inherited_pools: list[Places[Any]] = []
-"""Pools from before a fork. They are never closed or freed: that would end the parent's
-connections."""
+"""Pools from before a fork. Closing or freeing them would end the parent's connections."""
 
 
 class ConnectionLost(Exception):
-    """The connection broke, and uncommitted changes are lost. With `again`, a retry on another
-    connection may succeed."""
+    """The connection broke, and uncommitted changes are lost.
+
+    With `again`, a retry on another connection may succeed.
+    """
 
     def __init__(self, text: str, *, again: bool = True) -> None:
         super().__init__(text)
@@ -115,9 +112,9 @@ class Driver(ABC):
         return raw.cursor()
 
     def ignores(self, error: Exception) -> bool:
-        """Return whether an error only shows that an interrupted run has made a definition already.
+        """Return whether an error of `define` only shows that an interrupted run did it already.
 
-        This happens on a server whose definitions are not part of a transaction.
+        This happens on servers that change tables outside of transactions.
         """
         return False
 
@@ -143,7 +140,7 @@ class ServerConnection(SQLConnection):
         return self._write(lambda: self._executed(_marked(text), values))[0]
 
     def run_each(self, text: str, rows: Sequence[Sequence[Any]]) -> None:
-        if len(rows) == 1:  # a driver may stream many rows, at the cost of another round trip
+        if len(rows) == 1:  # for several rows, a driver may need another round trip
             self.run(text, rows[0])
         elif rows:
             self._write(lambda: self._executed(_marked(text), rows, each=True))
@@ -224,7 +221,7 @@ class ServerDatabase(SQLDatabase):
         for _ in range(2):
             try:
                 return self._with_connection(work)
-            except ConnectionLost as lost:  # not raised for a write that may have succeeded
+            except ConnectionLost as lost:  # no write has succeeded; see `_committed`
                 reason = str(lost)
                 if not lost.again:
                     break
@@ -281,7 +278,7 @@ class ServerDatabase(SQLDatabase):
                 places.clear()
 
     def _ready(self, place: Place[Any]) -> Any:
-        """Return a place's connection, a new one if there is none or the server closed it."""
+        """Return a place's connection. Open a new one if it is missing or the server closed it."""
         if self._closed:
             raise StoreUnavailable("The store was closed. Open a new one.")
         raw = place.connection
@@ -291,7 +288,7 @@ class ServerDatabase(SQLDatabase):
         return place.connection
 
     def _new_places(self) -> Places[Any]:
-        # These errors are ignored on closing: a broken connection may be closed already.
+        # errors of closing are ignored, because a broken connection may be closed already
         return Places(_MOST_CONNECTIONS, _MOST_IDLE, self._driver.errors)
 
     def _reset_in_child(self) -> None:
@@ -305,7 +302,7 @@ def _marked(text: str) -> str:
 
 
 def _committed(call: Callable[[], T]) -> T:
-    """Run a call that commits. If the connection breaks, the commit may have succeeded."""
+    """Run a call that commits. If the connection breaks, say that the write may have succeeded."""
     try:
         return call()
     except ConnectionLost as lost:

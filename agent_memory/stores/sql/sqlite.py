@@ -1,7 +1,4 @@
-"""A SQLite database for `SQLKernel`: concurrent reads, and one write at a time.
-
-Statements go to the standard library's driver as text. SQLAlchemy is not imported.
-"""
+"""A SQLite database for `SQLKernel`: concurrent reads, and one write at a time."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ T = TypeVar("T")
 _NO_TABLE = "no such table"
 _MALFORMED = "disk image is malformed"
 _SCRUB_SECONDS = 5.0
-_PAGES_AT_ONCE = 500  # writers wait meanwhile
+_PAGES_AT_ONCE = 500  # writers wait while this many pages are cleared
 _MOST_READERS = 32
 _MOST_IDLE = 8
 _ROOTS = "SELECT rootpage FROM sqlite_master WHERE rootpage > 0"
@@ -49,7 +46,7 @@ _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
 class _WriterLock:
-    """A lock for a file's writers in this process. They need not poll SQLite's own lock."""
+    """A lock for a file's writers in this process, so that they need not poll SQLite's lock."""
 
     def __init__(self) -> None:
         self.lock = known_lock()
@@ -71,7 +68,7 @@ class Database(SQLDatabase):
         self._places: Places[Connection] = Places(_MOST_READERS, _MOST_IDLE)
         with _init_lock:
             self._writer = _locks.setdefault(os.path.realpath(path), _WriterLock())
-            with self._writer.lock:  # closing a file drops SQLite's locks on it
+            with self._writer.lock:  # `SQLiteFile` closes a descriptor: SQLite loses its locks
                 self._file = SQLiteFile(path)
             _databases.add(self)
 
@@ -123,13 +120,11 @@ class Database(SQLDatabase):
     def secure_erase(self) -> None:
         """Erase deleted data from the write-ahead log and from the gaps of pages.
 
-        SQLite zeroes deleted rows in place. When it splits or merges pages, however, copies of the
-        moved rows stay in the gaps of the old pages and outlive the rows. The search for such pages
-        does not exclude writers. The clearing of a group of pages excludes writers for a moment.
-        Concurrent calls share one run.
+        `sqlite_pages` explains the gaps. Writers continue during the search for data in gaps, and
+        wait shortly while a group of pages is cleared. Concurrent calls share one run.
 
-        If a step fails now (another process reads an old state, the disk is full), a warning is
-        logged. The next call tries again.
+        If a step fails (another process reads an old state, the disk is full), a warning is logged.
+        The next call tries again.
         """
         self._writer.erasures.share(self._erase)
 
@@ -141,8 +136,8 @@ class Database(SQLDatabase):
             return
         try:
             suspects = list(self._raw().untidy())
-            # Runs at least once. If a process was killed after it cleared pages, other connections
-            # may still cache the old content.
+            # `_tidy` runs at least once. If a process was killed after it cleared pages, other
+            # connections may still cache the old content.
             for start in range(0, max(len(suspects), 1), _PAGES_AT_ONCE):
                 group = suspects[start : start + _PAGES_AT_ONCE]
                 if not self._until(deadline, partial(self._tidy, group)):
@@ -152,8 +147,7 @@ class Database(SQLDatabase):
                 "%s Copies of data deleted from %r could not be overwritten: they may remain in "
                 "the gaps of its pages until the next deletion.", error, self._file.path,
             )  # fmt: skip
-        # Writers continue. Their newer writes need not be copied.
-        self.read(_write_back)
+        self.read(_write_back)  # while writers continue, so that `_empty_log` takes less time
         self._until(deadline, lambda: self.alone(_empty_log))
 
     def _until(self, deadline: float, step: Callable[[], bool]) -> bool:
@@ -169,7 +163,7 @@ class Database(SQLDatabase):
         return True
 
     def _tidy(self, suspects: Sequence[int]) -> bool:
-        """Clear the gaps of pages; return False while a reader uses an old state.
+        """Clear the gaps of pages. Return False if a reader still uses an old state.
 
         No other connection writes to the file meanwhile: the transaction excludes writes to the
         log, and all of the log has been copied to the file.
@@ -183,12 +177,12 @@ class Database(SQLDatabase):
                 self._raw().tidy([root for (root,) in connection.rows(_ROOTS)], suspects)
             except NoTree as error:
                 raise sqlite3.DatabaseError(_MALFORMED) from error
-            # This change makes connections drop pages that they cached with data in the gaps.
+            # This write makes all other connections drop their cached pages.
             connection.value(f"PRAGMA user_version={connection.value('PRAGMA user_version')}")
             return True
 
         with self._writer.lock:
-            self._stop_writing()  # it caches such pages too, and would ignore its own change
+            self._stop_writing()  # a connection does not drop its cached pages after its own write
             return self.alone(
                 lambda connection: connection.transaction(lambda _: work(connection)), within=True
             )
@@ -221,7 +215,7 @@ class Database(SQLDatabase):
         self._places.clear()
         with self._writer.lock:
             if self._writing is not None:
-                with suppress(StoreUnavailable):  # the log of a replaced file is moved away
+                with suppress(StoreUnavailable):  # the check moves the log of a replaced file away
                     self._file.check(self._writing.log)
             self._stop_writing()
         with _init_lock, self._writer.lock:
@@ -248,7 +242,7 @@ class Database(SQLDatabase):
         connection = Connection(raw, self._file.opened(made_as), syncs=syncs)
         try:
             for other in set(others).intersection(self._open()):
-                self._file.check(other.log)  # it stayed open, so it shares the log
+                self._file.check(other.log)  # a connection that stayed open shares the log
         except BaseException:
             connection.close()
             raise
@@ -272,7 +266,7 @@ class Database(SQLDatabase):
             self.read(is_current)  # raises an error for a newer release
         if isinstance(error, sqlite3.OperationalError):
             return StoreUnavailable(text)
-        if _MALFORMED in str(error):  # damage here: other pages of the file may be intact
+        if _MALFORMED in str(error):  # other pages of the file may be intact
             return Damaged(f"{text} Run `agent-memory doctor`, or restore a backup.")
         return StoreError(text)
 
@@ -287,7 +281,7 @@ class Database(SQLDatabase):
 
 
 def _write_back(connection: Connection) -> bool:
-    """Copy the log to the file without blocking writers; return whether all of it was copied."""
+    """Copy the log to the file without blocking writers. Return whether all of it was copied."""
     ((busy, logged, written),) = connection.rows("PRAGMA wal_checkpoint(PASSIVE)")
     return not busy and logged == written
 

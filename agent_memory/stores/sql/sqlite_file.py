@@ -34,7 +34,7 @@ _NO_TEXT = "Could not decode to UTF-8"
 _REOPEN = "Close this memory, and open it again."
 _LOG_SECONDS = 0.001  # the least time between two checks of the log
 _MAGIC = b"SQLite format 3\x00"
-_TURN = 2**32  # the change counter restarts here
+_TURN = 2**32  # at this value, the change counter restarts from 0
 
 
 class SQLiteFile:
@@ -68,11 +68,11 @@ class SQLiteFile:
         self._seen_log = -math.inf
         self._trouble = ""
         self._made_as = self._changes = 0
-        self._compared: tuple[int, int] | None = None  # size and time when `compare` looked last
+        self._compared: tuple[int, int] | None = None  # size and mtime at the last `compare`
 
     def opened(self, made_as: int) -> Identity | None:
         """Register a new connection and the database's id. Return the identity of the log."""
-        # Not set before: on a container's image, opening may copy the file.
+        # not in `__init__`: in a container, opening may copy the file from the image
         self.identity = self.identity or _identity(self.path)
         if self._compared is None and (status := _stat(self.path)) is not None:
             self._made_as, self._compared = made_as, (status.st_size, status.st_mtime_ns)
@@ -103,11 +103,14 @@ class SQLiteFile:
         raise StoreUnavailable(self._trouble)
 
     def is_written(self, there: os.stat_result) -> bool:
-        """Return whether the file itself, and not its log, was written since `compare`."""
+        """Return whether the file itself, not its log, was written since the last `compare`."""
         return self._compared not in (None, (there.st_size, there.st_mtime_ns))
 
     def compare(self, first: bytes) -> None:
-        """Check that only SQLite wrote to the file. The caller holds the writer's lock."""
+        """Check by the file's first bytes that only SQLite wrote to it.
+
+        The caller holds the writer's lock.
+        """
         status = _stat(self.path)
         if status is None or self._compared is None:
             return
@@ -120,8 +123,8 @@ class SQLiteFile:
     def _is_harmed(self, header: Header, size: int, before: int) -> bool:
         """Return whether another program wrote to the file.
 
-        While a process copies the log to the file, the file may be shorter than its first page
-        says. The file never becomes shorter than it was, however.
+        While a process copies the log to the file, the file may be shorter than its header says,
+        but never shorter than before.
         """
         is_cut = size < before and size < header.size
         is_another = self._made_as != 0 and header.made_as not in (0, self._made_as)
@@ -137,7 +140,7 @@ class SQLiteFile:
     def _set_aside(self) -> str:
         """Move the content of the log to another file, and return a sentence about that file.
 
-        Otherwise SQLite would copy the log over the file's new content when connections close.
+        SQLite would else copy the log over the file's new content when connections close.
         """
         try:
             with open(self._log, "rb") as log:
@@ -158,10 +161,10 @@ class SQLiteFile:
         return True
 
     def sync_log(self) -> None:
-        """Sync the write-ahead log to disk. SQLite syncs the log itself before it copies it."""
+        """Sync the write-ahead log to disk."""
         try:
             log = os.open(self._log, os.O_RDWR)
-        except FileNotFoundError:  # no log without shared memory: each commit is synced
+        except FileNotFoundError:  # without shared memory there is no log: each commit is synced
             return
         try:
             os.fsync(log)
@@ -229,7 +232,7 @@ def _stat(path: str) -> os.stat_result | None:
 
 
 class Header(NamedTuple):
-    """The database's id, its change counter, and its size in bytes (0: unknown), from a file."""
+    """A database's id (`made_as`), change counter and size in bytes (0 if unknown)."""
 
     made_as: int
     changes: int
@@ -252,7 +255,7 @@ def header_of(first: bytes) -> Header | None:
 class Connection(SQLConnection):
     """One connection, for one thread at a time; see `SQLConnection`.
 
-    `log` is the identity of its open log. With `syncs`, commits wait for the disk.
+    `log` is the identity of the log that it opened. With `syncs`, commits wait for the disk.
     """
 
     dialect = "sqlite"
@@ -263,7 +266,7 @@ class Connection(SQLConnection):
         self._raw = raw
         self.log = log
         self.close = raw.close
-        self._can_relax = syncs and log is not None  # without a log that would be unsafe
+        self._can_relax = syncs and log is not None  # safe only with a write-ahead log
         self._is_relaxed = False
 
     @property
@@ -271,9 +274,12 @@ class Connection(SQLConnection):
         return self._raw.in_transaction
 
     def relax(self, relaxed: bool) -> None:
-        """Set whether commits wait for the disk. A commit that waits syncs all earlier commits."""
+        """With `relaxed`, do not wait for the disk in commits, until a call without `relaxed`.
+
+        The next commit that waits also syncs all earlier commits.
+        """
         if self._can_relax and relaxed != self._is_relaxed:
-            self._is_relaxed = True  # also if a signal interrupts the next statement
+            self._is_relaxed = True  # if a signal interrupts the next line, FULL is set again later
             self._raw.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")
             self._is_relaxed = relaxed
 
@@ -310,7 +316,7 @@ class Connection(SQLConnection):
 
 
 def connect(path: str, durability: Durability | None) -> tuple[sqlite3.Connection, int]:
-    """Connect to a file, and return its database id. An empty file becomes a new database."""
+    """Return a connection and the database's id. An empty file becomes a new database."""
     connection = sqlite3.connect(
         path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
@@ -321,7 +327,7 @@ def connect(path: str, durability: Durability | None) -> tuple[sqlite3.Connectio
         relaxed = durability == "process" and mode == "wal"
         connection.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")
         connection.execute("PRAGMA secure_delete=ON")  # deleted data is zeroed in the file
-        # opens the log, which the first connection creates
+        # this read also opens the log
         (made_as,) = connection.execute("PRAGMA application_id").fetchone()
     except BaseException:
         connection.close()

@@ -18,7 +18,7 @@ LARGEST = 65_536
 """The most bytes of a page."""
 
 _HEADERS = {2: 12, 5: 12, 10: 8, 13: 8}
-"""The length of the header of each kind of tree page."""
+"""The bytes of a tree page's header, by the page's first byte."""
 
 LENGTH = 100
 """The bytes of the file's header."""
@@ -30,7 +30,7 @@ _ZEROS = bytes(LARGEST)
 
 
 class NoTree(ValueError):
-    """A page that should be part of a tree is not. The file is damaged."""
+    """The file is damaged: a page that should be part of a tree is not a tree page."""
 
 
 def page_size(first: bytes) -> int:
@@ -57,7 +57,7 @@ def untidy(page: bytes) -> slice | None:
 
 
 def children(page: bytes) -> list[int]:
-    """Return the numbers of the pages right below a tree page; none for a leaf.
+    """Return the numbers of the pages directly below a tree page; an empty list for a leaf.
 
     Raises:
         NoTree: The page cannot belong to a tree.
@@ -75,9 +75,9 @@ def children(page: bytes) -> list[int]:
 
 
 def of_trees(read: Callable[[int], bytes], roots: Iterable[int], wanted: Iterable[int]) -> set[int]:
-    """Return the wanted pages that belong to a tree. Other pages may only look like tree pages.
+    """Return the wanted pages that belong to a tree. Other pages may look like tree pages, too.
 
-    Only the first leaf below a page is read, because all leaves of a tree have the same depth.
+    Of the leaves below a page, only the first is read: all leaves of a tree have the same depth.
 
     Raises:
         NoTree: A tree leads to a page that is not a tree page, or twice to the same page.

@@ -1,4 +1,4 @@
-"""`SQLStore`: all data in an SQL database, in two readable tables."""
+"""`SQLStore`: all data in an SQL database, in two tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agent_memory.stores.sql.sqlite import Database
 if TYPE_CHECKING:
     from agent_memory.stores.sql.server import Driver, ServerDatabase
 
-_MANY = 1_000  # records written by a process before the analysis
+_MANY = 1_000  # after this many written vectors, a process makes PostgreSQL analyse the table
 
 
 class SQLStore(KernelStore):
@@ -60,8 +60,8 @@ class SQLStore(KernelStore):
 class _ServerKernel(SQLKernel):
     """The kernel on a server. After many writes of vectors, it makes PostgreSQL analyse the table.
 
-    The planner assumes that a table without an analysis is small. It would scan a whole block to
-    find a few records by their ids, until the server analyses the table by itself.
+    PostgreSQL's planner assumes that a table without an analysis is small. It would scan a whole
+    block to find a few records by their ids, until the server analyses the table by itself.
     """
 
     _vectors_written = 0
@@ -97,6 +97,6 @@ def open_server(url: str, durability: Durability | None) -> ServerDatabase:
             from agent_memory.stores.sql.mysql import MySQLDriver
 
             driver = MySQLDriver(url, durability)
-    except ImportError as error:  # psycopg's own error about a missing libpq names no module
+    except ImportError as error:  # also psycopg's error about a missing libpq
         raise MissingExtra(f"{scheme}://", extra) from error
     return ServerDatabase(driver)

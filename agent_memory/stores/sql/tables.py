@@ -53,7 +53,7 @@ def _name(length: int) -> TypeEngine[str]:
 
 
 def _index(name: str, *columns: str, **settings: Any) -> Index:
-    """Return an index of documents; where supported, only of rows with a value in column 3."""
+    """Return an index of documents, where supported only of rows with a value in the 3rd column."""
     where = text(f"{columns[2]} IS NOT NULL")
     return Index(
         f"agent_memory_documents_{name}",
@@ -65,9 +65,7 @@ def _index(name: str, *columns: str, **settings: Any) -> Index:
 
 
 class _Base(SQLModel, registry=registry()):
-    """The base of the tables. Its registry keeps the tables out of the application's
-    `SQLModel.metadata`.
-    """
+    """The base of the tables. Its registry keeps them out of an application's SQLModel.metadata."""
 
 
 class MetaRow(_Base, table=True):
