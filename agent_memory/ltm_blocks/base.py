@@ -346,7 +346,7 @@ class Block(SettingsModel, ABC):
 
     @abstractmethod
     def delete(self, scope: Scope) -> Awaitable[None] | None:
-        """Delete the data of a user, of a session, or of entries of a session after `scope.after`."""
+        """Delete the data of a user, of a session, or of its entries after `scope.after`."""
 
     @property
     def deletes_by_owner(self) -> bool:

@@ -61,8 +61,7 @@ def renew(store: RecordStore, block: str, owner: str, lease: Lease | None = None
 
 
 def version_owner(owner: str) -> str:
-    """Return the id of the record that holds an owner's version. The same string is that record's
-    owner.
+    """Return the id of the record with an owner's version. It is also that record's owner.
 
     Owners of other records never have the prefix "version:". The user's id is hashed.
     """
@@ -100,8 +99,8 @@ class Trail:
         return self.began, self.last
 
     def since(self, key: Key) -> set[str] | None:
-        """Return the ids of the records that changed since a version; None if the log no longer
-        shows this.
+        """Return the ids of records changed since a version; None if the log does not go back so
+        far.
         """
         began, last = key
         if not began or began != self.began:
@@ -125,8 +124,7 @@ def trail_of(store: RecordStore, block: str, owner: str) -> Trail | None:
 
 
 def went_on(owner: str, trail: Trail | None, changed: Collection[str]) -> tuple[Key, list[Record]]:
-    """Return the version after the records `changed` changed, and the records that store the
-    version.
+    """Return the version after the records `changed` have changed, and the records that store it.
 
     Args:
         trail: The log, read under the writers' lock.
@@ -260,7 +258,5 @@ class FollowedRecords(Following[Decoded[T]]):
         super().__init__(build, change, len)
 
     def all(self, store: RecordStore, block: str, owner: str) -> list[T]:
-        """Return an owner's decoded records, oldest first. Unchanged records are the same objects
-        each time.
-        """
+        """Return an owner's decoded records, oldest first."""
         return [decoded for _, decoded in self.read(store, block, owner).values()]

@@ -34,12 +34,12 @@ _MAX_BITS = 4096  # Python refuses to write integers of more than 4,300 digits
 class KeyedRecords:
     """The records of one block for one scope.
 
-    A record that is written in a new session also creates the session. The session then has an
-    owner, and its deletion removes the record. Records are hidden once that deletion has begun.
+    Writing a record creates its session if needed. The session then has an owner, and its deletion
+    removes the record. Records are hidden once the deletion has begun.
 
     Args:
-        whose: "user" selects the user's records, across sessions, or the session's records if
-            there is no user. "session" always selects the session's records.
+        whose: "user" selects the user's records, across sessions, or the session's records if there
+            is no user. "session" always selects the session's records.
     """
 
     def __init__(self, resources: Resources, block: str, scope: Scope, whose: Whose) -> None:
@@ -65,9 +65,7 @@ class KeyedRecords:
         return [record for record in records if record.session_id not in gone]
 
     def gone(self, sessions: Iterable[str]) -> set[str]:
-        """Return the sessions that are deleted or being deleted. The empty name "" is not a
-        session.
-        """
+        """Return those of the sessions that are deleted or being deleted. "" is not a session."""
         named = set(sessions) - {""}
         return named - self.store.existing(named) if named else named
 
@@ -202,7 +200,7 @@ def id_of_key(key: str | None) -> str:
 
 
 class CollectionBlock(ManualBlock):
-    """A block whose data is collections."""
+    """A block with one `Collection` of items for each owner."""
 
     _stored_form: ClassVar[type[Form]]
 

@@ -117,7 +117,7 @@ class NoteMemory(CollectionBlock, NoteBlock):
         self._indexes.drop(scope.owner)
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
-        """Forget a note by its id. A span has no effect, because notes come from no messages."""
+        """Forget a note by its id. Spans have no effect: notes come from no messages."""
         is_gone = isinstance(what, str) and self.open(scope).delete(what)
         return [str(what)] if is_gone else []
 

@@ -50,8 +50,7 @@ class EncodeAhead:
         self._runs = self._stopped = False
 
     def add(self, owner: str, encode: Callable[[], bool]) -> None:
-        """Schedule a call that encodes an owner's messages. The call is repeated while it returns
-        True.
+        """Schedule a call that encodes an owner's messages, and repeat it while it returns True.
 
         It replaces an earlier call for the same owner. It is dropped after `stop`, and while 10,000
         owners have pending calls.

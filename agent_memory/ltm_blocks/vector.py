@@ -45,9 +45,7 @@ _DEEPEST = 2_000
 def _in_force(
     call: Callable[Concatenate[VectorMemory, P], T],
 ) -> Callable[Concatenate[VectorMemory, P], T]:
-    """Wrap a method, so that an error says if another process rebuilt the vectors for another
-    model.
-    """
+    """Wrap a method. Its error says if another process rebuilt the vectors for another model."""
 
     @wraps(call)
     def told(block: VectorMemory, /, *args: P.args, **kwargs: P.kwargs) -> T:

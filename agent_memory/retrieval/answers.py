@@ -29,7 +29,7 @@ Newer = Callable[[Hit], Sequence[tuple[Hit, float]]]
 """Returns the hits nearest to both the question and a statement, nearest first. Each comes with the
 sum of its two cosines. The hits may be older than the statement."""
 
-_REPEATED = 0.6  # share of a reply's new words that the user said before; the reply is then an echo
+_REPEATED = 0.6  # a reply is an echo if the user said this share of its words before
 _SAME_QUESTION = 0.6  # minimum cosine of two copies of a question
 _FAINT = 0.4  # factor on the score of a user message that asks the same question
 _ALL = 100  # `asking` of a text that consists of questions
@@ -45,13 +45,8 @@ _SIMILAR = 0.45
 _LEANS = 4  # a short correction may be this many seqs after its statement
 _SAME_FORM = 0.6  # minimum share of a statement's words that a contradiction repeats
 _SAME_WORDS = 3  # minimum number of equal words in two statements that differ only in a value
-_NEAR, _NEAR_MARKED = (
-    0.65,
-    0.45,
-)  # minimum sum of both cosines; the lower one if the text reports a change
-_NEARLY = (
-    0.8  # share of the highest `_alone` that a statement needs to be the one that is corrected
-)
+_NEAR, _NEAR_MARKED = 0.65, 0.45  # minimum sum of both cosines; lower if the text reports a change
+_NEARLY = 0.8  # share of the highest `_alone` that the statement to correct must have
 _FEW, _MANY = 0.15, 50  # below 50 hits the threshold is lower, because chance matches are rarer
 _SAME_KIND = 0.1  # lowers the threshold for a value of the same kind
 _IN_CONTEXT = 0.08  # lowers the threshold in a context, where an extra line does little harm
@@ -296,7 +291,7 @@ def _newest_of_a_form(told: list[Hit], question: str) -> list[Hit]:
 
 
 def _replaces(hit: Hit, stated: Hit, question: str) -> bool:
-    """Return whether `hit` is a newer statement of the same speaker with the form of `stated`."""
+    """Return whether `hit` is a newer statement of the same speaker in the form of `stated`."""
     languages, asked = _asked(question)
     new, old = (said_in(_text(one.record), languages) for one in (hit, stated))
     return _has_form(new, old, asked) and _follows(hit.record, stated.record)
@@ -305,8 +300,8 @@ def _replaces(hit: Hit, stated: Hit, question: str) -> bool:
 def _has_form(new: frozenset[str], old: frozenset[str], asked: frozenset[str]) -> bool:
     """Return whether a new statement has the form of an old one.
 
-    It then contains most words of the old statement, and every word that the old statement shares
-    with the question.
+    This means that it contains most words of the old statement, and every word that the old
+    statement shares with the question.
     """
     return old & asked <= new and _repeats_most(new, old)
 
@@ -341,8 +336,7 @@ def _newer(
     question: str,
     less: float,
 ) -> list[tuple[Hit, bool]]:
-    """Return the nearest newer statements, each with whether it replaces the old statement
-    `stated`.
+    """Return the nearest newer statements, each with whether it replaces `stated`.
 
     Args:
         known: The relevance of each hit, by id.
@@ -404,7 +398,7 @@ def _with_replies(told: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
 
 
 def _with_similar(told: list[Hit], samples: Sequence[Hit], newer: Newer) -> list[Hit]:
-    """Add statements similar to the surest hits."""
+    """Add statements that are similar to the surest hits, each after its hit."""
     there = {hit.record.id for hit in told}
     for sample in samples:
         for hit, near in newer(sample):
@@ -448,7 +442,7 @@ def _states(hit: Hit) -> bool:
 
 
 def _turn(hit: Hit) -> tuple[str, bool]:
-    """Return the text of a hit's turn, and whether a user said it."""
+    """Return the text of a hit's message, and whether a user wrote it."""
     return _text(hit.record), hit.record.metadata.get("role") == "user"
 
 

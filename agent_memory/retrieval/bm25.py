@@ -13,16 +13,16 @@ from __future__ import annotations
 from typing import Any
 
 TURN_LENGTH = 20.0
-"""Words in a turn of usual length, without stop words."""
+"""Words in a message of usual length, without stop words."""
 
 K1 = 0.9
 """Saturation of word frequency: lower values make repetitions count less."""
 
-_B = 0.75  # text lengths differ widely
+_B = 0.75  # effect of the text length, from 0 to 1; lengths differ widely
 
 
 def damping(words: float, usual: float) -> float:
-    """Return the constant that dampens the frequency of words, which depends on text length.
+    """Return a number that dampens word frequency, and rises with the length of the text.
 
     A word that occurs n times has `n / (n + damping)` of its maximum weight.
 

@@ -145,12 +145,10 @@ _WORD = re.compile(r"\w+(?:[-']\w+)*")
 
 
 def period_of(text: str, today: date) -> Period | None:
-    """Return the days that a question asks about, as in "last weekend", "two weeks ago", "in March
-    2024".
+    """Return the days that a question asks about: "last weekend", "two weeks ago", "in March 2024".
 
-    None if it names no time, and for relative periods in the future ("next week"). Words of other
-    languages are known if they are in `ENGLISH_OF`. A date without a year means the latest such
-    date that has begun.
+    None if it names no time, and for relative periods in the future ("next week"). `ENGLISH_OF` has
+    the words of other languages. A date without a year means the latest such date that has begun.
 
     Args:
         today: The day of the question.
@@ -167,7 +165,8 @@ class Event(NamedTuple):
     """An event that a question uses as a date: "before I moved".
 
     Attributes:
-        before: Whether the question asks about the time before the event, rather than since.
+        before: Whether the question asks about the time before the event, rather than the time
+            since it.
         text: The event, in the question's words.
     """
 

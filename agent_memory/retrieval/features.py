@@ -24,9 +24,9 @@ PLACE = np.dtype(
         *(("part", "<u2"), ("words", "<u2"), ("asks", "u1")),
     ]
 )
-"""The place and size of a record. `session` is the term number of the session id. `seq` is 0 for a
-record without neighbours. `day` is `date.toordinal`. `part` is the number of the passage. `words`
-counts the words of the message. `asks` is the percentage of its words that are in questions."""
+"""The place and size of a record. `session` is `term_of` the session id. `seq` is 0 for a record
+without neighbours. `day` is `date.toordinal`. `part` is the number of the passage. `words` counts
+the words of the message. `asks` is the percentage of its words that are in questions."""
 
 SPEAKER = "\0speaker "
 """Prefix of speaker terms. No word of a text contains a zero byte."""
@@ -158,7 +158,7 @@ class Features:
 
 
 def _alone(count: int) -> np.ndarray:
-    """Return places of records without neighbours (seq 0)."""
+    """Return `PLACE` rows of records without neighbours (seq 0)."""
     return np.zeros(count, PLACE)
 
 

@@ -65,7 +65,7 @@ class SegmentIndex:
 
     @made_once
     def filled(self) -> np.ndarray:
-        """Return (n,) whether each record has a vector."""
+        """For each record, whether it has a vector."""
         some = [segment.meaning.filled() for segment in self.segments]
         return np.concatenate([np.zeros(0, np.bool_), *some])
 
@@ -78,8 +78,8 @@ class SegmentIndex:
         """Return three (n,) arrays for the order of all records by session, seq and passage.
 
         The first lists the numbers of the records in this order. The second has the position of
-        each record. The third has for each position the number of its session; a record without
-        neighbours has a number of its own.
+        each record. The third has for each position the number of its session. A record without
+        neighbours has a session number of its own.
         """
         order = in_order(self._places)
         places = self._places[order]
@@ -90,9 +90,7 @@ class SegmentIndex:
         return order, at, np.cumsum(begins)
 
     def with_neighbours(self, chosen: np.ndarray) -> np.ndarray:
-        """Return the chosen records and their neighbours up to `REACH`, by session, seq and
-        passage.
-        """
+        """Return the chosen records and their neighbours up to `REACH`, in order."""
         order, at, sessions = self._ordered
         rows = at[chosen]
         near = (rows[:, None] + np.arange(-REACH, REACH + 1)).clip(0, max(0, len(order) - 1))
@@ -107,7 +105,7 @@ class SegmentIndex:
         return found
 
     def extended(self, ids: Sequence[str], features: Features, *, compact: bool = False) -> Self:
-        """Return an index with additional records, which shares the segments. See `Segment.of`."""
+        """Return an index with additional records. For `compact` see `Segment.of`."""
         segments = [*self.segments]
         for segment in in_segments(ids, features, compact=compact):
             segments.append(segment)
@@ -183,9 +181,7 @@ class SegmentIndex:
         return found
 
     def _weights(self, words: Sequence[Sequence[int]]) -> np.ndarray:
-        """Return (words, n) the weight of each word in each record: the highest weight of its
-        forms.
-        """
+        """Return the weight of each word in each record, (words, n): the highest of its forms."""
         found = np.zeros((len(words), len(self)), np.float32)
         numbers = np.array([number for word in words for number in word], np.uint32)
         owners = np.repeat(np.arange(len(words)), [len(word) for word in words])

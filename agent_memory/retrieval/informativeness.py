@@ -86,10 +86,9 @@ def tells_nothing(
 
 @lru_cache(_MOST_KNOWN)
 def repeats(asked: frozenset[str], languages: frozenset[str], text: str) -> bool:
-    """Return whether a clause of a user's message repeats the question, and no other clauses answer
-    it.
+    """Return whether a message repeats the question in one clause, and answers it in no other.
 
-    Other clauses answer it if they contain half of the question's words.
+    Another clause answers it if it contains half of the question's words.
 
     Args:
         asked: The question's words, in its own languages.

@@ -72,7 +72,11 @@ def languages_of(text: str) -> frozenset[str]:
 
 
 def vote_of(written: str) -> int:
-    """Return a chunk's votes: for each language a count of 8 bits, packed into one integer."""
+    """Return the votes of a chunk, which is the text between two blanks.
+
+    The votes are one integer with 8 bits for each language. The sum of such integers counts the
+    votes.
+    """
     return _votes().get(written.casefold(), 0)
 
 
@@ -100,7 +104,7 @@ def _says(text: str, said: set[str], name: str, kind: str) -> bool:
 
 @lru_cache(1)
 def _votes() -> dict[str, int]:
-    """Return the votes of each common word. Adding two such integers counts their votes."""
+    """Return the votes of each common word."""
     known = {**COMMON_WORDS, "english": STOP_WORDS | frozenset(_LISTS["english voters"])}
     votes: dict[str, int] = {}
     for place, name in enumerate(LATIN):
@@ -115,4 +119,4 @@ def _votes() -> dict[str, int]:
 def _chosen(votes: int) -> frozenset[str]:
     counts = votes.to_bytes(len(LATIN), "little")
     most = frozenset(name for name, n in zip(LATIN, counts, strict=True) if n == max(counts))
-    return most | ENGLISH if max(counts) == 1 else most  # "fox, owl, den" is not German
+    return most | ENGLISH if max(counts) == 1 else most  # one vote proves little: "fox, owl, den"

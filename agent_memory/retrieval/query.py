@@ -45,7 +45,7 @@ class Pending:
     Attributes:
         index: The features of the pending records.
         records: All pending records, by id.
-        query: The question with plain word numbers. Encrypted stores number words differently.
+        query: The question with the usual word numbers. An encrypted store uses other numbers.
     """
 
     index: SegmentIndex
@@ -96,9 +96,7 @@ class Query:
 
     @classmethod
     def of(cls, question: str, encoding: Encoding, baseline: float = 0.0) -> Self:
-        """Build the query of a question that is already encoded. For `baseline` see
-        `CachedEmbedder`.
-        """
+        """Build the query of an encoded question. For `baseline` see `CachedEmbedder.baseline`."""
         languages = languages_of(question)
         words: dict[tuple[int, ...], int] = {}
         owners = np.full(len(encoding.starts), -1, np.int32)

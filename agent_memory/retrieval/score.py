@@ -24,7 +24,7 @@ _NEIGHBOUR_WORDS = 60
 
 
 def in_order(places: np.ndarray) -> np.ndarray:
-    """Return (n,) the order that sorts `features.PLACE` rows by session, seq and passage."""
+    """Return the indexes that sort `features.PLACE` rows by session, seq and passage."""
     found: np.ndarray = np.lexsort((places["part"], places["seq"], places["session"]))
     return found
 
@@ -126,8 +126,7 @@ class Candidates(NamedTuple):
         )
 
     def neighbours(self) -> list[np.ndarray]:
-        """Return three (n,) arrays: the rows of each record's previous, next and second previous
-        neighbour.
+        """Return for each record the rows of its previous, next and second previous neighbour.
 
         A row is -1 if there is no such neighbour, or if the record and its neighbours would exceed
         a limit of words. A long record needs no neighbours.
@@ -148,7 +147,7 @@ class Candidates(NamedTuple):
 
 
 def _repeated(places: np.ndarray, names: Named) -> np.ndarray:
-    """Return (n,) whether an earlier record has the same id. Such records have equal `places`."""
+    """Return for each record whether an earlier one has the same id, and so the same place."""
     own = places[["session", "seq", "part"]]
     same = own[1:] == own[:-1]
     rows = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
@@ -160,7 +159,7 @@ def _repeated(places: np.ndarray, names: Named) -> np.ndarray:
 
 
 def _shifted(places: np.ndarray, step: int) -> np.ndarray:
-    """Return (n,) the row of the record `step` further in the same session; -1 if there is none."""
+    """Return for each record the row of the record `step` further in its session; -1 if none."""
     count = len(places)
     near = np.arange(count) + step
     there = (near >= 0) & (near < count)
@@ -281,7 +280,8 @@ def nearest(found: Sequence[tuple[Named, np.ndarray]], limit: int) -> Ranked:
 
 
 def _relevance(parts: np.ndarray, words: int, total: int) -> np.ndarray:
-    """Return (n,) the probability of relevance, a logistic function of some of the terms.
+    """Return the probability that each record is relevant, a logistic function of some of the
+    terms.
 
     Words count only above the level of chance, which is higher for long texts. Coverage is squared,
     so that it counts little unless most words are present. It does not count for a question of one
@@ -334,9 +334,9 @@ def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
 
 
 def _dated(days: np.ndarray, period: Period | None) -> np.ndarray:
-    """Return (n,) 1 for records of the days that the question is about, 0.5 for the two days after.
+    """Return 1 for records of the days that the question is about, 0.5 for the two days after.
 
-    People often report an event a day or two later.
+    Other records get 0. People often report an event a day or two later.
     """
     if period is None:
         return np.zeros(len(days), np.float32)
@@ -346,7 +346,7 @@ def _dated(days: np.ndarray, period: Period | None) -> np.ndarray:
 
 
 def _nearest(meaning: np.ndarray, among: np.ndarray | None = None) -> np.ndarray:
-    """Return (n,) the probability that each record is the wanted one, judged by meaning alone.
+    """Return for each record the probability that it is the wanted one, judged by meaning alone.
 
     This term lifts a record that is much nearer than all others, but shares no word with the
     question.
@@ -365,7 +365,7 @@ def _nearest(meaning: np.ndarray, among: np.ndarray | None = None) -> np.ndarray
 
 
 def _by_word(best: np.ndarray, owners: np.ndarray, words: int) -> np.ndarray:
-    """Return (n, words) for each word, the mean of `best` over the word's pieces."""
+    """Return for each record and word the mean of `best` over the word's pieces."""
     belongs = np.zeros((len(owners), words), np.float32)
     belongs[np.arange(len(owners)), owners] = 1
     found: np.ndarray = best @ (belongs / np.maximum(1, belongs.sum(axis=0)))

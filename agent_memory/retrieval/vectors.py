@@ -96,7 +96,7 @@ class Vectors(NamedTuple):
         return self.rows.nbytes + (0 if self.scales is None else self.scales.nbytes)
 
     def filled(self) -> np.ndarray:
-        """Return (n,) whether each row has a number other than 0."""
+        """Return for each row whether it has a number other than 0."""
         if not self.rows.shape[1]:
             return np.zeros(len(self.rows), np.bool_)
         return np.asarray(self.rows.any(axis=1) if self.scales is None else self.scales > 0)
@@ -119,7 +119,7 @@ class Vectors(NamedTuple):
         return row if self.scales is None else row * self.scales[place]
 
     def products(self, vector: np.ndarray) -> np.ndarray:
-        """Return (n,) the dot product of each row with a float32 vector."""
+        """Return the dot product of each row with a float32 vector."""
         count = len(self.rows)
         if not self.rows.shape[1]:
             return np.zeros(count, np.float32)

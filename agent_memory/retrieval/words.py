@@ -150,8 +150,7 @@ def words(text: str, languages: frozenset[str] = ENGLISH) -> list[str]:
 
 
 def roots(text: str, languages: frozenset[str] = ENGLISH) -> dict[str, str]:
-    """Map each index word to its root, which is a string of first letters that most texts with the
-    word contain.
+    """Map each index word to its root: the first letters, which most texts with the word contain.
 
     Use a root as a quick filter that ignores case. Texts without the word may contain its root.
     Texts with other accents, or with an irregular form such as "dying", may lack it.
@@ -203,9 +202,7 @@ def _size(word: str) -> tuple[int, str]:
 
 @Known
 def forms_of(written: str, languages: frozenset[str] = ENGLISH) -> tuple[Forms, ...]:
-    """Return the forms of each word in a chunk. Words in Latin letters may be in any of
-    `languages`.
-    """
+    """Return the forms of each word in a chunk. Latin words may be in any of `languages`."""
     if not written.isascii():
         folded = unicodedata.normalize("NFKC", written.casefold())
         return tuple(one for word in WORD.findall(folded) for one in _parts(word, languages))

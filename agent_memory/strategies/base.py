@@ -101,7 +101,7 @@ class Limits(NamedTuple):
     turns: int | None = None
 
     def least(self, *others: Limits) -> Limits:
-        """Return for each kind of limit the smallest one."""
+        """Return the smallest limit of each kind."""
         each = zip(self, *others, strict=True)
         return Limits(*(min((n for n in values if n is not None), default=None) for values in each))
 
@@ -145,7 +145,7 @@ class Strategy(SettingsModel):
 
     @property
     def limits(self) -> Limits:
-        """The limits of a window besides `share`. A window that exceeds one is cut."""
+        """The limits of a window in addition to `share`. A window that exceeds one is cut."""
         return Limits()
 
     @property
@@ -175,9 +175,7 @@ class Strategy(SettingsModel):
 
     @property
     def absorbs(self) -> Absorb:
-        """When blocks absorb messages: on overflow, at each update, or at a number of pending
-        tokens.
-        """
+        """When blocks absorb: on overflow, at each update, or at a number of pending tokens."""
         return "overflow"
 
     def cut(self, window: Window) -> Cut | None:
@@ -203,7 +201,7 @@ class Chain(Strategy):
     member that returns a new summary decides the summary.
 
     Attributes:
-        members: The strategies; may be passed by position.
+        members: The strategies. They may be passed by position.
     """
 
     kind: Literal["chain"] = "chain"

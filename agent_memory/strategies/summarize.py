@@ -52,11 +52,11 @@ Answer with the summary alone."""
 _LINE_TOKENS = 20
 """Tokens of a line of twelve words with a date or a name.
 
-Prompts limit lines, because models do not follow a limit of words.
+The prompt limits the number of lines, because models do not follow a limit of words.
 """
 
 _RECENT = 400
-"""The number of newest departed messages in which messages of the user are searched."""
+"""How many of the newest departed entries are searched for messages of the user."""
 
 _MIN_CHUNK = 200
 _MAX_CHUNK = 12_000
@@ -84,12 +84,12 @@ class Summarize(Bounded):
         prompt: Custom instructions. `{lines}` becomes the number of lines of twelve words that fit,
             `{words}` the number of words. If a summary with other headings is too long, only its
             most important sentences stay.
-        model: A litellm model other than the configured one.
+        model: A litellm model instead of the configured one.
         keep_user_tokens: Maximum tokens of user messages that follow the summary verbatim. Standing
             instructions ("never", "always", "do not") come first, then the newest messages. The
-            number is added to `max_summary_tokens`. With None, a third of `max_summary_tokens` is
-            reserved for them instead. They take at most half of a summary's tokens. A long message
-            is shortened.
+            number is added to `max_summary_tokens`. With None, these messages get a third of
+            `max_summary_tokens` instead. They take at most half of a summary's tokens. A long
+            message is shortened.
     """
 
     kind: Literal["summarize"] = "summarize"

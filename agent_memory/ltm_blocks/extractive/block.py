@@ -62,14 +62,14 @@ class ExtractiveMemory(FactBlock):
             is listed.
         overrule: Whether each role may change the facts of all roles. By default, a role changes no
             fact of a weightier role: "user" weighs most, then "assistant", then "tool".
-        prompt: Your own instructions. `{categories}` is replaced by the categories, and with a
-            profile `{fields}` by its fields.
+        prompt: Your own instructions. In them, `{categories}` stands for the categories. With a
+            profile, `{fields}` stands for its fields.
         model: A litellm model instead of the configured one.
         profile: A pydantic model to fill instead of extracting free facts, or its location as
             "module.Name". Each field needs a default.
         categories: Store only facts of these categories.
         refuse_categories: Store no facts of these categories.
-        min_confidence: Minimum confidence that the model states for a fact.
+        min_confidence: Minimum confidence of facts to store, as the model states it.
         redact: Redacts each text before it is stored or sent to the model: a `Redactor`, a
             function, or its location as "module.name".
         scorer: The weights by which recalls are ranked.
@@ -210,7 +210,7 @@ class ExtractiveMemory(FactBlock):
         return [LeftOut(recall, why[recall.id]) for recall in near]
 
     def _hidden(self, known: Remembered, now: datetime) -> dict[int, str]:
-        """Return the places of the facts that are not recalled, each with the reason."""
+        """Return the indexes of the facts that are not recalled, each with the reason."""
         current = set(known.current(now))
         hidden = {
             place: f"it does not hold any more ({fact.why or 'over'})"

@@ -109,7 +109,7 @@ class ProfileForm:
         }
 
         def of_field(answer: Any) -> Any:
-            """Validate by its own field's type: a union would report the errors of every member."""
+            """Validate by the field's own type. A union would report the errors of every member."""
             kind = kinds.get(str(answer.get("field"))) if isinstance(answer, dict) else None
             return answer if kind is None else kind.model_validate(answer)
 

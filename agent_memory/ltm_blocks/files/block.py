@@ -99,7 +99,7 @@ class FileMemory(CollectionBlock):
         ]
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
-        """Forget a file by its path. A span has no effect, because files come from no messages."""
+        """Forget a file by its path. Spans have no effect: files come from no messages."""
         files = self.open(scope)
         if not isinstance(what, str) or what not in files.paths():
             return []
@@ -340,8 +340,8 @@ class Files(Collection[FileMemory]):
             )
 
     def _found(self, files: Mapping[str, Record], path: str, missing: str, folder: str) -> Record:
-        """Return the file of a path. If there is none, raise the reply for a directory or a missing
-        file.
+        """Return the file of a path. If it does not exist, raise `folder` or `missing` as the
+        error.
         """
         if path not in files:
             what = folder if is_there(files, path) else missing

@@ -29,7 +29,7 @@ _RECALLED = 4_000
 _READABLE = 24
 
 
-_SEARCHED = 0.2  # a search of skills requires this share of `min_relevance`
+_SEARCHED = 0.2  # share of `min_relevance` that a search of skills requires
 
 
 class SkillMemory(ManualBlock):
@@ -70,7 +70,7 @@ class SkillMemory(ManualBlock):
         return self._library
 
     def bind(self, resources: Resources) -> Self:
-        """Bind; see `Block.bind`.
+        """Bind the block; see `Block.bind`.
 
         Raises:
             ConfigError: `folder` is a file.
@@ -118,7 +118,7 @@ class SkillMemory(ManualBlock):
         return [replace(self._recall(one, 0.0), created_at=_changed_at(one)) for one in own]
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
-        """Forget a user's own skill by its name. A span has no effect, because skills come from no
+        """Forget a user's own skill by its name. Spans have no effect: skills come from no
         messages.
         """
         if not isinstance(what, str) or all(one.id != what for one in self.all_kept(scope)):
@@ -127,7 +127,7 @@ class SkillMemory(ManualBlock):
         return [what]
 
     def delete(self, scope: Scope) -> None:
-        """Delete the own skills of a user, or of a session without a user. Keep shared skills."""
+        """Delete the skills that a user, or a session without a user, owns. Shared skills stay."""
         if scope.session_id is not None:
             scope = Scope(None, scope.session_id, scope.after)
         owner = self.owner(scope)
@@ -137,7 +137,7 @@ class SkillMemory(ManualBlock):
                 self.library.clear(owner)
 
     def problems(self, resources: Resources) -> Sequence[str]:
-        """Return the problems of all broken files, shared and of users."""
+        """Return the problems of all broken files, both shared and users' own."""
         owners = [None, *self.library.owners()]
         found = (str(broken) for owner in owners for broken in self.library.seen(owner).broken)
         return list(dict.fromkeys(found))
@@ -335,7 +335,7 @@ class Skills:
             )
 
     def _stands(self) -> bool:
-        """Return whether the session still exists, if the skills belong to one."""
+        """Return whether the session of these skills still exists. True for a user's skills."""
         session_id = self._session_id
         return session_id is None or bool(self._block.resources.store.existing([session_id]))
 

@@ -118,7 +118,7 @@ class FrontMatter:
             self._values[key.value] = value
 
     def text(self, key: str) -> str:
-        """Return the text of a key as written: 2024 and yes are texts, too."""
+        """Return the text of a key as written, even if YAML reads it as another type (yes, 1)."""
         node = self._values.get(key)
         if node is None:
             problem = f"`{key}` is missing. Add a line `{key}: ...` below this one."
@@ -257,9 +257,7 @@ _BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
 
 
 def parse(data: bytes, file: str) -> Skill | BrokenSkill:
-    """Return the skill in a file's content, or the problem. `file` is the file's name in the
-    problem.
-    """
+    """Return the skill in a file's content, or its problem with the name `file`."""
     try:
         return _parsed(_decoded(data))
     except Unreadable as error:

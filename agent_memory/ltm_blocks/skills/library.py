@@ -78,7 +78,7 @@ class Library:
     def seen(self, owner: str | None) -> Found:
         """Return the skills that an owner sees: the shared ones and the owner's own.
 
-        An own skill is reported as broken if a shared skill has its name.
+        If a shared skill has the name of an own skill, the own skill is reported as broken.
         """
         everybodys = self.read(None)
         if owner is None:
@@ -102,7 +102,8 @@ class Library:
         """Write the file of a `checked` skill atomically, replacing its former file.
 
         Raises:
-            InvalidInput: Another file is in its place; nothing was written.
+            InvalidInput: A file with the skill's name exists and is not this skill; nothing was
+                written.
             StoreUnavailable: The folder cannot be written.
         """
         path = self._path(owner, skill.name)

@@ -137,7 +137,7 @@ class SpatialMemory(CollectionBlock):
         ]
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
-        """Forget an observation by its id. A span has no effect, because observations come from no
+        """Forget an observation by its id. Spans have no effect: observations come from no
         messages.
         """
         return [what] if isinstance(what, str) and self.open(scope).delete(what) else []

@@ -120,8 +120,7 @@ class SpatialHandle(Collection[Any]):
         query: str | None = None,
         at: datetime | None = None,
     ) -> list[SpatialMatch]:
-        """Return the `k` best of the 200 nearest observations, best first. If `k` is above 200, all
-        of the `k` nearest are returned.
+        """Return the `k` best of the `max(k, 200)` nearest observations, best first.
 
         Args:
             position: The position.
@@ -140,8 +139,7 @@ class SpatialHandle(Collection[Any]):
     def nearest(
         self, position: Iterable[float], k: int = 10, *, at: datetime | None = None
     ) -> list[SpatialMatch]:
-        """Return the nearest observations, nearest first. Scores do not affect the order. See
-        `near`.
+        """Return the `k` nearest observations, nearest first, whatever their scores; see `near`.
 
         Raises:
             InvalidInput: An argument is invalid.

@@ -53,7 +53,7 @@ class Observation:
     Attributes:
         id: The id.
         text: The observation in words.
-        position: x and y, or x, y and z, in the user's own unit.
+        position: x and y, or x, y and z, in a unit of your choice.
         at: The time of the observation (UTC).
         confidence: The original confidence, 0 to 1.
         session_id: The session in which the observation was made; empty for none.

@@ -152,8 +152,8 @@ class PlaceIndex:
         return found.cut(count, found.ages)
 
     def _sure(self, rows: np.ndarray, moment: Moment) -> np.ndarray:
-        """Return the rows of sufficient confidence. If `moment.past`, later observations are
-        dropped.
+        """Return the rows of sufficient confidence, without those after the moment of a past
+        search.
         """
         sure = self._confidences(rows, moment) >= self._fading.least
         if moment.past:
@@ -185,14 +185,12 @@ def _least(values: np.ndarray, count: int) -> float:
 
 
 def distances(positions: np.ndarray, position: Sequence[float]) -> np.ndarray:
-    """Return (n,) the Euclidean distance of each position from `position`. Tiny distances stay
-    exact.
-    """
+    """Return the Euclidean distance of each position from `position`. Tiny distances stay exact."""
     return np.asarray(reduce(np.hypot, (positions - np.array(position)).T))
 
 
 def left(confidences: np.ndarray, ages: np.ndarray, half_life: float | None) -> np.ndarray:
-    """Return (n,) confidences after fading: 1/2 of the original after one half-life, 1/4 after two.
+    """Return confidences after fading: 1/2 of the original after one half-life, 1/4 after two.
 
     Args:
         ages: In seconds; negative ages count as 0.
@@ -203,7 +201,7 @@ def left(confidences: np.ndarray, ages: np.ndarray, half_life: float | None) -> 
 
 
 def proximity(apart: np.ndarray) -> np.ndarray:
-    """Return (n,) proximity: 1 at distance 0, 1/2 at the median distance, 1/3 at twice the median.
+    """Return the proximity of distances: 1 at 0, 1/2 at the median, 1/3 at twice the median.
 
     The unit of distance has no effect on it.
     """
@@ -215,9 +213,7 @@ def proximity(apart: np.ndarray) -> np.ndarray:
 
 
 def scored(found: Found, relevance: np.ndarray | None = None) -> np.ndarray:
-    """Return (n,) scores from 0 to 1: proximity x confidence, or the mean of this and the
-    relevance.
-    """
+    """Return scores from 0 to 1: proximity x confidence, or the mean of this and the relevance."""
     near = 1.0 if found.distances is None else proximity(found.distances)
     sure = near * found.confidences
     return np.asarray(sure if relevance is None else (sure + relevance) / 2)

@@ -156,7 +156,7 @@ def covers(tombstone: Tombstone, claim: Claim) -> bool:
 
 
 _MOST_LINKS = 64
-"""Maximum number of links of a claim. Facts beyond it are old, and newer ones superseded them."""
+"""Maximum number of links of a claim. Facts beyond this number are old and superseded."""
 
 
 def links_for(

@@ -158,8 +158,7 @@ def unmarked(text: str) -> str:
 
 
 class ImportanceScorer(SettingsModel):
-    """Scores facts by the weighted mean of six factors between 0 and 1. A weight of 0 disables a
-    factor.
+    """Scores facts by the weighted mean of six factors from 0 to 1. A weight of 0 disables one.
 
     It follows the retrieval of Park et al., "Generative Agents", 2023 (relevance, recency,
     importance). Data from the log replaces a model's guesses.
