@@ -1,9 +1,9 @@
 """Clearing of old tool results: a window shows stubs in their place. Pure.
 
-The log is not changed. The decision depends on the window alone. The messages of the window are
-counted in order. Each time their tokens exceed the limit, all old results become stubs. If that
-frees too little, old steps (a call with its results) are merged into one. Between two clearings,
-the prefix of the context is stable.
+The log is not changed, and the result depends on the window alone. The tokens of the window's
+messages are added up in order. Each time they exceed the limit, all old results become stubs. If
+the tokens still exceed it, old steps (a call with its results) are merged into one. Between two
+clearings, the beginning of the context stays the same, and prompt caches can serve it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Clearing:
     Attributes:
         keep_tokens: Tokens of the newest results and their calls that stay whole. None for a fifth
             of the limit.
-        at_least: The fewest tokens that clearing must free. Results stay whole if it would free
-            fewer. None for a tenth of the limit.
+        at_least: Results stay whole if clearing would free fewer tokens. None for a tenth of the
+            limit.
     """
 
     keep_tokens: int | None = None
@@ -54,16 +54,16 @@ class Clearing:
         pinned: frozenset[int] = frozenset(),
         before: Cleared | None = None,
     ) -> Cleared:
-        """Return the window as it is shown, with stubs in place of old tool results.
+        """Return the window with stubs in place of old tool results.
 
-        The newest result stays whole, and so does a result that begins like an error. Every result
-        stays whole until a message of the assistant follows it. A message larger than half of the
-        limit counts as half, because contexts shorten it.
+        These results stay whole: the newest one, those that begin like an error, and those that no
+        message of the assistant follows yet. A message larger than half of the limit counts as
+        half, because contexts shorten it.
 
         Args:
             limit: Tokens that the window may take.
             pinned: The seqs that stay whole.
-            before: The window as it was last shown. Clearing continues from it.
+            before: The last result for this window, from which the work continues.
         """
         cleared = Cleared(entries, counter, pinned, before)
         cleared._advance(
@@ -75,7 +75,7 @@ class Clearing:
 
 
 class Cleared:
-    """A window, and the entries that are shown in place of the original ones."""
+    """A window whose old tool results are cleared."""
 
     def __init__(
         self,
@@ -88,11 +88,11 @@ class Cleared:
         last = before
         if last is not None and not (last._pinned == pinned and continues(window, last._window)):
             last = None
-        # None marks an entry that was merged into another entry.
+        # None stands for an entry that was merged into another one.
         self._shown: list[Entry | None] = last._shown.copy() if last else []
         self._costs: list[int] = last._costs.copy() if last else []
         self._tokens: int = last._tokens if last else 0
-        # Places of the assistant's newest message, of the results, and of the notes among them.
+        # Indexes of the assistant's newest message, of the results, and of the notes among these.
         self._read: int = last._read if last else 0
         self._results: list[int] = last._results.copy() if last else []
         self._notes: frozenset[int] = last._notes if last else frozenset()
@@ -100,23 +100,22 @@ class Cleared:
 
     @property
     def entries(self) -> list[Entry]:
-        """Return the entries that are shown."""
+        """Return the entries to show."""
         return [entry for entry in self._shown if entry is not None]
 
     @cached_property
     def _steps(self) -> list[list[int]]:
-        """Return the places of each step, the call first, then its results."""
+        """Return the indexes of each step, the call first, then its results."""
         places = {entry.seq: place for place, entry in enumerate(self._window)}
         steps = [[places[entry.seq] for entry in unit] for unit in units(self._window)]
         return [step for step in steps if len(step) > 1]
 
     @cached_property
     def _calls(self) -> dict[int, int]:
-        """Map the place of each step's first result to the place of its call."""
+        """Map the index of each step's first result to the index of its call."""
         return {step[1]: step[0] for step in self._steps}
 
     def _advance(self, limit: int, keep: int, least: int) -> None:
-        """Add the new messages, and clear whenever the tokens exceed the limit."""
         for place in range(len(self._shown), len(self._window)):
             self._add(place, limit // 2)
             if self._tokens > limit:
@@ -137,7 +136,7 @@ class Cleared:
             self._results.append(place)
 
     def _old_places(self, keep: int) -> list[int]:
-        """Return the places of clearable results beyond the newest `keep` tokens."""
+        """Return the indexes of the clearable results beyond the newest `keep` tokens."""
         places: list[int] = []
         for place in reversed(self._results):
             keep -= self._costs[place]
@@ -159,7 +158,7 @@ class Cleared:
         return {place: stub for place in whole if (stub := self._cache[place])}
 
     def _joined(self, old: Sequence[int]) -> dict[int, Entry | None]:
-        """Merge old steps into a note, in the step with the fewest results. Text of calls stays."""
+        """Replace old steps by a note in the step with the fewest results. Texts of calls stay."""
         there = set(old) - self._notes
         steps = [
             (call, results)
@@ -216,7 +215,6 @@ def _stubs_of(
 
 
 def _stub_of(entries: Sequence[Entry], place: int, counter: TokenCounter) -> Entry:
-    """Return the stub of a tool result: tool, arguments, size, first line and `seq`."""
     entry = entries[place]
     tool, arguments = _call_of(entries, place)
     first = next(filter(None, map(str.strip, full_text(entry.message).splitlines())), "")
@@ -230,7 +228,7 @@ def _stub_of(entries: Sequence[Entry], place: int, counter: TokenCounter) -> Ent
 def _note(
     entries: Sequence[Entry], results: Sequence[int], place: int, counter: TokenCounter
 ) -> Entry:
-    """Replace the result at `place` by a note that lists the seqs of several results by tool."""
+    """Return a note in place of the result at `place`. It lists the seqs of all `results`."""
     tools: dict[str, list[str]] = {}
     for result in results:
         tools.setdefault(_call_of(entries, result)[0], []).append(str(entries[result].seq))
@@ -264,7 +262,7 @@ def _is_clearable(entry: Entry) -> bool:
 
 
 def _call_of(entries: Sequence[Entry], place: int) -> tuple[str, str]:
-    """Return the tool that a result answers, and the start of its arguments in brackets."""
+    """Return the name of a result's tool, and the beginning of the call's arguments in brackets."""
     view = entries[place].message.to_openai() or {}
     for before in range(place - 1, -1, -1):
         for view_before in entries[before].message.views():

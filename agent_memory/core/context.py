@@ -29,7 +29,7 @@ class BlockInfo:
 
 @dataclass(frozen=True, slots=True)
 class MemoryContext:
-    """The window, and the recalls of the blocks.
+    """The input of a model: the window, and the recalls of the blocks.
 
     Attributes:
         shown: The messages that `messages` copies. Other contexts share these objects: do not
@@ -37,17 +37,17 @@ class MemoryContext:
         recalls: The merged recalls that fit, best first.
         tokens: Tokens of `to_messages()`, as the configured tokenizer counts them.
         max_tokens: The budget. `tokens` never exceeds it.
-        warnings: Parts of the newest turn that were shortened or left out, blocks that failed or
-            were too slow, and other problems. None of them is raised.
+        warnings: Problems that raise no error. Examples are a block that failed or was too slow,
+            and messages of the newest turn that were shortened or left out.
         head: The session's head. None for a session that does not exist yet.
         blocks: The properties of each block, in the configured order.
-        memory_role: The place of the recalls.
+        memory_role: The place of the recalls; see `to_messages`.
         format: The format of `to_messages()`. None for OpenAI's chat.
-        asked: The current turn, which `to_messages()` adds at the end. `asked` holds the message
-            passed to `get`, unless this message is already the newest of `messages`.
-        kept_tokens: Tokens of the prefix that equals a prefix of the session's previous context. A
-            provider's prompt cache can serve the prefix. None for the session's first context in
-            this process.
+        asked: The current turn, which `to_messages()` adds at the end. It holds the message that
+            was passed to `get`. Empty if the window already ends with this message.
+        kept_tokens: Tokens that this context has in common with the beginning of the session's
+            previous context. A provider's prompt cache can serve them. None for the session's first
+            context in this process.
         usage: Model calls for this context, such as embedding the query with a paid embedder.
     """
 
@@ -66,10 +66,10 @@ class MemoryContext:
 
     @property
     def messages(self) -> list[Message]:
-        """Return the system message, the summary and the newest turns.
+        """Return copies of the system message, the summary and the newest turns.
 
-        With leading recalls, the system message and the summary are one message. Long messages are
-        shortened.
+        If `memory_role` is "leading", the system message and the summary are one message. Messages
+        that are too long for the budget are shortened.
         """
         return [message.detached() for message in self.shown]
 
@@ -80,7 +80,7 @@ class MemoryContext:
 
     @property
     def question(self) -> Message | None:
-        """Return the user's message that `to_messages()` adds. None if the window ends with it."""
+        """Return the newest user message of `asked`. None if there is none."""
         return newest_user(reversed(self.asked))
 
     @property
@@ -104,29 +104,29 @@ class MemoryContext:
     def to_messages(self) -> list[dict[str, Any]]:
         """Return the messages as OpenAI chat dicts, or in the context's `format`.
 
-        In a format whose provider takes the system text separately, the messages do not contain
-        it.
+        If the format's provider takes the system text separately, the messages do not contain it;
+        see `to_arguments`.
 
-        Tool results stand right after their calls, and messages that came between stand after the
-        results. Calls without a result and empty messages are left out. A question that already
+        Tool results follow right after their calls. Messages between a call and its results follow
+        the results. Calls without a result and empty messages are left out. A question that already
         ends the window is not repeated.
 
-        Recalls stand in one `<memory>` element. Its place depends on the memory role:
+        Recalls stand in one `<memory>` element. Its place depends on `memory_role`:
 
         - "system": right before the newest user message.
         - "user": at the beginning of the newest user message.
         - "leading": at the end of the single system message at the top.
 
-        With "system" and "user", the messages before the element stay the same from turn to turn,
-        and prompt caches stay warm. Some providers and chat templates accept only "leading". With
-        it, no cache can serve the messages after the element.
+        With "system" and "user", the messages before the element are the same in each turn, and a
+        provider's prompt cache can serve them. With "leading", the cache cannot serve the messages
+        after the element. Some providers and chat templates accept only "leading".
         """
         return self._rendered().messages
 
     def to_arguments(self) -> dict[str, Any]:
-        """Return the arguments for the call of the provider's SDK.
+        """Return the arguments for a call of the provider's SDK: the messages, and the system text.
 
-        These are the messages, and the system text if the provider takes it separately.
+        The system text is an argument only if the provider takes it separately.
 
             client.messages.create(model=..., max_tokens=..., **context.to_arguments())
         """
@@ -167,14 +167,14 @@ def folded(messages: Sequence[Message]) -> list[Message]:
 
 
 def render_line(recall: Recall) -> str:
-    """Render a recall as an escaped list item, with its time if known."""
+    """Render a recall as a list item for a model, escaped, with its time if known."""
     text = str(recall)
     before = len(text) - len(recall.text)
     return listed_text(text, [before + at for at in recall.turns])
 
 
 def render_memory(recalls: Sequence[Recall], order: Sequence[str]) -> str:
-    """Render the `<memory>` element with a child per block. Empty if there are no recalls."""
+    """Render the `<memory>` element, with a child for each block. Empty if there are no recalls."""
     parts: list[str] = []
     for block in order:
         lines = [render_line(recall) for recall in recalls if recall.block == block]
@@ -184,7 +184,7 @@ def render_memory(recalls: Sequence[Recall], order: Sequence[str]) -> str:
 
 
 def from_newest_user(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the newest message with a user's words, and the messages after it."""
+    """Return the newest user message, and the messages after it. Empty if there is none."""
 
     def is_users(message: Message) -> bool:
         return any(view.get("role") == "user" for view in shape_of(message).views)
@@ -206,12 +206,14 @@ _SUMMARY = ("<summary>\n", "\n</summary>")
 def without_context(
     messages: Sequence[Any], context: MemoryContext | None, asked: Sequence[Message]
 ) -> Sequence[Any]:
-    """Return the messages without a leading copy of the context.
+    """Return the messages without the context, if they begin with it: only the new messages.
 
-    If no message follows the context, the list is unchanged: the turn may repeat the last one.
+    If no message follows the context, the list is returned unchanged. The caller may have sent the
+    same messages as in the previous turn.
 
     Args:
-        asked: The question of the context, if it is not stored yet.
+        context: The session's last context.
+        asked: The question of the context, if it is not stored yet. It precedes the new messages.
 
     Raises:
         InvalidMessage: The messages hold recalls or a summary of another context.
@@ -242,13 +244,13 @@ _NEAR, _NEARER = 0.16, 0.32
 _SOME, _MOST, _ALL = 0.02, 0.1, 0.19
 _WORDS = 0.6
 _LESS = -0.1
-# Thresholds for the weighted terms of `retrieval.score` in `Recall.views`.
+# These are thresholds for the terms of the score in `Recall.views`; see `retrieval.score`.
 
 
 def reason(recall: Recall) -> str:
     """Return the reasons for and against a recall.
 
-    An example: "98 % likely: close in meaning, said by the person asked about". For a recall
+    An example is "98 % likely: close in meaning, said by the person asked about". For a recall
     without a relevance, return its score.
     """
     views = recall.views
@@ -289,17 +291,17 @@ _LONGEST = 100
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The context for a question, and the records that were left out. `print` shows all of it.
+    """The context for a question, and what was left out of it. `print` shows everything.
 
     Attributes:
         question: The question.
         context: The context that `get` returns for the question.
-        left_out: Records near to the question that are not in the context, each with a reason. The
-            reasons are: below a threshold, no longer valid, no room, a near-duplicate, or shown by
-            the window.
-        dropped: Messages of the session that the context does not show whole, by number. Such a
-            message left the window, or the window shortens, clears or omits the message. Messages
-            that the summary or a recall covers are named.
+        left_out: Records similar to the question that are not in the context, each with a reason.
+            The reasons are: below a threshold, no longer valid, no room, a near-duplicate, or shown
+            by the window.
+        dropped: The seqs of the session's messages that the context does not show whole, one line
+            for each reason: the message left the window, or the window shows it shortened or as a
+            stub, or omits it. Further lines tell which messages a summary or a recall covers.
         dead_letters: The user's messages that a block gave up. The block has no records of them.
         warnings: Pending messages, blocks that failed, and a session of another user.
     """
@@ -334,7 +336,7 @@ class Explanation:
 def dropped_of(
     head: Head | None, window: Iterable[Entry], shown: Collection[Source], recalls: Iterable[Recall]
 ) -> list[str]:
-    """Describe the messages of a session that a context does not show whole. Pure."""
+    """Return a line for each reason why a context does not show messages whole, with their seqs."""
     if head is None:
         return []
     own = {seq for session, seq in shown if session == head.session_id}
@@ -361,7 +363,7 @@ def left_out_of(
     relevant: Iterable[Recall],
     context: MemoryContext,
 ) -> list[LeftOut]:
-    """Return the recalls that are not in a context, each with the reason. Pure."""
+    """Return the recalls that are not in a context, each with the reason."""
     merged_ids = {(recall.block, recall.id) for recall in merged}
     relevant_ids = {(recall.block, recall.id) for recall in relevant}
     chosen = {(recall.block, source) for recall in context.recalls for source in recall.sources}
@@ -381,7 +383,7 @@ def left_out_of(
 
 
 def _numbers(seqs: Sequence[int]) -> str:
-    """Return ascending numbers as runs: "1 to 3, 7"."""
+    """Return ascending numbers as text, such as "1 to 3, 7"."""
     return ", ".join(
         str(first) if first == last else f"{first} to {last}" for first, last in runs(seqs)
     )

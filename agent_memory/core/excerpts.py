@@ -16,7 +16,7 @@ from agent_memory.core.text import SENTENCE, last_break, terms
 
 Count = Callable[[str], int]
 Mark = Callable[[int, int], str]
-"""Returns the mark of a gap, from its number of characters and its place in the text."""
+"""Returns the text that marks a gap, from its number of characters and its index in the text."""
 Span = tuple[int, int]
 
 ELLIPSIS = "\u2026"
@@ -25,19 +25,23 @@ LONGEST_TOKEN = 16
 
 _USUAL_TOKEN = 4
 _TRIES = 12
-_NEAR = 200  # characters in which a sentence or word may end
+_NEAR = 200  # a cut is moved by at most so many characters, to the end of a sentence or word
 _SEARCHED = 1_000_000  # characters of a text that are searched for the question
 _HITS = 5_000
 _MOST_TRIED = 40
-_ASKED = 1_000  # characters at each end of a question that count
-_PASSAGE = 400  # characters of a passage; a longer sentence is cut around the words
+_ASKED = 1_000  # only so many characters at each end of a question are used
+_PASSAGE = 400  # characters of a passage. A longer sentence is cut to the part around a word
 _WORD = 40
 _LEAST_SHARE = 0.5  # of the best passage's score
 
 
 def excerpt(text: str, question: str, count: Count, limit: int, mark: Mark) -> str:
-    """Return the parts of a text that fit into `limit` tokens, or the whole text if it fits."""
-    key = (hash(text), len(text), count, limit, mark(0, 0))  # a text is hashed once
+    """Return the text, or an excerpt if the text takes more than `limit` tokens.
+
+    The excerpt has the beginning, passages that are relevant to the question, and the end. `mark`
+    renders the gaps.
+    """
+    key = (hash(text), len(text), count, limit, mark(0, 0))  # a string caches its hash
     frame = TEXTS.computed(key, lambda: _framed(text, count, limit, mark))
     if not question or not frame.passages:
         return frame.plain
@@ -51,12 +55,14 @@ def excerpt(text: str, question: str, count: Count, limit: int, mark: Mark) -> s
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """The parts of an excerpt that are the same for every question.
+    """The values for an excerpt that do not depend on the question.
 
     Attributes:
+        plain: The excerpt without passages.
         begin: The end of the first part, in an excerpt with passages.
         last: The start of the last part.
-        passages: Tokens that passages may take. 0 for none.
+        passages: Tokens that passages may take. 0 for no passages.
+        gap: Tokens of a mark.
     """
 
     plain: str
@@ -88,19 +94,19 @@ def _framed(text: str, count: Count, limit: int, mark: Mark) -> _Frame:
 def _with(
     text: str, passages: Sequence[Span], count: Count, limit: int, mark: Mark, frame: _Frame
 ) -> str:
-    """Return the excerpt with the passages. If it is too long, leave them out."""
+    """Return the excerpt with the passages, or without them if they make it too long."""
     spans = _joined([(0, frame.begin), *passages, (frame.last, len(text))])
     shown = _rendered(text, spans, mark)
     return shown if count(shown) <= limit else frame.plain
 
 
 def fits(text: str, count: Count, limit: int) -> bool:
-    """Return whether a text takes at most `limit` tokens. A text far beyond it is not counted."""
+    """Return whether a text takes at most `limit` tokens. A very long text is not counted."""
     return len(text) <= limit * LONGEST_TOKEN and count(text) <= limit
 
 
 def _begun(text: str, count: Count, limit: int, mark: Mark) -> str:
-    """Return the beginning alone. In very little room, return only a sign that text is missing."""
+    """Return an excerpt of the beginning alone. If `limit` is very small, it is an ellipsis."""
     for render_mark in (mark, _short):
         room = limit - count(_gap(render_mark(len(text), len(text)))) - 1
         for less in _shrinking(room):
@@ -118,7 +124,7 @@ def _short(missing: int, _: int) -> str:
 
 
 def _shrinking(room: int) -> list[int]:
-    """Return the sizes to try: parts may cost more together than the sum of their costs."""
+    """Return the sizes to try. Parts may cost more together than the sum of their costs."""
     return [less for less in (room, room - 2, room - 8, room - room // 8, room // 2) if less > 0]
 
 
@@ -151,14 +157,14 @@ def _joined(spans: Sequence[Span]) -> list[Span]:
 
 
 def _beginning(text: str, count: Count, limit: int) -> int:
-    """Return the end of a first part that fits, after a sentence or a word if one is near."""
+    """Return the end of a first part that fits. If possible, a sentence or a word ends there."""
     end = _fitting(lambda size: text[:size], len(text), count, limit)
     near = max(0, end - _NEAR)
     return near + last_break(text[near : end + 1], end - near) if end < len(text) else end
 
 
 def _first_break(text: str, start: int) -> int:
-    """Return the start of a last part, at a sentence or a word if one begins near."""
+    """Return the start of a last part. If possible, a sentence or a word begins there."""
     near = text[start : start + _NEAR]
     for pattern in (SENTENCE, _BLANK):
         match = pattern.search(near)
@@ -171,7 +177,7 @@ _BLANK = re.compile(r"\s+")
 
 
 def _fitting(part: Callable[[int], str], length: int, count: Count, limit: int) -> int:
-    """Return the largest size whose part takes at most `limit` tokens."""
+    """Return about the largest size for which `part(size)` takes at most `limit` tokens."""
     low, high = 0, min(length, max(0, limit) * LONGEST_TOKEN)
     size = min(high, limit * _USUAL_TOKEN)
     for tried in range(_TRIES):
@@ -190,10 +196,9 @@ def _fitting(part: Callable[[int], str], length: int, count: Count, limit: int) 
 
 
 def _passages(text: str, question: str, count: Count, frame: _Frame) -> list[Span]:
-    """Return the sentences that share the most words with a question, as many as fit.
+    """Return the sentences between the first and last part that share most words with a question.
 
-    The sentences lie between the first and the last part. A word that is rare in the text counts
-    more.
+    Words that are rare in the text count more.
     """
     limit, within = frame.passages, (frame.begin, frame.last)
     wanted = set(terms(question[:_ASKED])) | set(terms(question[-_ASKED:]))
@@ -220,7 +225,7 @@ def _passages(text: str, question: str, count: Count, frame: _Frame) -> list[Spa
 def _hits(text: str, within: Span, wanted: frozenset[str], size: int) -> dict[Span, frozenset[str]]:
     """Return the sentences that contain wanted words, each with these words.
 
-    A sentence above `size` characters is cut to the part around a word.
+    A sentence of more than `size` characters is cut to the part around a word.
     """
     words = re.compile("|".join(map(re.escape, sorted(wanted))), re.IGNORECASE)
     places = [match.start() for match in islice(words.finditer(text, *within), _HITS)]

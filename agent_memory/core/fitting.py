@@ -1,4 +1,7 @@
-"""Division of a budget, and the turns and recalls that fit. Pure."""
+"""Selection and shortening of turns and recalls that have to fit the budget. Pure.
+
+A *step* of a turn is a message, or a call with its results.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,16 @@ from agent_memory.core.transcript import excerpt, joined
 from agent_memory.core.window import apply, choose_cut, is_user, passes, turns, units, visible
 
 _STEPS = 8
-"""The share of a long question grows in steps of 1/8, and is stable between them."""
+"""The tokens for a long question change in steps of 1/8 of the room, so that they change rarely."""
 _LOW_WATER = 0.7
 _STUB = 60
 _STUBS = 50
-"""The size of a shortened old step of a long turn: `_STUB` tokens a message, or 1/50 of the
-room."""
+"""A shortened old step has at most 60 tokens a message, or 1/50 of the room if that is more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The entries that are shown.
+    """The entries that a context shows.
 
     Attributes:
         cut: Seqs of the shortened entries.
@@ -47,11 +49,12 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """Fits entries into a room.
+    """Fits entries into a number of tokens.
 
     Attributes:
-        free: Tokens of the room that are reserved for recalls when entries have to be cut.
-        message: Tokens that a message of an older turn may take when entries have to be cut.
+        room: Tokens that the entries may take.
+        free: Tokens of `room` that stay free for recalls if not all entries fit.
+        message: Tokens that a message of an older turn may take if not all entries fit.
     """
 
     shortener: Shortener
@@ -63,8 +66,7 @@ class Fitting:
     def fit(self, entries: Sequence[Entry]) -> Fitted | None:
         """Return the entries that fit. None if the newest step does not fit even when shortened.
 
-        If the newest step alone has more than `max_messages`, it stays, with the user message of
-        its turn.
+        A newest step of more than `max_messages` is shown, with the user message of its turn.
         """
         if not entries:
             return Fitted([]) if self.room >= 0 else None
@@ -95,7 +97,7 @@ class Fitting:
         return _fitted(entries, shown, newest)
 
     def _priced(self, entry: Entry) -> Entry:
-        """Return an entry of an older turn with the tokens that it may take."""
+        """Return an entry whose `tokens` are those that it may take in an older turn."""
         if entry.tokens <= self.message:
             return entry
         most = max(self.message, self.shortener.least(entry.message))
@@ -123,7 +125,7 @@ class Fitting:
         newest: Sequence[Entry],
         room: int,
     ) -> list[Entry] | None:
-        """Return the question, earlier steps and the newest step, within a room."""
+        """Return the question and the steps within `room`. None if the newest step does not fit."""
         needed = min(cost_of(newest), self.shortener.fewest(newest))
         if sum(least) + needed > room:
             return None
@@ -143,7 +145,7 @@ class Fitting:
         return None if last is None else sorted([*shown, *last], key=_seq)
 
     def _question_room(self, tokens: int, others: int, room: int) -> int:
-        """Return the tokens for the question: half of the room, or more (in steps) if available."""
+        """Return the tokens for the question: half of the room, or more if `others` leave more."""
         if tokens <= room - others:
             return tokens
         step = max(1, room // _STEPS)
@@ -158,11 +160,11 @@ class Fitting:
         room: int,
         question_count: int,
     ) -> Iterator[tuple[Sequence[Entry], int]]:
-        """Yield the steps before the newest one that are shown, each with the tokens it may take.
+        """Yield the steps to show before the newest one, each with the tokens that it may take.
 
-        The steps are added in order. Whenever they pass the room, the oldest are reduced to stubs,
-        then left out, until part of the room is free. A growing turn therefore changes its earlier
-        part now and then, not with each step.
+        The steps are added in order. Whenever they exceed the room, the oldest ones are reduced to
+        stubs, and then left out, until only `_LOW_WATER` of the room is used. The beginning of a
+        growing turn therefore does not change with each step, and prompt caches can serve it.
         """
         half, stub = room // 2, max(_STUB, room // _STUBS)
         taken: list[int] = []
@@ -187,7 +189,7 @@ class Fitting:
         return ((steps[place], taken[place]) for place in range(begun, len(steps)))
 
     def _question_of(self, turn: Sequence[Entry], newest: Sequence[Entry]) -> list[Entry]:
-        """Return the user message that opened a turn, and the last one before its newest step."""
+        """Return the first and the last user message of a turn that are not in its newest step."""
         newest_seqs = {entry.seq for entry in newest}
         users = [entry for entry in turn if is_user(entry) and entry.seq not in newest_seqs]
         return users if len(users) < 2 else [users[0], users[-1]]
@@ -198,7 +200,6 @@ def cost_of(entries: Sequence[Entry]) -> int:
 
 
 def _fitted(entries: Sequence[Entry], shown: Sequence[Entry], newest: Sequence[Entry]) -> Fitted:
-    """Return the shown entries, and the numbers of omitted and of shortened entries."""
     unchanged = {id(entry) for entry in entries}
     cut = frozenset(entry.seq for entry in shown if id(entry) not in unchanged)
     seqs = {entry.seq for entry in shown}
@@ -218,17 +219,17 @@ def _seq(entry: Entry) -> int:
 
 _OF_MESSAGES = ("vector", "log")
 _LEAST_RECALLS = 4
-"""At least 4 recalls fit: longer ones are cut."""
+"""A recall is cut to 1/4 of the room, so that at least 4 recalls fit."""
 
 _USUAL_RECALLS = 12
-"""12 recalls fit if the room is enough for messages of usual length."""
+"""A recall is cut to 1/12 of the room, but not below `_USUAL_TOKENS`."""
 
 _USUAL_TOKENS = 150
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Chooses recalls that fit, and prices them at their place in a chat.
+    """Chooses recalls that fit, by their token cost at their place in a chat.
 
     Attributes:
         leading: The number of messages before the turns.
@@ -242,11 +243,11 @@ class Placed:
     def choose(
         self, recalls: Sequence[Recall], room: int, chat: list[dict[str, Any]], question: str
     ) -> tuple[list[Recall], int]:
-        """Return the recalls that are worth most for their tokens, and their cost.
+        """Return the recalls that are most relevant for their tokens, and the tokens of all.
 
         A recall may take 1/12 of the room or 150 tokens, whichever is more, but at most 1/4 of the
-        room. A longer recall is cut to its most relevant part. Neighbouring messages become one
-        passage.
+        room. A longer recall is cut to the part that is most relevant to the question. Recalls of
+        neighbouring messages are joined.
         """
         most = min(room // _LEAST_RECALLS, max(room // _USUAL_RECALLS, _USUAL_TOKENS))
         priced = [self._cut(self._priced(recall), question, most) for recall in recalls]
@@ -257,11 +258,10 @@ class Placed:
             return self._cost(chat, passages) if passages else 0
 
         chosen = select(priced, room, limits)
-        if len(chosen) < len(priced):  # joining frees room for more
+        if len(chosen) < len(priced):  # joined recalls take fewer tokens, which may fit more
             saved = sum(recall.tokens for recall in chosen) - cost(joined(chosen, of_messages))
             chosen = select(priced, room + max(0, saved), limits)
-        # The tags of the element cost too, and text joined to a message may be tokenised
-        # differently.
+        # The tags of the element cost tokens too, and text inside a message may cost more.
         while (extra := cost(passages := joined(chosen, of_messages))) > room:
             chosen = select(chosen, sum(r.tokens for r in chosen) - max(1, extra - room), limits)
         whole = {id(recall) for recall in chosen}

@@ -1,4 +1,4 @@
-"""Merging of the blocks' recalls: near-duplicates, ranks, and selection within a budget. Pure."""
+"""Merging of all blocks' recalls: near-duplicates, ranks, and selection within a budget. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_KNOWN = 2_000
 class _Words(NamedTuple):
     """The hashes of all pairs of neighbouring words in a text. `first` has the smallest hashes.
 
-    Two texts that share four of five pairs have a hash in `first` in common. Xiao et al.,
+    If two texts share four of five pairs, their `first` have a hash in common. Source: Xiao et al.,
     "Efficient Similarity Joins for Near Duplicate Detection", WWW 2008.
     """
 
@@ -32,7 +32,7 @@ class _Words(NamedTuple):
 
 
 def doubles(texts: Sequence[str]) -> dict[int, int]:
-    """Map the place of each near-duplicate to the place of the first text that it repeats."""
+    """Map the index of each near-duplicate to the index of the first text that it repeats."""
     words = [_words(text) for text in texts]
     named = cache(partial(_named, texts))
     by_pair: dict[int, list[int]] = defaultdict(list)
@@ -48,12 +48,8 @@ def doubles(texts: Sequence[str]) -> dict[int, int]:
     return duplicates
 
 
-@lru_cache(_MOST_KNOWN)  # used for each block, then for the merge
+@lru_cache(_MOST_KNOWN)  # called for each block, then for the merge
 def _words(text: str) -> _Words:
-    """Return the pairs of a text, or a placeholder for a text without words.
-
-    Pairs preserve the order of words, which says who did what to whom.
-    """
     pairs = frozenset(map(hash, pairwise(["", *text.casefold().split()]))) or frozenset([0])
     return _Words(pairs, sorted(pairs)[: len(pairs) - ceil(_ALIKE * len(pairs)) + 1])
 
@@ -72,10 +68,10 @@ def _named(texts: Sequence[str], place: int) -> frozenset[str]:
 
 
 _AGREED = 0.25
-"""The share of another block's score for the same message that is added to a recall's score."""
+"""If another block recalls the same message, so much of its score is added to a recall's score."""
 _SPARE = 4  # recalls that `folded` reads beyond its limit, because some are near-duplicates
 _STANDING = 300
-"""Tokens added to the cost of each recall when their worth is compared."""
+"""Tokens added to the cost of each recall when recalls are compared."""
 
 
 def merge(
@@ -86,16 +82,19 @@ def merge(
 ) -> list[Recall]:
     """Merge all blocks' recalls into one list, best first.
 
-    Pinned recalls come first. Other recalls rank by their score, divided by the best score of their
-    block. The rank grows if another block recalls the same message, such as a fact and the message
-    that states it. The rank is multiplied by the block's best relevance, if the block reports one.
-    Ties go to the block named first. A recall is left out if the window shows all its sources.
-    Near-duplicates share four of five pairs of words, and all names and numbers. The best of them
-    stays.
+    Pinned recalls come first. The rank of another recall is its score divided by the best score of
+    its block. A quarter of another block's rank is added if that block recalls the same message,
+    for example a fact from it. The sum is multiplied by the block's best relevance, if the block
+    reports one. With equal ranks, the block that is configured first has priority.
+
+    A recall is left out if the window shows all its sources. Of near-duplicates, only the best
+    stays: texts that share four of five pairs of words, and all names and identifiers.
 
     Args:
-        among: The blocks whose sources are in the window's own store. None for all of them. In
-            another store, the same session id names another session.
+        found: The recalls of each block.
+        shown: The sources of the messages that the window shows whole.
+        among: The blocks that share the window's store. None for all. In another store, the same
+            session id may belong to another session.
         floors: For each block, the share of its best score below which its recalls are left out.
     """
     shown = frozenset(shown)
@@ -124,10 +123,10 @@ def merge(
 def marked(
     name: str, recalls: Sequence[Recall], outdated: Mapping[str, Mapping[Source, datetime]]
 ) -> list[Recall]:
-    """Mark the recalls that another block reports as outdated, and name the date. Pure.
+    """Mark the recalls of block `name` that other blocks report as outdated, with the date.
 
     Args:
-        outdated: For each reporting block, the messages without valid content, and since when.
+        outdated: For each reporting block, the messages that are outdated, and since when.
     """
     since = {
         source: at
@@ -151,12 +150,15 @@ def _marked(recall: Recall, since: Mapping[Source, datetime]) -> Recall:
 def select(
     recalls: Sequence[Recall], room: int, limits: Mapping[str, int | None] | None = None
 ) -> list[Recall]:
-    """Return the recalls that fit into `room` tokens, best first.
+    """Return the recalls to show in `room` tokens, in their order.
 
-    Each block gets an equal share for its best recalls. The rest of the room goes to the best
-    recalls of all blocks. The worth of a recall is its rank, divided by the square root of its cost
-    plus a constant. Long recalls therefore have to be more relevant, but very short ones gain
-    little. Pinned recalls always come first.
+    Each block gets an equal share of the room for its recalls of the highest worth. The rest goes
+    to the recalls of the highest worth of all blocks. The worth of a recall is its rank, divided by
+    the square root of its tokens plus a constant: longer recalls must be more relevant. Pinned
+    recalls have priority.
+
+    Args:
+        limits: The most tokens for recalls of a block. None for no limit.
     """
     limits = limits or {}
     blocks = {recall.block for recall in recalls}
@@ -177,7 +179,7 @@ def select(
 
 
 def _by_worth(recalls: Sequence[Recall]) -> list[int]:
-    """Return the places of the recalls, in descending order of worth."""
+    """Return the indexes of the recalls, in descending order of worth."""
     weights = _weights(recalls, recalls)
     worth = [
         weight / math.sqrt(_STANDING + recall.tokens)
@@ -187,7 +189,7 @@ def _by_worth(recalls: Sequence[Recall]) -> list[int]:
 
 
 def _weights(recalls: Sequence[Recall], every: Iterable[Recall]) -> list[float]:
-    """Return each recall's share of its block's best score, plus the support of other blocks."""
+    """Return each recall's share of its block's best score, plus that of other blocks' recalls."""
     best: dict[str, float] = {}
     for recall in every:
         if recall.pinned:  # a pinned recall may have any score
@@ -219,16 +221,13 @@ def _finite(score: float) -> float:
 def with_pinned(
     recalls: Sequence[Recall], every: Sequence[Recall], scope: Scope, limit: int
 ) -> list[Recall]:
-    """Return the recalls of a block, the pinned ones first."""
+    """Return the first `limit` recalls of a block, the pinned ones of `every` first."""
     pinned = [recall for recall in every if recall.id in scope.pinned]
     return [*pinned, *[recall for recall in recalls if recall.id not in scope.pinned]][:limit]
 
 
 def folded(ranked: Iterable[Recall], limit: int) -> list[Recall]:
-    """Return the first `limit` recalls, without near-duplicates.
-
-    No more of `ranked` is read than is needed.
-    """
+    """Return the first `limit` recalls without near-duplicates. Read little more of `ranked`."""
     rest, first, size = iter(ranked), dict[str, Recall](), limit + _SPARE
     while True:
         for recall in rest:

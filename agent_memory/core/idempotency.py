@@ -1,4 +1,4 @@
-"""Idempotency keys and versions: a retry stores nothing twice, a stale write is refused."""
+"""Idempotency keys, by which a retry stores nothing twice, and checks of stale writes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def version_of(*parts: object) -> str:
 
 
 def digest(value: object) -> str:
-    """Return a digest of a value that is plain JSON."""
+    """Return a digest of a JSON value."""
     return sha256(compact_json(value).encode()).hexdigest()[:_DIGITS]
 
 
 def check_version(expected: str | None, version: str | None) -> None:
-    """Refuse a write that is based on another version than the stored one."""
+    """Raise VersionConflict if a write expects another version than the stored one."""
     if expected is not None and expected != version:
         raise VersionConflict(
             "The stored text was changed or deleted since you read it. Nothing was written. Read "
@@ -38,8 +38,7 @@ def check_version(expected: str | None, version: str | None) -> None:
 
 _NAME_DIGITS = 40
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
-# ASCII, because lone surrogates can then be encoded; sorted, because the order of keys is
-# irrelevant.
+# The result is ASCII, so that lone surrogates can be encoded.
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
@@ -48,8 +47,9 @@ class WriteKey:
     """An idempotency key of a write.
 
     Attributes:
-        digest: A digest of the content written under the key.
-        told: The name of the key in error messages.
+        name: A digest of the key's text.
+        digest: A digest of the content to write under the key.
+        told: The description of the key in error messages.
     """
 
     name: str
@@ -62,11 +62,11 @@ class KeptKey:
     """An idempotency key as a store holds it.
 
     Attributes:
-        name: A digest of the key.
-        digest: A digest of the content written under the key.
+        name: A digest of the key's text.
+        digest: A digest of the content that was written under the key.
         seq: Seq of the first message that was written under the key.
-        end: The log's end after the append.
-        total: The log's running total after the append.
+        end: `Head.end` after the append.
+        total: `Head.total` after the append.
         at: The time of the append (UTC).
     """
 
@@ -83,8 +83,11 @@ class Once:
     """The idempotency keys and conditions of an append.
 
     Attributes:
+        key: The key of the whole append.
         ids: The key of each draft, or None for a draft without a key. Empty if no draft has a key.
-        since: Keys that were stored before this time are ignored. None for no limit.
+        expected_end: The append is refused if the log has another end. None for any end.
+        at: The time of the append (UTC).
+        since: Keys that were stored before this time are ignored. None to use all keys.
     """
 
     key: WriteKey | None = None
@@ -102,7 +105,11 @@ class Once:
         return list(dict.fromkeys(key.name for key in self.keys))
 
     def chosen(self, count: int, end: int, keys_by_name: Mapping[str, KeptKey]) -> Chosen:
-        """Return the drafts to append to a log that ends at `end`."""
+        """Return which of `count` drafts to append to a log that ends at `end`.
+
+        Raises:
+            Conflict: A key was used for other content, or the log has another end than expected.
+        """
         stored = [keys_by_name[name] for name in self.names if name in keys_by_name]
         valid = {key.name: key for key in stored if self.since is None or key.at >= self.since}
         for key in self.keys:
@@ -135,7 +142,7 @@ class Once:
         return Chosen(tuple(places), None if places else newest)
 
     def kept(self, places: Sequence[int], entries: Sequence[Entry], head: Head) -> list[KeptKey]:
-        """Return the keys to store for the entries of the drafts at `places`, in order of seqs."""
+        """Return the keys to store after the drafts at `places` were appended as `entries`."""
         if not entries:
             return []
         keys: list[tuple[WriteKey, int]] = []
@@ -156,7 +163,7 @@ class Append(NamedTuple):
     Attributes:
         own: Whether to refuse an existing session without an owner, instead of assigning it to the
             user.
-        within: The maximum number of seconds until the session is due.
+        within: The session becomes due for a worker after at most so many seconds.
     """
 
     session_id: str
@@ -168,10 +175,11 @@ class Append(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The part of an append that remains to be done.
+    """The drafts of an append that are not stored yet.
 
     Attributes:
-        before: The newest stored key, if all drafts were appended before.
+        places: The indexes of these drafts.
+        before: The newest stored key, if all drafts are stored already.
     """
 
     places: tuple[int, ...]
@@ -183,8 +191,8 @@ class Appended(NamedTuple):
 
     Attributes:
         head: The stored head.
-        places: The places of the drafts that were appended.
-        before: The newest stored key, if all drafts were appended before.
+        places: The indexes of the drafts that were appended.
+        before: The newest stored key, if all drafts had been appended before.
     """
 
     head: Head
@@ -203,7 +211,7 @@ def key_of(key: WriteKey | str, messages: Sequence[Message]) -> WriteKey:
 
 
 def key_of_message(message: Message) -> WriteKey | None:
-    """Return the key of a message with an `id`: a text that is not blank, or a number."""
+    """Return the key of a message by its `id`. None unless this is an integer or non-blank text."""
     value = (message.model_extra or {}).get("id")
     if type(value) not in (str, int) or not str(value).strip():
         return None
@@ -211,18 +219,18 @@ def key_of_message(message: Message) -> WriteKey | None:
 
 
 def key_of_import(source_id: str, message: Message) -> WriteKey:
-    """Return the key of an imported message, from its id at the source."""
+    """Return the key of an imported message, by its id at the source."""
     return _key("import", source_id, [message], f"The imported message {quoted(source_id)}")
 
 
 def _key(kind: str, value: str, messages: Sequence[Message], told: str) -> WriteKey:
-    """Return a key. The kind keeps keys of appends apart from ids of messages."""
+    """Return a key. Keys with the same text but another `kind` are different."""
     name = sha256(_canonical([kind, value]).encode()).hexdigest()[:_NAME_DIGITS]
     return WriteKey(name, digest_of(messages), told)
 
 
 def check_end(expected_end: object, end: int | None = None) -> None:
-    """Validate `expected_end`, and compare it with the log's end."""
+    """Raise InvalidInput if `expected_end` is no seq, or Conflict if the log's end differs."""
     if type(expected_end) is not int or not 0 <= expected_end <= MOST:
         raise InvalidInput(
             f"expected_end is {quoted(expected_end)}. Give the `end` of your head, or 0 "
@@ -236,7 +244,7 @@ def check_end(expected_end: object, end: int | None = None) -> None:
 
 
 def digest_of(messages: Sequence[Message]) -> str:
-    """Return a digest of messages without `created_at`, which may differ in a retry."""
+    """Return a digest of messages, except their `created_at`, which may differ in a retry."""
     contents = [message.to_dict() for message in messages]
     for fields in contents:
         fields.pop("created_at", None)
@@ -248,7 +256,7 @@ def in_order(keys: Iterable[KeptKey]) -> list[KeptKey]:
 
 
 def as_it_was(head: Head, key: KeptKey) -> Head:
-    """Return a head as it was at the end of the log that is stored with a key."""
+    """Return a head as it was after the append of a key."""
     end, total = key.end, key.total
     if head.end <= end:
         return replace(head, end=end, total=total)

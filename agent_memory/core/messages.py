@@ -1,4 +1,4 @@
-"""`Message`: one entry of a conversation, stored without changes."""
+"""`Message`: a message of a conversation, stored without changes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from agent_memory.errors import InvalidMessage
 SYSTEM_ROLES = ("system", "developer")
 
 SHAPE = "_shape"
-"""The attribute of a message that caches its shape; see `agent_memory.core.shapes`."""
+"""The attribute that caches the shape of a message; see `agent_memory.core.shapes`."""
 
 STANDING = "_standing"
-"""The attribute of a message that caches the entry to show for it; see `core.provider_formats`."""
+"""The attribute that caches the entry to show for a message; see `core.provider_formats`."""
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -34,21 +34,21 @@ class Message(BaseModel):
     """A chat message in OpenAI's form. Fields that are not listed here are stored unchanged.
 
     Attributes:
-        role: One of system, developer, user, assistant, tool, function; None only with `raw`.
+        role: One of system, developer, user, assistant, tool and function. None only with `raw`.
         content: Text, a list of content parts, or None.
         name: The speaker.
         tool_calls: The tool calls of an assistant message.
         tool_call_id: The id of the call that a tool message answers.
         created_at: The time of the message, with its original offset. A time without an offset is
-            in the setting `timezone`, or in UTC. The default is the field `create_time` or
-            `timestamp`, in epoch seconds or ISO 8601, or the current time.
-        metadata: The caller's own data; never sent to a model.
+            in the timezone of the setting `timezone`, or else in UTC. The default is the field
+            `create_time` or `timestamp` (epoch seconds or ISO 8601), or else the current time.
+        metadata: The caller's own data. It is never sent to a model.
         raw: An item of another format as JSON, stored unchanged.
         format: Name of that format, for example "openai.responses".
 
     Raises:
-        InvalidMessage: There is no role and no raw, the role is unknown, or a value is not plain
-            JSON.
+        InvalidMessage: Both `role` and `raw` are missing, the role is unknown, or a value is not
+            plain JSON.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -119,7 +119,7 @@ class Message(BaseModel):
         if extra and "created_at" not in self.model_fields_set:
             times = (moment_said(extra[key]) for key in TIMES if key in extra)
             if (at := next((time for time in times if time is not None), None)) is not None:
-                # Not marked as set: `model_fields_set` holds the caller's fields.
+                # `_set` leaves `model_fields_set` unchanged, which lists the caller's fields.
                 _set(self, "created_at", at)
         for key, value in (self.__dict__ | extra).items():
             if key != "created_at":
@@ -127,7 +127,7 @@ class Message(BaseModel):
         return self
 
     def _require_views(self) -> None:
-        """Refuse a raw item that its format cannot show: no context could contain it."""
+        """Refuse a raw item that its format cannot convert, because no context could contain it."""
         try:
             for view in self.views():
                 Message(**view)
@@ -142,12 +142,13 @@ class Message(BaseModel):
         """Convert a value in any form that `AgentMemory.update` accepts to a message.
 
         Args:
-            value: A `Message`, or text of a user. A dict in the shape of OpenAI's Chat or Responses
-                API, Anthropic's, Gemini's or Bedrock's API, or LangChain. An object of their SDKs
-                with `model_dump()`, such as a message or a whole completion.
+            value: One of: a `Message`; the text of a user; a dict in the form of OpenAI's Chat or
+                Responses API, of Anthropic's, Gemini's or Bedrock's API, or of LangChain; an object
+                of their SDKs with `model_dump()`, such as a message or a whole completion.
 
         Raises:
-            InvalidMessage: The value is none of these, or not a valid message.
+            InvalidMessage: The value is none of these, is not valid, or does not hold exactly one
+                message.
         """
         messages = cls.all_of(value)
         check_count(messages)
@@ -160,8 +161,8 @@ class Message(BaseModel):
         A response of OpenAI's Responses API becomes one raw message for each output item.
 
         Args:
-            value: A value that `of` accepts.
-            zone: The timezone of times without an offset, and of the current time.
+            value: A value that `of` accepts. It may hold several messages.
+            zone: The timezone of times without an offset, and of the current time. None for UTC.
 
         Raises:
             InvalidMessage: The value cannot be converted.
@@ -188,17 +189,14 @@ class Message(BaseModel):
             return self.role in SYSTEM_ROLES
         from agent_memory.core.formats.langchain import SYSTEM_TYPES as LANGCHAIN_SYSTEM
 
-        # The result must not depend on registered formats, because totals of logs rely on it.
+        # `Entry.total` depends on the result, so that it must not depend on registered formats.
         has_content = isinstance(self.raw.get("content"), str | list)
         is_langchain = self.format == LANGCHAIN and self.raw.get("type") in LANGCHAIN_SYSTEM
         return has_content and (is_langchain or self.raw.get("role") in SYSTEM_ROLES)
 
     @property
     def plain(self) -> str | None:
-        """Return the text of a message that consists of a role and a storable text.
-
-        None for any other message.
-        """
+        """Return the text of a message with only a role and a storable text. None for any other."""
         text = self.__dict__["content"]
         if self.__pydantic_fields_set__ != _PLAIN or type(text) is not str:
             return None
@@ -206,7 +204,7 @@ class Message(BaseModel):
 
     @classmethod
     def of_plain(cls, role: str, text: str, created_at: datetime) -> Message:
-        """Return the message for a result of `plain`.
+        """Build a message from its role and a result of `plain`.
 
         Raises:
             TypeError: The values are not a role and a text.
@@ -225,17 +223,14 @@ class Message(BaseModel):
         return fields
 
     def to_openai(self) -> dict[str, Any] | None:
-        """Return the message as an OpenAI chat dict. None for a raw item without a chat form.
-
-        For a raw item that shows as several messages, return the first.
-        """
+        """Return the message as an OpenAI chat dict: the first of `views()`, or None."""
         views = self.views()
         return views[0] if views else None
 
     def views(self) -> list[dict[str, Any]]:
-        """Return the message as OpenAI chat dicts: one, or any number for a raw item.
+        """Return the message as OpenAI chat dicts: one, or none or several for a raw item.
 
-        The format of a raw item defines how it is shown; see `agent_memory.core.formats.registry`.
+        The format of a raw item converts it; see `agent_memory.core.formats.registry`.
         """
         values = self.__dict__
         role = values["role"]
@@ -287,10 +282,7 @@ class Message(BaseModel):
 
     @classmethod
     def from_json(cls, text: str | bytes, created_at: datetime) -> Message:
-        """Return the message for a result of `to_json`.
-
-        `created_at` applies if the message has none of its own.
-        """
+        """Build the message from a result of `to_json`. `created_at` is used if it has no time."""
         try:
             fields = from_json(text)
         except ValueError:  # escaped lone surrogates
@@ -307,9 +299,9 @@ class Message(BaseModel):
 
 
 def _simple_message(value: object) -> Message | None:
-    """Build a message from a dict of a role and an ASCII text. None for any other value.
+    """Build a message from a dict of a role and an ASCII text. Return None for any other value.
 
-    The result equals that of the validation, in a fifth of the time.
+    The result equals that of pydantic's validation, and takes a fifth of the time.
     """
     if type(value) is not dict or len(value) != 2:
         return None
@@ -335,7 +327,7 @@ _PLAIN = frozenset({"role", "content"})
 
 
 def _validated(values: dict[str, Any], fields: Iterable[str], extra: dict[str, Any]) -> Message:
-    """Build a message from validated values, as unpickling does."""
+    """Build a message from valid values, without pydantic's validation."""
     message = Message.__new__(Message)
     _set(message, "__dict__", values)
     _set(message, "__pydantic_fields_set__", set(fields))
@@ -348,7 +340,7 @@ _FLAT = frozenset({str, int, float, bool, type(None)})
 
 
 def copied(value: Any) -> Any:
-    """Copy dicts and lists recursively. Other values are not copied."""
+    """Return a deep copy of dicts and lists. Other values are not copied."""
     if type(value) is dict:
         return {key: item if type(item) in _FLAT else copied(item) for key, item in value.items()}
     return [copied(item) for item in value] if type(value) is list else value
@@ -357,7 +349,6 @@ def copied(value: Any) -> Any:
 def compact_json(value: object) -> str:
     """Return compact JSON that every database can hold, even with lone surrogates and NULs."""
     text = _compact(value)
-    # lone surrogates are legal JSON only when escaped
     return text if is_whole(text) else json.dumps(value, separators=(",", ":"))
 
 

@@ -1,6 +1,6 @@
-"""`Packer`: packs contexts, for `get` and for turns under way. Pure.
+"""`Packer` assembles the context of a model call within the budget. Pure.
 
-A context shows the whole window and the whole current turn if they fit the budget. Otherwise,
+A context shows the whole window and the whole current turn if both fit the budget. Otherwise,
 `core/fitting.py` selects and shortens messages.
 """
 
@@ -39,7 +39,7 @@ _LEAST_CANDIDATES = 30
 _PLAIN = {"role", "content", "created_at", "metadata"}
 _LEAST_SHARE, _LEAST_SHARE_STATEMENT = 0.7, 0.91
 _TOKENS_EACH = 60  # tokens of a short message
-_SHORT = 8  # a question below this fraction (1/8) of the budget is short
+_SHORT = 8  # a question of at most 1/8 of the budget is short
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,12 @@ class Shown:
 
     Attributes:
         leading: The system message and the summary, if there are any.
-        drafts: The current turn, at the end.
+        drafts: The messages of the current turn. They end the context.
         cut: Seqs of the shortened entries.
-        unpaired: Warnings about calls without results, and results without calls. A context shows
-            neither of them.
-        unpaired_seqs: The seqs of the messages with these calls.
-        held: Further sources that count as shown. They are the session's window, if a context
-            shows messages of the caller instead of the window.
+        unpaired: Warnings about omitted calls without results, and omitted results without calls.
+        unpaired_seqs: Seqs of the messages with these calls.
+        held: Further sources that count as shown: the messages of the session's window, if the
+            context shows the caller's messages instead of the window.
     """
 
     leading: list[Message]
@@ -93,14 +92,14 @@ class _Leading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Packer:
-    """Packs contexts. Pure, except for the token counter's tables.
+    """Assembles contexts.
 
     Attributes:
         max_messages: The most messages of turns in a context. None for any number.
         share: Share of the budget that short-term memory may fill.
-        summary_tokens: Tokens of the strategy's summary. 0 for a strategy without one.
-        cuts: Whether to leave out recalls that score much less than the best of their block.
-        reads_turn: Whether a tool can read the current turn, although it is not stored yet.
+        summary_tokens: Tokens that the strategy allows for a summary. 0 without a summary.
+        cuts: Whether to leave out recalls that score much less than the best one of their block.
+        reads_turn: Whether a tool can read messages of the current turn before they are stored.
         reserve: Tokens that a provider's format adds to the messages.
     """
 
@@ -123,10 +122,10 @@ class Packer:
         return max(_LEAST_CANDIDATES, room // _TOKENS_EACH)
 
     def floors(self, question: str) -> dict[str, float]:
-        """Return for each block the share of its best score that a recall must have.
+        """Return for each block the least score of a recall, as a share of the block's best score.
 
-        The share is higher for a statement than for a question. A question for everything has no
-        threshold.
+        The share is higher for a statement than for a question. There is no least score for a
+        question for all matches or for an amount; see `asks_for_all`.
         """
         if not self.cuts or asks_for_all(question):
             return {}
@@ -147,8 +146,7 @@ class Packer:
         *,
         once: bool = False,
     ) -> Shown:
-        """Return the leading messages (system, summary), the turns and the current turn, within
-        the budget.
+        """Return the messages of a context, without recalls, within the budget.
 
         Args:
             asked: The current turn. A system message in it replaces the session's.
@@ -200,7 +198,7 @@ class Packer:
         warnings: list[str],
         question: str = "",
     ) -> MemoryContext:
-        """Return the context: the window, and the recalls that are worth most for their tokens."""
+        """Return the context: the window, and the recalls most relevant for their tokens."""
         messages = [*window.leading, *[entry.message for entry in window.turns]]
         used, extra, chosen = window.tokens, 0, list[Recall]()
         if recalls:
@@ -232,7 +230,7 @@ class Packer:
         drafts: Sequence[Entry],
         most: int | None,
     ) -> Shown:
-        """Return the messages to show if all of them exceed the budget."""
+        """Return the messages to show if the budget is too small for all of them."""
         question = next((entry for entry in reversed(shown) if is_user(entry)), None)
         end = head.end if head is not None else 0
         readable = drafts[-1].seq if drafts and self.reads_turn else end
@@ -248,7 +246,7 @@ class Packer:
             is_short = question is not None and question.tokens <= self.max_tokens // _SHORT
             if not (question and is_short and question.seq in fitted.cut):
                 return self._shown(leading, fitted, drafts)
-            # A short question stays whole, if that is possible.
+            # A short question must stay whole, if any smaller choice of leading messages allows it.
             fallback = fallback or (leading, fitted)
         if fallback:
             return self._shown(*fallback, drafts)
@@ -257,7 +255,7 @@ class Packer:
     def _choices(
         self, head: Head | None, system: Message | None, shortener: Shortener
     ) -> Iterator[_Leading]:
-        """Yield the possible leading messages before turns that have to be cut, largest first."""
+        """Yield choices of leading messages for a context that must be cut, largest first."""
         budget = self._budget
         tokens = self.counter.message(system) if system is not None else 0
         most = budget.system(tokens)
@@ -296,13 +294,13 @@ class Packer:
         return self._stacked(messages)
 
     def _stacked(self, messages: list[Message]) -> _Leading:
-        """Return the messages at the top: merged into one if recalls lead."""
+        """Return the leading messages, merged into one if recalls belong to the system message."""
         if self.role == "leading":
             messages = folded(messages)
         return _Leading(messages, list(map(self._priced, messages)))
 
     def _priced(self, message: Message) -> int:
-        """Return the tokens of a message before the turns, counted once."""
+        """Return the tokens of a leading message. The count of a plain message is cached."""
         role, content = message.role, message.content
         if not isinstance(content, str) or not message.model_fields_set <= _PLAIN:
             return self.counter.message(message)
@@ -324,9 +322,9 @@ class Packer:
     def _as_text(
         self, shown: Sequence[Entry], drafts: Sequence[Entry], shortener: Shortener
     ) -> Shown:
-        """Return the newest message as text, with the question.
+        """Return the question, and the newest message as text without calls.
 
-        This is the last resort, if the budget is too small for the ids of the message's calls.
+        This is the last resort. The budget is too small even for the ids of the message's calls.
         """
         room = self._budget.messages
         remaining: list[Entry] = []
@@ -352,7 +350,7 @@ class Packer:
         return replace(as_text, tokens=min(as_text.tokens, self.max_tokens))
 
     def entries(self, messages: Sequence[Any]) -> list[Entry]:
-        """Convert messages in any form to entries without a log."""
+        """Convert a caller's messages, in any form, to entries that belong to no session."""
         if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
             raise InvalidMessage(f"window is {quoted(messages)}. Give a list of messages.")
         return self._entries(

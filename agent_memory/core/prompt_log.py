@@ -1,4 +1,4 @@
-"""The prompt log: contexts as sent, and their common prefix. Pure."""
+"""The prompt log: stored contexts, and the common beginning of two contexts. Pure."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ from agent_memory.core.records import Entry, Head, LeftOut, Recall, Summary
 from agent_memory.core.window import is_user
 
 Piece: TypeAlias = tuple[int, int]
-"""A message of a prompt, or the memory element of the prompt: a key to compare, and the tokens.
-
-A context has one piece for each message. Pieces are bare tuples because there are many.
-"""
+"""A message of a context, or its `<memory>` element: a key to compare, and the tokens."""
 
 _PIECES: Cache[tuple[object, ...], tuple[Sequence[Entry], Sequence[Piece]]] = Cache(64)
 
@@ -35,11 +32,11 @@ def pieces(
     *,
     leads: bool = False,
 ) -> list[Piece]:
-    """Return a context as the pieces of its prompt.
+    """Return a context as pieces.
 
     Args:
-        leads: Whether recalls stand at the end of the first message. By default, they stand before
-            the newest user message.
+        leads: Whether the recalls end the first message. Otherwise they precede the newest user
+            message.
     """
     above: list[Piece] = [
         (hash((one.role, one.content if type(one.content) is str else None)), tokens)
@@ -75,7 +72,7 @@ def _pieces_of_turns(turns: Sequence[Entry]) -> Sequence[Piece]:
 
 
 def same(before: Sequence[Piece], now: Sequence[Piece]) -> int:
-    """Return the tokens of the common prefix of two prompts."""
+    """Return the tokens of the pieces with which both contexts begin."""
     if now[: len(before)] == before:
         return sum([tokens for _, tokens in before])
     tokens_kept = 0
@@ -89,7 +86,7 @@ def same(before: Sequence[Piece], now: Sequence[Piece]) -> int:
 _LONGEST = 300  # characters of a record that was left out
 _MOST = 10
 _DIGITS = 4
-_ELSEWHERE = 0  # a seq outside every log, for messages of a framework's own window
+_ELSEWHERE = 0  # the seq of messages that are in no log: those of a framework's own window
 
 Fields = dict[str, Any]
 """Plain JSON."""
@@ -101,17 +98,17 @@ class SentContext:
 
     Attributes:
         session_id: The session.
-        turn: Seq of the message with which the turn begins.
+        turn: Seq of the first message of the turn.
         question: The query text of the recalls. Empty for none.
         at: The time of the context (UTC).
-        context: The context, without texts and messages that were deleted since.
+        context: The context, without texts and messages that were deleted later.
         window: Seqs of the messages that the context shows, in order.
         shortened: Seqs of the messages that the context shortens.
-        left_out: Found records that are not in the context, each with the reason and the start of
-            its source messages.
+        left_out: Records that were found but are not in the context, each with the reason. The text
+            is the beginning of the source messages.
         cost: The cost in US dollars. None if the price of a model is not known.
-        exact: Whether `messages` equals the sent messages byte by byte. False once a part was
-            changed or deleted.
+        exact: Whether `messages` equals the sent messages byte by byte. False if a part of them
+            was changed or deleted later.
         missing: The number of messages and recalls that no longer exist.
     """
 
@@ -129,7 +126,7 @@ class SentContext:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """Return the messages in the form in which they were sent."""
+        """Return the messages in the provider's format in which they were sent."""
         return self.context.to_messages()
 
 
@@ -138,11 +135,14 @@ class StoredContext:
     """The stored form of a context.
 
     Attributes:
-        step: The number of messages of the turn at this call. A turn has one call of a model for
-            each round of tools.
+        turn: Seq of the first message of the turn.
+        step: The number of messages of the turn that precede the answer of this model call. It
+            tells the calls of a turn apart.
         upto: The last seq of the log that the context depends on.
-        texts: Texts that are not in the log, by their names in `fields`. Texts of records that can
-            be deleted separately are not included.
+        question: The query text of the recalls.
+        fields: All else, as plain JSON.
+        texts: Texts that are not in the log, by their names in `fields`. Texts of records that have
+            no source messages are not included, unless their block is static.
     """
 
     turn: int
@@ -155,11 +155,11 @@ class StoredContext:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text of a context, and the message that it depends on.
+    """A text of a context, and its newest source message.
 
     Attributes:
-        session_id: The session that the text depends on. Empty for the context's own.
-        upto: The last message of that session that the text derives from.
+        session_id: The session of the source. Empty for the session of the context.
+        upto: The seq of the source.
     """
 
     text: str
@@ -174,7 +174,12 @@ def encode_context(
     question: str,
     left_out: Sequence[LeftOut],
 ) -> StoredContext:
-    """Return the stored form of a context. `logged` is the window as it is in the log."""
+    """Return the stored form of a context.
+
+    Args:
+        logged: The window's entries as they stand in the log, neither shortened nor cleared.
+        question: The query text of the recalls.
+    """
     messages = {one.seq: one.message for one in logged if one.session_id}
     newest = next((one.seq for one in reversed(shown.turns) if is_user(one)), 0)
     turn = shown.drafts[0].seq if shown.drafts else newest
@@ -217,8 +222,10 @@ def decode_context(
     """Restore a context from its stored form.
 
     Args:
+        fields: `StoredContext.fields`.
+        entries: The log's entries by seq.
         text_of: Returns the text that is stored under a name of `name_of`. None if there is none.
-        source_text: Returns the text of the source messages of a recall, if they still exist.
+        source_text: Returns the text of those source messages of a recall that still exist.
     """
     missing = 0
 
@@ -281,12 +288,12 @@ def shows(fields: Fields) -> list[int]:
 
 
 def name_of(recall: Recall) -> str:
-    """Return the name of a recalled text. Equal texts of the same record have the same name."""
+    """Return the name under which the text of a recall is stored."""
     return digest([recall.block, recall.id, recall.text])
 
 
 def digest_of_context(context: MemoryContext) -> str:
-    """Return a digest of the bytes with which a context is sent."""
+    """Return a digest of the arguments with which a context is sent."""
     return digest(as_json(context.to_arguments()))
 
 
@@ -298,7 +305,7 @@ def _named(recall: Recall) -> list[Any]:
 
 
 def _turn(shown: Entry, messages: Mapping[int, Message]) -> int | list[Any]:
-    """Return a message of the window: its seq, and its text if it differs from the log."""
+    """Return the seq of a shown message, with its JSON if it differs from the log's message."""
     if shown.seq not in messages:
         return [_ELSEWHERE, shown.message.to_json()]
     same = messages[shown.seq] == shown.message
@@ -313,7 +320,7 @@ def _text(recall: Recall) -> Text:
 
 
 def _head(session_id: str, at: datetime, messages: Sequence[Message]) -> Head | None:
-    """Return a head from which `to_messages()` recognises the summary."""
+    """Return a head with the summary among the messages, by which `to_messages()` recognises it."""
     for message in messages:
         if message.metadata.get("kind") == "summary" and isinstance(message.content, str):
             text = unescape(

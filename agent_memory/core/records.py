@@ -1,4 +1,4 @@
-"""The values that pass between the parts: entries, heads, recalls and others. No behaviour."""
+"""Immutable values that stores, blocks and the engine exchange: entries, heads, recalls etc."""
 
 from __future__ import annotations
 
@@ -16,20 +16,14 @@ Source = tuple[str, int]
 
 
 class Span(NamedTuple):
-    """A range of a session's log.
-
-    Attributes:
-        session_id: The session.
-        first: The first seq.
-        last: The last seq.
-    """
+    """The entries of a session's log from seq `first` to seq `last`, both included."""
 
     session_id: str
     first: int
     last: int
 
     def holds(self, session_id: str, seq: int) -> bool:
-        """Return whether the range holds an entry."""
+        """Return whether the entry `seq` of a session lies in the range."""
         return session_id == self.session_id and self.first <= seq <= self.last
 
 
@@ -41,11 +35,11 @@ class Entry:
         session_id: The session.
         seq: The sequence number, from 1 without gaps.
         message: The message.
-        tokens: Tokens of the message in a context, counted once at the append.
+        tokens: Tokens of the message in a context, counted when it was appended.
         total: Tokens of all entries up to and including this one, without system messages. The
-            size of any range of the log is thus a subtraction.
+            tokens of a range of the log are the difference of two totals.
         encoding: Name of the token encoding that counted the message.
-        created_at: The message's own time (UTC).
+        created_at: The time of the message (UTC).
     """
 
     session_id: str
@@ -78,11 +72,12 @@ class Draft:
     """A message to append, with its token count.
 
     Attributes:
-        message: The message. A system message becomes the head's `system` in this form.
+        message: The message. A system message also becomes the head's `system`, without `placed`.
         tokens: Tokens of the message in a context.
         encoding: Name of the token encoding that counted the message.
-        placed: Returns the message to write at a seq. Encryption uses this function to bind the
-            message to its place. The function is called again if the seq is taken.
+        placed: A function that returns the message to write at a given seq. Encryption uses it to
+            bind a message to its seq. It is called again if another writer takes that seq first.
+            None to write `message`.
     """
 
     message: Message
@@ -102,7 +97,7 @@ class Summary:
         by: The model that wrote it, or "local" for an extractive fallback.
         redo_after: For a fallback, the seq after which a model still has to summarise. None if the
             summary is final.
-        redo_text: For a fallback, the last final summary, from which the model starts.
+        redo_text: For a fallback, the last final summary. The model continues from it.
     """
 
     text: str
@@ -115,30 +110,30 @@ class Summary:
 
 @dataclass(frozen=True)  # without slots: each append copies a head, and copying a dict is fast
 class Head:
-    """The one small record of each session. All other state follows from it and the log.
+    """The state of a session besides its log.
 
     Attributes:
         session_id: The session.
-        user_id: The owner. None until a user was named.
+        user_id: The owner. None until a call names a user.
         end: Seq of the newest entry. 0 for none.
-        total: Running token total at the end.
-        expired: The log holds the entries after this seq. Earlier entries were deleted after the
-            time of `retention`. 0 for a complete log. In a log with entries, it is below `end`.
+        total: `Entry.total` of the newest entry.
+        expired: Seq of the last entry that was deleted because it was older than `retention`. 0 for
+            a complete log. A log with entries has `expired` below `end`.
         start: The window holds the entries after this seq, and the pinned ones.
-        start_total: Running token total at the start.
+        start_total: `Entry.total` of the entry at `start`.
         pinned: Seqs at or before the start that stay in the window.
         pinned_tokens: Tokens of the pinned entries.
         system: The session's system message.
         system_tokens: Tokens of the system message.
         summary: The summary of the entries that left the window.
         cursors: For each long-term block, the seq up to which it has absorbed the session.
-        version: The number of changes of this record, without appends, for compare-and-swap. 0 for
-            a head that is not stored.
+        version: The number of changes of the head, for compare-and-swap. Appends do not count. 0
+            for a head that is not stored.
         deleting: Whether a deletion has begun and must be finished.
         created_at: The time at which the session began (UTC).
-        updated_at: The time of the newest message, or of the beginning (UTC). Only `sessions` and
-            `head` set it.
-        metadata: The session's description. Only `sessions` and `head` set it.
+        updated_at: The time of the newest message, or `created_at` if there is none (UTC). Set only
+            in results of `AgentMemory.sessions` and `AgentMemory.head`.
+        metadata: The session's metadata. Set only in results of these two methods.
     """
 
     session_id: str
@@ -176,10 +171,9 @@ class Lag:
 
     Attributes:
         session_id: The session.
-        after: The block has absorbed the session up to this seq, or earlier entries no longer
-            exist.
+        after: The seq up to which the entries are absorbed or no longer exist.
         end: Seq of the newest entry.
-        total: Running token total at the end.
+        total: `Entry.total` of the newest entry.
         version: Version of the session's head.
         created_at: The time at which the session began (UTC).
     """
@@ -198,7 +192,7 @@ class Lease:
 
     Attributes:
         session_id: The session.
-        owner: The unique id of this holding.
+        owner: A random id that only this lease has.
     """
 
     session_id: str
@@ -207,22 +201,22 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The owner and part of a memory that a call is about, bound by the caller, never by a model.
+    """The user and session that a call is about. The calling code sets them, never a model.
 
     Attributes:
         user_id: The user, or None if the session is its own scope.
         session_id: The current session. None for all sessions of the user.
-        after: For a deletion, the seq after which derived records are deleted.
-        lease: The lease that a block passes with each write to the session store. A stalled worker
-            can no longer write once another worker has taken the session.
-        shown: For a query, the messages that the window shows whole, and that need no recall.
-        only_session: For a query, whether to return only records of the session, and records of no
-            session.
-        floor: For a query, the share of `min_relevance` that recalls need: 1 in a context, less in
-            a search.
+        after: For a deletion: only records that derive from messages after this seq are deleted.
+        lease: The lease that a block passes with each write to the session store. The store refuses
+            the write of a stalled worker after another worker has taken the lease.
+        shown: For a query, the messages that the window shows whole. They need no recall.
+        only_session: For a query, whether to leave out records that derive only from other
+            sessions.
+        floor: For a query, the factor by which `min_relevance` is multiplied: 1 for a context, less
+            for a search.
         pinned: For a query, the ids of records to recall in any case.
-        key: The idempotency key of a tool call that the caller may retry. Writes with the same key
-            happen once.
+        key: The idempotency key of a tool call that the caller may retry. A write is not repeated
+            if the key was used before.
     """
 
     user_id: str | None = None
@@ -243,7 +237,8 @@ class Scope:
     def wants(self, sources: Sequence[Source]) -> bool:
         """Return whether a record with these sources may be recalled.
 
-        A block may call this, so that unwanted records take no room. The engine calls it as well.
+        The engine checks every recall. A block may check before it limits the number of its
+        recalls.
         """
         if not sources:
             return True
@@ -258,7 +253,7 @@ class Scope:
 
     @property
     def owner(self) -> str:
-        """Return the key under which records are stored: a user's, or a session's own."""
+        """Return the key under which records are stored: the user's, or else the session's."""
         if self.user_id is not None:
             return f"user:{self.user_id}"
         return f"session:{self.session_id}"
@@ -269,9 +264,9 @@ class Record:
     """A record that a block stores in a fact or vector store.
 
     Attributes:
-        id: The id, derived from block, scope, session and seqs. A retry therefore overwrites the
-            record.
-        owner: The `Scope.owner` of the owner.
+        id: The id, derived from block, scope, session and seqs. A retry overwrites the record,
+            because it derives the same id.
+        owner: The value of `Scope.owner`.
         session_id: The session that the record derives from.
         first: First seq of the record's source entries.
         last: Last seq of the record's source entries.
@@ -303,7 +298,7 @@ class Hit:
         parts: The terms of the score, in the order of `retrieval.score.PARTS`.
         cosine: The cosine similarity with the query. 0 without a vector.
         words: The BM25 score for the words of the query.
-        vector: Returns the vector (an array of numpy). None if it is not available.
+        vector: A function that returns the vector as a numpy array. None if there is no vector.
     """
 
     record: Record
@@ -328,13 +323,13 @@ class Recall:
         views: The terms of the score by name, if the block reports them.
         tokens: Tokens of the text, set by the engine.
         created_at: The time that the text refers to (UTC), if known.
-        time: The written form of the time, such as "2023-05" or "planned for 2023-07-03". If
-            empty, the day of `created_at` is shown.
+        time: The time as text, such as "2023-05" or "planned for 2023-07-03". If it is empty, the
+            day of `created_at` is shown.
         sources: `(session_id, seq)` of the source messages.
         metadata: Any other data.
         entries: The source messages, if the search requested them.
         pinned: Whether the record is marked as important. Pinned recalls come first.
-        turns: For a passage of several messages, the places in the text at which the second and
+        turns: For a passage of several messages, the indexes in `text` at which the second and
             later messages begin.
     """
 
@@ -355,7 +350,7 @@ class Recall:
 
     @property
     def told_time(self) -> str:
-        """Return the time as it is shown. Empty if it is not known."""
+        """Return the time as it is shown. Empty if no time is known."""
         return self.time or (self.created_at.date().isoformat() if self.created_at else "")
 
     def __str__(self) -> str:
@@ -369,8 +364,8 @@ class Surplus:
 
     Attributes:
         recall: The record.
-        why: "duplicate": another record says the same. "old": older than the requested age. For a
-            fact also "expired": older than its category allows.
+        why: "duplicate": another record says the same. "old": the record is older than the
+            requested age. "expired": a fact is older than its category allows.
         of: For a duplicate, the record that says the same.
     """
 
@@ -394,15 +389,15 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Absorbed:
-    """The result of the absorption of one session by one block.
+    """The result of one block's absorption of one session.
 
     Attributes:
         session_id: The session.
         block: Name of the block.
-        first: First seq that this call absorbed.
-        last: Last seq that this call absorbed, or `first - 1` if there is none.
-        error: The reason why the block stopped, or None.
-        usage: Model calls of this call.
+        first: First seq of the messages to absorb.
+        last: Last seq that was absorbed, or `first - 1` if none was.
+        error: The reason why the block stopped early, or None.
+        usage: The model calls that absorption made.
     """
 
     session_id: str
@@ -420,10 +415,9 @@ class Absorbed:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Messages that a block could not absorb, set aside after too many attempts.
+    """Messages that a block could not absorb in several attempts.
 
-    The log still holds them. The block continues with later messages, and retries these on
-    request.
+    They stay in the log. The block continues with later messages, and retries these on request.
 
     Attributes:
         block: Name of the block.

@@ -1,6 +1,6 @@
-"""Contexts as they are sent: messages in order, in a provider's format, and the system text. Pure.
+"""Rendering of contexts in a provider's format: the messages in order, and the system text. Pure.
 
-A provider's own items are sent unchanged. All other messages are converted.
+Raw items in the provider's own format are sent unchanged. All other messages are converted.
 """
 
 from __future__ import annotations
@@ -28,11 +28,7 @@ _IDS = ("id", "call_id", "tool_use_id", "toolUseId", "tool_call_id", "toolCallId
 
 
 class Rendered(NamedTuple):
-    """A context as it is sent.
-
-    Attributes:
-        system: The system texts, if the provider takes them separately.
-    """
+    """A context in a format. `system` is empty if the messages contain the system text."""
 
     system: list[Any]
     messages: list[Any]
@@ -45,7 +41,13 @@ def rendered(
     memory: str = "",
     memory_role: MemoryRole = "system",
 ) -> Rendered:
-    """Render messages in a format."""
+    """Render messages in a format.
+
+    Args:
+        leading: The number of messages before the turns.
+        memory: The `<memory>` element, or empty.
+        memory_role: The place of this element.
+    """
     above = [view for message in messages[:leading] for view in message.views()]
     raws = [
         message.raw if message.format == form.name else None
@@ -69,7 +71,7 @@ def rendered(
     front = _own(front, form)
     settled, newest = _body(messages[leading:], form, memory, memory_role)
     items = copied(settled.items)
-    if len(items) > 2:  # they are merged already
+    if len(items) > 2:  # `settled.items` are merged already
         begin, end = form.merged([*front, items[0]]), form.merged([items[-1], *newest])
         items = [*begin, *items[1:-1], *end]
     else:
@@ -83,7 +85,7 @@ def rendered(
 
 
 def _own(items: Sequence[Any], form: Format) -> list[Any]:
-    """Return copies of items, which the caller may change."""
+    """Return copies of items."""
     return [*map(read if form.is_exact else copied, items)]
 
 
@@ -91,8 +93,9 @@ class _Settled(NamedTuple):
     """The cached turns before the newest one, in a format.
 
     Attributes:
-        items: The merged items of the messages. Contexts share these objects: do not change them.
-        arranging: The state from which the next messages are arranged.
+        items: The messages in the format, merged. Contexts share these objects: do not change them.
+        arranging: The state with which the next messages are arranged.
+        is_counted: Whether one of the items has to be passed to `Format.limited`.
     """
 
     messages: Sequence[Message]
@@ -108,7 +111,7 @@ _SETTLED: Cache[tuple[object, ...], _Settled] = Cache(64)
 def _body(
     messages: Sequence[Message], form: Format, memory: str, memory_role: MemoryRole
 ) -> tuple[_Settled, list[Any]]:
-    """Return the turns in a format: the cached turns before the newest one, and the newest one."""
+    """Return the cached turns before the newest one, and the items of the newest one."""
     newest = next((at for at in reversed(range(len(messages))) if _asks(messages[at])), 0)
     settled = _settled(messages, newest, form)
     since = len(settled.messages)
@@ -127,10 +130,10 @@ def _nothing(form: Format) -> _Settled:
 
 
 def _settled(messages: Sequence[Message], upto: int, form: Format) -> _Settled:
-    """Return at most the first `upto` messages as cached turns.
+    """Return the first `upto` messages in a format, and cache them.
 
-    No turns are returned if one of these messages answers a call of a cached turn, or if a format
-    is not registered yet.
+    The result is empty if one of the new messages answers a call of a cached turn, or if the format
+    of one is not registered yet.
     """
     if not upto:
         return _nothing(form)
@@ -155,7 +158,7 @@ def _settled(messages: Sequence[Message], upto: int, form: Format) -> _Settled:
 
 
 def _last_run(items: Sequence[Any]) -> int:
-    """Return the start of the last run of items with the same role, which may still grow."""
+    """Return the start of the last items with the same role. New items may be merged with them."""
     begin = max(len(items) - 1, 0)
     while begin and items[begin - 1].get("role") == items[begin].get("role") is not None:
         begin -= 1
@@ -163,7 +166,7 @@ def _last_run(items: Sequence[Any]) -> int:
 
 
 def items_of(message: Message, name: str) -> list[Any]:
-    """Return one message in a format: its own items unchanged, any other message converted."""
+    """Return one message as items of a format. A raw item of this format is not converted."""
     if message.format == name and message.raw is not None:
         return [read(message.raw)]
     form = format_of(name)
@@ -171,7 +174,7 @@ def items_of(message: Message, name: str) -> list[Any]:
 
 
 def arguments_of(sent: Rendered, form: Format) -> dict[str, Any]:
-    """Return a context as the arguments of the provider's SDK."""
+    """Return a context as arguments for the provider's SDK."""
     names = form.arguments
     arguments: dict[str, Any] = {names.messages: sent.messages}
     if names.system and sent.system:
@@ -213,7 +216,7 @@ def with_memory(view: View, memory: str) -> View:
 
 
 def _placed(shown: list[Shown], memory: str, role: MemoryRole) -> list[Shown]:
-    """Insert the recalls at the newest user's message, or first if there is none."""
+    """Insert the recalls at the newest user message, or at the beginning if there is none."""
     newest = next(
         (at for at in reversed(range(len(shown))) if shown[at].view["role"] == "user"), None
     )
@@ -261,14 +264,14 @@ def _items(
 
 
 def _is_whole(run: Sequence[Shown], place: int, count: int) -> bool:
-    """Return whether all views of a message follow one another."""
+    """Return whether a run holds all views of a message, in order."""
     return len(run) == count and all(
         view.place == place and view.number == number for number, view in enumerate(run)
     )
 
 
 def _renamed(raw: Mapping[str, Any], run: Sequence[Shown], shape: Shape) -> Any:
-    """Return an item with other call ids. None if it differs in more than these ids."""
+    """Return a raw item with the call ids of the shown views. None if they differ in more."""
     new: dict[str, str] = {}
     for shown_view, was in zip(run, shape.views, strict=True):
         pairs = list(zip(calls_of(was), calls_of(shown_view.view), strict=False))

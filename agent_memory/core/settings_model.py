@@ -43,14 +43,12 @@ _HINTS: dict[str, str] = dict.fromkeys(["session_id", "user_id"], "Pass it to ea
 
 
 def as_base_init(init: Any) -> None:
-    """Hide an `__init__` from pydantic, so that errors of nested models begin at the outer one."""
+    """Hide an `__init__` from pydantic, so that errors of nested models name the whole path."""
     init.__pydantic_base_init__ = True
 
 
 class SettingsModel(BaseModel):
-    """A frozen model with settings. Its errors are sentences without the values, which may be
-    secrets in the wrong place.
-    """
+    """A frozen model with settings. Its errors do not show invalid values, which may be secrets."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True
@@ -64,7 +62,7 @@ class SettingsModel(BaseModel):
                 return
             except ValidationError as error:
                 sentence = sentence_of(error, type(self), fields)
-            # not raised within `except`: the context of the error would hold the values
+            # Raised outside of `except`, because the error's context would hold the values.
             raise InvalidSetting(sentence)
 
         as_base_init(__init__)
@@ -78,7 +76,7 @@ class SettingsModel(BaseModel):
 
 
 def sentence_of(error: ValidationError, model: type[BaseModel], fields: Mapping[str, Any]) -> str:
-    """Describe invalid fields of a model, without their values and pydantic's own tags."""
+    """Describe the invalid fields of a model, without their values."""
     by_path: dict[str, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
         by_path.setdefault(".".join(_parts(detail, fields)), []).append(detail)
@@ -87,7 +85,7 @@ def sentence_of(error: ValidationError, model: type[BaseModel], fields: Mapping[
         if errors[0]["type"] == "extra_forbidden"
         else _invalid(path, errors, model)
         for path, errors in by_path.items()
-        # in a union, keep the errors of the member that the value resembles
+        # of a union's errors, keep those of the member that the value resembles most
         if not any(other.startswith(f"{path}.") for other in by_path)
     )
 
@@ -103,7 +101,7 @@ def _unknown(path: list[str], model: type[BaseModel], fields: Mapping[str, Any])
 
 
 def _names_at(path: list[str], fields: Mapping[str, Any]) -> list[str]:
-    """Return the settings for a nested mapping: of its `kind`, or of all models without a kind."""
+    """Return the names of settings for a nested mapping: those of all models with its `kind`."""
     value: Any = fields
     for part in path:
         value = value[part] if isinstance(value, Mapping) else value[int(part)]
@@ -124,7 +122,7 @@ def _invalid(path: str, errors: list[ErrorDetails], model: type[BaseModel]) -> s
 
 
 def requirement(errors: list[ErrorDetails]) -> str:
-    """Describe what a value must be, by the errors of one field, without the value."""
+    """Describe the valid values of a field, by its errors, such as "must be text or a list"."""
     wanted: list[str] = []
     for detail in errors:
         kind, says = detail["type"], detail["msg"].removeprefix("Value error, ").rstrip(".")
@@ -138,13 +136,13 @@ def requirement(errors: list[ErrorDetails]) -> str:
             wanted.append("a list" if expected == "Sequence" else f"a {expected}")
         elif begins is not None:
             wanted.append(says.removeprefix(begins))
-        else:  # a validator's own sentence
+        else:  # the sentence of a validator of this package
             return f"is not valid: {says}"
     return f"must be {' or '.join(dict.fromkeys(wanted))}"
 
 
 def _parts(error: ErrorDetails, fields: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the keys and indexes of a location, without pydantic's tags, such as of a union."""
+    """Yield the keys and indexes of an error's location, without the tags that pydantic adds."""
     value: Any = fields
     for place, part in enumerate(error["loc"]):
         last = place == len(error["loc"]) - 1
@@ -168,11 +166,7 @@ YEAR_SECONDS = 31_536_000
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Refuses values outside a range, including infinities and NaN. The error names the range.
-
-    Attributes:
-        above: Whether the least value itself is refused.
-    """
+    """Refuses values outside a range, and NaN. With `above`, `least` itself is refused too."""
 
     least: Any
     most: Any
@@ -222,11 +216,7 @@ Duration = Annotated[timedelta, Range(timedelta(), timedelta(days=36_500), above
 """A duration of up to a hundred years."""
 
 MemoryRole = Literal["system", "user", "leading"]
-"""The place of recalls and the summary.
-
-Both are system messages, part of a user's message, or part of the one system message at the top.
-"""
-
+"""The place of recalls in a context; see `MemoryContext.to_messages`."""
 
 T = TypeVar("T")
 
@@ -245,8 +235,8 @@ def _serialized(value: Any, handler: SerializerFunctionWrapHandler, info: Serial
 
 
 Address = Annotated[T, BeforeValidator(_unwrapped), Serializer(_serialized)]
-"""A field that may hold an address.
+"""A field that may hold the address of a server.
 
-A Python dump returns an address with a password as a `SecretStr`, which the field accepts. JSON
-masks the password.
+`model_dump` returns an address with a password as a `SecretStr`, which the field accepts again. A
+dump to JSON masks the password.
 """

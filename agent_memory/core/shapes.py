@@ -1,4 +1,8 @@
-"""Shapes of messages for a model, pairs of calls and results, and the order of a context. Pure."""
+"""The chat form of messages, pairs of calls and results, and the order in a context. Pure.
+
+A *view* is an OpenAI chat dict. A message has one view. A raw item of another format may have none
+or several.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +20,15 @@ if TYPE_CHECKING:
 View = dict[str, Any]
 
 HIDDEN = "agent_memory:hidden"
-"""The metadata key of a message that replaces an item without a chat form."""
+"""The metadata key of a message that stands for an item without a chat form."""
 
 
 class Call(NamedTuple):
-    """The id and name by which a call and its result are paired.
+    """The id and tool name by which a call or a result is paired.
 
     Attributes:
-        view: The number of the view in the message.
-        number: The place of the call among the calls of that view.
+        view: The index of the view in the message.
+        number: The index of the call among the calls of that view. 0 for a result.
     """
 
     id: str | None
@@ -34,16 +38,18 @@ class Call(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The shape of a message for a model.
+    """The properties of a message that decide how a model is shown it.
 
     Attributes:
-        views: The message as OpenAI chat dicts. Contexts share these objects: do not change them.
+        views: The views of the message. Contexts share these objects: do not change them.
         role: The role of the first view with content (see `says`), or else of the first view.
+        calls: The calls of all views.
+        answers: The results of calls in all views.
         says: For each view, whether it has content besides calls and results.
         speaks: Whether any view has such content.
         is_plain: Whether the message is one view with content and without calls and results.
-        compacts: Whether the message replaces all messages before it, for the provider of its
-            format.
+        compacts: Whether the provider of the format takes the message in place of all messages
+            before it.
     """
 
     views: tuple[View, ...]
@@ -57,23 +63,22 @@ class Shape(NamedTuple):
 
 
 def shape_of(message: Message) -> Shape:
-    """Return the shape of a message, computed once."""
+    """Return the shape of a message. It is cached in the message."""
     shape: Shape | None = message.__dict__.get(SHAPE)
     if shape is None:
         shape = _compute_shape(message)
-        # Unknown formats may be registered later.
+        # The format of a raw item may be registered later, and then changes the shape.
         if message.role is not None or _is_known(message.format):
             vars(message)[SHAPE] = shape
     return shape
 
 
 def shapes_of(messages: Sequence[Message]) -> list[Shape]:
-    """Return the shapes of messages, most of which are cached."""
     return [message.__dict__.get(SHAPE) or shape_of(message) for message in messages]
 
 
 def are_known(messages: Iterable[Message]) -> bool:
-    """Return whether the shapes of messages are computed for good: all formats are registered."""
+    """Return whether the shapes of all messages are final: their formats are registered."""
     return all(SHAPE in message.__dict__ for message in messages)
 
 
@@ -82,7 +87,7 @@ def role_of(message: Message) -> str | None:
 
 
 def newest_user(newest_first: Iterable[Message]) -> Message | None:
-    """Return the newest user message. No older one is looked at."""
+    """Return the first user message of an iterable in which newer messages come first."""
     return next((one for one in newest_first if role_of(one) == "user"), None)
 
 
@@ -147,15 +152,16 @@ def _text(value: object) -> str | None:
 
 
 Place = tuple[int, int]
-"""The place of a message, and the number of its call or result."""
+"""The index of a message, and the index in its `Shape.calls` or `Shape.answers`."""
 
 
 class Shown(NamedTuple):
     """A chat message as it is shown.
 
     Attributes:
-        place: The place of the original message, or -1 if there is none.
-        number: The number of the view in that message.
+        place: The index of the original message, or -1 if there is none.
+        number: The index of the view in that message.
+        is_same: Whether `view` equals that view.
     """
 
     view: View
@@ -165,12 +171,12 @@ class Shown(NamedTuple):
 
 
 def pairs(shapes: Sequence[Shape]) -> dict[Place, Place]:
-    """Map each result to the call that it answers.
+    """Map each result to the call that it answers. Results without a call are left out.
 
-    A pair has the same id, or the same tool name if the result or the call has no id. If an id
-    is reused, a result answers the newest message with a pending call of that id, in the order of
-    the message's calls. A result that came before its call or with it, in the same turn, is paired
-    last.
+    A call and its result have the same id, or the same tool name if one of them has no id. Several
+    calls may have the same id. A result then answers the newest message with a pending call of
+    that id, and in this message the first such call. Results that do not come after their call, but
+    in the same turn, are paired last.
     """
     paired: dict[Place, Place] = {}
     pending: dict[str | None, list[Place]] = {}
@@ -220,8 +226,8 @@ def _take_call(
 ) -> Place | None:
     """Return the call that a result answers, and remove it from the pending calls.
 
-    Among calls with the result's id, calls of the result's tool have priority. An early result is
-    paired only with calls of its tool.
+    Among calls with the result's id, calls of the result's tool have priority. With `early`, calls
+    of other tools are excluded.
     """
     candidates = pending.get(answer.id, []) if answer.id is not None else []
     if candidates and answer.name is not None:
@@ -247,12 +253,13 @@ def _take_call(
 class Arranging:
     """Puts messages into the order in which a model is shown them.
 
-    Results follow right after their calls, and messages that came between follow the results.
-    Calls without a result, results without a call, and empty messages are left out.
+    Results follow right after their calls. Messages between a call and its results follow the
+    results. Calls without a result, results without a call, and empty messages are left out.
 
     Args:
-        in_runs: Whether the results of several calls in a row stay after the last call, as in the
-            log.
+        ids: The rules of the provider for call ids.
+        in_runs: Whether messages with calls may follow each other directly. Their results then
+            follow the last of them.
     """
 
     def __init__(self, ids: Ids, *, in_runs: bool = False) -> None:
@@ -262,15 +269,15 @@ class Arranging:
         self._has_pending = False
 
     def copy(self) -> Arranging:
-        """Return a copy that can continue from here independently."""
+        """Return an independent copy in the same state."""
         copy = Arranging(self._ids, in_runs=self._in_runs)
         copy._used, copy._count, copy._has_pending = set(self._used), self._count, self._has_pending
         return copy
 
     def shown(self, shapes: Sequence[Shape], since: int = 0) -> list[Shown] | None:
-        """Return the next messages, in order. None if they hold results of earlier calls.
+        """Arrange the next messages. Return None if they hold results of earlier calls.
 
-        `since` is the number of earlier messages.
+        `since` is the number of messages in earlier calls of this method.
         """
         if all(shape.is_plain for shape in shapes):
             return [Shown(shape.views[0], at) for at, shape in enumerate(shapes, since)]

@@ -1,6 +1,6 @@
-"""Shortening of messages that are too long for their room. Pure.
+"""Shortening of messages that are too long for the tokens they may take (their room). Pure.
 
-A message keeps its role, and a call its id and name, so that pairs stay pairs. A message's text
+A message keeps its role. A call keeps its id and name, so that its results still match it. A text
 becomes an excerpt. A call's arguments stay valid JSON. A note replaces pictures that do not fit.
 """
 
@@ -25,14 +25,14 @@ _IDS = Ids(unique=True)
 _TRIES = 6
 _LONG = 2_000  # characters above which the token count of a text is cached
 _LEAST_TEXT = 40
-"""A value in a call's arguments gets no excerpt in fewer tokens."""
+"""The tokens reserved for the text of each further result that `Shortener._fewer` shows."""
 _NOTE = f"[{ELLIPSIS} {{}} calls and their results left out]"
 
 
 def mark_of(seq: int | None) -> Mark:
-    """Return the function that renders the gaps of a message.
+    """Return the function that renders the mark of a gap in the message `seq`.
 
-    `seq` is None if no tool can read the rest of the message.
+    With None, the mark names no tool that reads on.
     """
 
     def mark(missing: int, offset: int) -> str:
@@ -51,6 +51,7 @@ class Shortener:
     """Shortens messages.
 
     Attributes:
+        question: Excerpts contain the passages that are relevant to it.
         readable: Seq of the newest message that a tool can read in full.
     """
 
@@ -59,7 +60,7 @@ class Shortener:
     readable: int = 0
 
     def message(self, message: Message, room: int, seq: int | None = None) -> Message | None:
-        """Return a message within `room` tokens. None if not even its frame fits."""
+        """Return a message within `room` tokens. None if even its shortest form does not fit."""
         view = message.to_openai()
         if view is None:
             return None
@@ -70,7 +71,7 @@ class Shortener:
         return Message(**cut, **common, **format_in(message))
 
     def cost(self, view: View) -> int:
-        """Return the tokens of a message. A long text is counted once."""
+        """Return the tokens of a message. The count of a long text is cached."""
         content, count = view.get("content"), self.counter.chat
         if not isinstance(content, str) or len(content) < _LONG:
             return count(view)
@@ -80,7 +81,7 @@ class Shortener:
         return count({**view, "content": ""}) + long
 
     def entry(self, entry: Entry, room: int) -> Entry | None:
-        """Return the entry with a message of at most `room` tokens, or itself if it fits."""
+        """Return the entry within `room` tokens. None if even its shortest form does not fit."""
         if entry.tokens <= room:
             return entry
         seq = entry.seq if entry.seq <= self.readable else None
@@ -94,12 +95,11 @@ class Shortener:
         return sum(self.counter.chat(_least_view(view)) for view in message.views())
 
     def unit(self, entries: Sequence[Entry], room: int) -> list[Entry] | None:
-        """Return a message, or a call with its results, within `room` tokens. None if that is
-        impossible.
+        """Return a unit (a message, or a call with its results) within `room` tokens.
 
         Short messages stay whole, and longer messages share the rest of the room. If even the
-        frames of all calls do not fit, the newest results stay. A note on the call gives the number
-        of the omitted calls.
+        shortest forms of all messages do not fit, only the newest results stay. A note on the call
+        gives the number of the omitted calls. None if that does not fit either.
         """
         if sum(entry.tokens for entry in entries) <= room:
             return list(entries)
@@ -114,7 +114,7 @@ class Shortener:
         return shortened if len(shortened) == len(shown) else None
 
     def fewest(self, entries: Sequence[Entry]) -> int:
-        """Return the tokens of the shortest form of a unit: for many calls, the newest result."""
+        """Return the fewest tokens of a unit. If it has several results, only the newest counts."""
         entries = self._chat(entries)
         least = sum(self.least(entry.message) for entry in entries)
         answered = [
@@ -138,7 +138,7 @@ class Shortener:
         return chat_entries
 
     def _fewer(self, entries: Sequence[Entry], room: int) -> list[Entry] | None:
-        """Return the newest results of a unit with their calls, as many as their frames fit."""
+        """Return the newest results of a unit with their calls, as many as fit. None for none."""
         calls = [call for entry in entries for call in _calls_of(entry)]
         results = [entry for entry in entries if any(_answers(entry, call) for call in calls)]
         used = sum(
@@ -280,12 +280,12 @@ class Shortener:
 
 
 def shares(costs: Sequence[int], room: int, least: Sequence[int] | None = None) -> list[int]:
-    """Divide a room: each item gets its cost, or an equal share if the room is too small.
+    """Divide `room` tokens: each item gets its cost, or an equal share if the room is too small.
 
     Args:
         costs: The full cost of each item.
-        room: The tokens to divide. They must be at least the sum of `least`.
-        least: The least tokens of each item.
+        room: At least the sum of `least`.
+        least: The fewest tokens of each item. None for 0.
     """
     floor = list(least or [0] * len(costs))
     shares_given = [min(cost, low) for cost, low in zip(costs, floor, strict=True)]
@@ -311,18 +311,18 @@ def _json(value: Any) -> str:
 
 
 class _Piece(NamedTuple):
-    """A part of a message that may be shortened: its content, another text, or a call's arguments.
+    """A piece of a message that may be shortened: its content, another text, or a call's arguments.
 
     Attributes:
-        value: The text, or the list of parts.
-        path: The keys and indexes that lead to the piece in the message: several for arguments.
+        value: The text, or the list of content parts.
+        path: The keys and indexes that lead to the piece. Only arguments have more than one.
     """
 
     value: Any
     path: tuple[Any, ...]
 
     def put(self, view: View, value: Any) -> View:
-        """Return a view with another value in place of the piece."""
+        """Return a copy of the view with another value in place of the piece."""
         changed: View = view.copy()
         holder: Any = changed
         for key in self.path[:-1]:
@@ -333,9 +333,9 @@ class _Piece(NamedTuple):
 
 
 def _frame_of(view: View, keys: Collection[str]) -> View:
-    """Return a view without the parts that may be shortened, but with other fields of its calls.
+    """Return a view without its pieces, but with the fields in `keys` that are no pieces.
 
-    Fields in `keys` that are not texts are copied too, and so is the name.
+    Calls keep all fields except their arguments.
     """
     frame = _least_view(view)
     for key in filter(keys.__contains__, view):
@@ -348,7 +348,7 @@ def _frame_of(view: View, keys: Collection[str]) -> View:
 
 
 def _least_view(view: View) -> View:
-    """Return the smallest view: the role, the ids and the names of calls, and the answered call."""
+    """Return the shortest form of a view: role, ids and names of calls, id of an answered call."""
     least: View = {"role": view.get("role")}
     if "tool_call_id" in view:
         least["tool_call_id"] = view["tool_call_id"]
@@ -376,7 +376,7 @@ def _bare_call(call: Any, *, extras: bool = False) -> Any:
 
 
 def _pieces_of(view: View) -> list[_Piece]:
-    """Return the parts of a message that may be shortened, in order."""
+    """Return the pieces of a message that may be shortened, in order."""
     pieces: list[_Piece] = []
     for key, value in view.items():
         is_text = isinstance(value, str) and key not in ("role", "name", "tool_call_id")

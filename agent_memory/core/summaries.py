@@ -1,4 +1,4 @@
-"""Summaries without a model, the user's words after them, and the importance of turns. Pure."""
+"""Extractive summaries, the section of the user's messages, and the importance of turns. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_memory.core.transcript import Count, clip, full_text, speaker
 from agent_memory.core.window import turns
 
 _LONGEST = 60
-"""The most words of an answer that may be a refusal. A longer answer has content."""
+"""An answer of more words is no refusal."""
 _NOTHING = re.compile(
     r"none|n/?a|nil|null|nothing|empty|unknown|keine?|nichts|aucune?|rien|ning[uú]n[oa]?|nada"
     r"|(there (is|was) )?(no|nothing)( (new|further|more))?( (to|summary|messages?|information|"
@@ -45,7 +45,7 @@ def is_no_summary(answer: str) -> bool:
 _NAME_WEIGHT = 2.0
 _IDENTIFIER_WEIGHT = 3.0
 _LEAST_TOKENS = 5
-"""The fewest tokens of a sentence that is worth including ("Lovely." is not)."""
+"""Sentences of fewer tokens, such as "Lovely.", are left out."""
 _SENTENCE_CHARS = 400
 _PIECES = textwrap.TextWrapper(
     _SENTENCE_CHARS,
@@ -56,7 +56,7 @@ _PIECES = textwrap.TextWrapper(
 )
 _TRIES = 4
 HEADINGS = ("Open", "People", "Earlier")
-"""The headings of a summary. Text under the first is dropped last."""
+"""The headings of a summary, the most important first."""
 _HEADING = re.compile(
     rf"[\s#*_-]*(?P<name>{'|'.join(HEADINGS)})[\s*_]*(?::[\s*_]*(?P<rest>.*))?", re.IGNORECASE
 )
@@ -64,7 +64,11 @@ _HEADING_TOKENS = 4
 
 
 def extract(previous: str, entries: Sequence[Entry], count: Count, limit: int) -> str:
-    """Return the most important sentences of the last summary and the entries, in order."""
+    """Return the most important sentences of the previous summary and the entries, in order.
+
+    They take at most `limit` tokens. Sentences are preferred that add the most new words, names and
+    identifiers for their tokens.
+    """
     before = (sentence for sentence in sentences(previous) if not _bare(sentence))
     lines = list(dict.fromkeys([*before, *_lines(entries, count)]))
     signals = [_signals(text) for text in lines]
@@ -87,22 +91,22 @@ def extract(previous: str, entries: Sequence[Entry], count: Count, limit: int) -
         covered |= signals[best].keys()
         room -= costs[best]
     if not chosen and lines:
-        # No line is short enough: take the beginning of the most important one.
+        # All lines are too long: take the beginning of the most important one.
         chosen.add(max(range(len(lines)), key=lambda i: sum(signals[i].values()) / (costs[i] + 5)))
     return clip("\n".join(lines[i] for i in sorted(chosen)), count, limit)
 
 
 def keep_codes(summary: str, sources: Sequence[str], count: Count, limit: int) -> str:
-    """Return the summary within `limit`, with lost codes of the sources added verbatim.
+    """Return the summary within `limit` tokens, and add the codes of the sources that it lacks.
 
-    The codes take at most a quarter of the room. Newer sources come last and have priority. A
-    summary that is too long is shortened.
+    The codes take at most a quarter of `limit`. Codes of the last sources have priority. A summary
+    that is too long is shortened.
     """
     wanted = dict.fromkeys(code for text in reversed(sources) for code in codes(text))
     room = limit
     for _ in range(_TRIES):
         shortened = shorten(summary, count, room)
-        # The note includes the codes that the shorter summary loses.
+        # The note must include the codes that were lost by shortening.
         note = _note(shortened, wanted, count, limit // 4)
         if count(shortened + note) <= limit:
             return shortened + note
@@ -111,11 +115,10 @@ def keep_codes(summary: str, sources: Sequence[str], count: Count, limit: int) -
 
 
 def shorten(summary: str, count: Count, limit: int) -> str:
-    """Return the summary within `limit`, without its least important sentences.
+    """Return the summary within `limit` tokens, without its least important sentences.
 
     Sentences are dropped in this order: the oldest under "Earlier", the least important under
-    "People", the least important under "Open". A summary without headings keeps its most important
-    sentences.
+    "People", the least important under "Open".
     """
     if count(summary) <= limit:
         return summary
@@ -141,7 +144,7 @@ def _bare(text: str) -> bool:
 
 
 def _sections(summary: str) -> dict[str, list[str]]:
-    """Return a summary's lines by heading. Lines before the first heading have an empty one."""
+    """Return a summary's lines by heading. The heading of lines before the first one is ""."""
     sections: dict[str, list[str]] = {"": []}
     current = ""
     for text in summary.splitlines():
@@ -192,9 +195,10 @@ _USER_FACTOR = 1.5
 
 
 def importance(turn: Sequence[Entry]) -> float:
-    """Return the importance of a turn per token. A user's words count 1.5 times.
+    """Return the importance of a turn for its tokens.
 
-    An identifier counts 3, a name 2, and each term 0.2.
+    An identifier counts 3, a name 2, a term 0.2, and each of them 1.5 times as much in a user's
+    message.
     """
     score = 0.0
     for entry in turn:
@@ -209,10 +213,9 @@ def importance(turn: Sequence[Entry]) -> float:
 def most_important(
     entries: Sequence[Entry], tokens: int, messages: int | None = None
 ) -> tuple[int, ...]:
-    """Return the seqs of the most important whole turns within the bounds, in order.
+    """Return the seqs of the most important whole turns that fit the bounds together, in order.
 
-    Turns that do not begin with a user message are skipped, because a window must not begin with
-    them.
+    Turns that do not begin with a user message are skipped: a window must not begin with them.
     """
     opened = [turn for turn in turns(entries) if role_of(turn[0].message) == "user"]
     chosen: list[int] = []
@@ -234,11 +237,11 @@ _STANDING_WORDS = re.compile(
     re.IGNORECASE,
 )
 _MESSAGE_SHARE = 4
-"""A message takes at most 1/4 of the room."""
+"""A user's message takes at most 1/4 of the section's tokens."""
 
 
 def split_words(text: str) -> tuple[str, dict[int, str]]:
-    """Split a summary into its text and the user's messages by seq."""
+    """Split a summary into its text, and the user's messages by seq."""
     lines = text.split("\n")
     if WORDS_HEADING not in lines:
         return text, {}
@@ -256,12 +259,14 @@ def split_words(text: str) -> tuple[str, dict[int, str]]:
 
 
 def with_words(summary: str, section: str) -> str:
-    """Append the section of the user's messages to a summary."""
     return f"{summary}\n\n{section}" if summary and section else summary or section
 
 
 def words_section(words: Mapping[int, str], count: Count, room: int) -> str:
-    """Return the section with the messages that fit: standing instructions, then the newest."""
+    """Return the section of the user's messages within `room` tokens. Empty if none fits.
+
+    Messages with standing instructions ("always", "never") have priority, then the newest ones.
+    """
     left = room - count(WORDS_HEADING) - 1
     chosen: dict[int, str] = {}
     order = sorted(words, key=lambda seq: (_STANDING_WORDS.search(words[seq]) is None, -seq))

@@ -1,8 +1,8 @@
 """Reused daemon threads for calls that may hang. The process does not wait for them at exit.
 
-A call gets an idle thread, or a new one if all are busy, so that no call waits for another. An
-idle thread stops after a while. Each call begins with an empty context, as on a new thread, but
-keeps its tracing span. Values in a `threading.local` may be left from an earlier call.
+A call gets an idle thread, or a new one if all are busy, so that no call waits for another. Each
+call begins with an empty `contextvars` context, but with the caller's tracing span. Values in a
+`threading.local` may be left from an earlier call.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 IDLE_SECONDS = 10.0
-"""The seconds after which an idle thread stops."""
+"""An idle thread stops after this time."""
 
 _IDLE_NAME = "memory-idle"
 _unwanted: ContextVar[Callable[[], bool]] = ContextVar("unwanted")
 _LATE_SECONDS = 60.0
 _UNHEARD_SECONDS = 0.5
-"""The seconds between two checks of the waiting main thread.
+"""The longest wait of `Handover.ended` before it returns to Python code, where signals are handled.
 
-A signal that arrives just before the wait does not wake it.
+A signal that arrives just before a wait does not end the wait.
 """
 
 _Deliver: TypeAlias = Callable[[], None]
@@ -52,11 +52,11 @@ class Handover(Generic[T]):
 
     Args:
         name: The name of the thread until the call ends.
-        call: The call. If a signal handler interrupted the holder of a lock, the call is made
-            immediately, on the handler's thread.
-        abandoned: Called after an abandoned call on its thread, whether it succeeded or failed.
-        then: Called with the outcome of a call that was not abandoned, on its thread.
-        context: The context of the call, instead of an empty one.
+        call: The call. In a signal handler that interrupted the holder of a lock, the call is made
+            immediately, on the current thread.
+        abandoned: Called on the call's thread when an abandoned call has ended or failed.
+        then: Called on the call's thread with the outcome, unless the call was abandoned.
+        context: The `contextvars` context of the call. None for an empty one.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Handover(Generic[T]):
             self._deliver(failed(OSError(str(error))))
 
     def ended(self, seconds: float = inf) -> bool:
-        """Wait for the call to end, for at most `seconds`. Return whether it did."""
+        """Wait at most `seconds` for the call to end. Return whether it ended."""
         deadline = monotonic() + seconds
         while self._outcome is None:
             left = max(0.0, min(deadline - monotonic(), _UNHEARD_SECONDS))
@@ -97,7 +97,7 @@ class Handover(Generic[T]):
         """Wait for the call to end, and return its result or raise its error.
 
         Raises:
-            TimeoutError: The call takes longer.
+            TimeoutError: The call takes longer than `seconds`.
             OSError: No thread could be started.
         """
         if not self.ended(seconds) or self._outcome is None:
@@ -105,7 +105,7 @@ class Handover(Generic[T]):
         return self._outcome.result()
 
     def abandon(self) -> bool:
-        """Abandon the call. Return False if it has ended or was abandoned before."""
+        """Abandon the call. Return False if it has already ended or is abandoned."""
         return self._decided.acquire(blocking=False)
 
     def _run(self) -> _Deliver:
@@ -130,10 +130,10 @@ class Handover(Generic[T]):
 
 
 def start(thread: threading.Thread) -> None:
-    """Start a thread.
+    """Start a thread, safely under exceptions of signal handlers.
 
-    A signal's exception may interrupt the wait for the thread. Python then raises a RuntimeError,
-    because a lock is not held. This function raises the signal's exception instead.
+    If such an exception interrupts `Thread.start`, Python raises a RuntimeError about a lock. This
+    function raises the signal handler's exception instead.
 
     Raises:
         RuntimeError: The system has no thread left, or the interpreter stops.
@@ -153,23 +153,25 @@ def failed(error: BaseException) -> Future[Any]:
 
 
 def given_up() -> bool:
-    """Return whether no caller waits any longer for the call that runs on this thread."""
+    """Return whether the call that runs on this thread was abandoned."""
     return unwanted()()
 
 
 def unwanted() -> Callable[[], bool]:
-    """Return a function that checks, on any thread, whether this thread's call is given up."""
+    """Return a function for any thread that returns whether this thread's call was abandoned."""
     return _unwanted.get(lambda: False)
 
 
 def apart(call: Callable[P, T]) -> Callable[P, T]:
-    """Make the main thread run a call on another thread, and wait for it.
+    """Make a function run on another thread while the main thread waits.
 
-    Signal exceptions (Ctrl-C, a time limit) reach the main thread between any two steps. They
-    interrupt only the main thread's wait, and not the call: a lease that was taken is released. A
-    signal handler that waits for a resource of the call gets it, because the call continues. If a
-    handler interrupted the holder of a lock, the handler's own call is made on its own thread. On
-    another thread, the call might wait for the lock, and the handler for the call.
+    Exceptions of signal handlers (Ctrl-C, a time limit) can reach the main thread between any two
+    steps. They then interrupt only the wait. The call continues, so that it releases what it holds,
+    such as a lease. A signal handler may therefore wait for a resource that the call holds.
+
+    On other threads, the function runs directly. It also does in a signal handler that interrupted
+    the holder of a lock. On another thread, it might wait for the lock, while the handler waits for
+    it.
     """
 
     @wraps(call)
@@ -188,17 +190,16 @@ def apart(call: Callable[P, T]) -> Callable[P, T]:
 
 @contextmanager
 def repeated(name: str, seconds: float, call: Callable[[], bool]) -> Iterator[None]:
-    """Make a call every `seconds` while the body runs, until the call returns False.
+    """Make a call every `seconds` while the body of the `with` runs, until the call returns False.
 
-    Each call has its own thread, so that a call that hangs delays no other. A body shorter than
-    `seconds` makes no call. One thread watches all repeated calls of the process. The end of the
-    body waits for a call under way.
+    Each call has its own thread, so that a call that hangs delays no other. At the end of the body,
+    a running call is waited for.
 
-    Nothing is repeated in a signal handler that interrupted the holder of a lock. The call might
-    wait for the lock, and the handler for the call.
+    No call is made in a signal handler that interrupted the holder of a lock. The call might wait
+    for the lock, while the handler waits for the call.
 
     Args:
-        seconds: The seconds from the beginning, or from the end of a call, to the next call.
+        seconds: The seconds from the beginning of the body, or the end of a call, to the next call.
         call: The function to call. An error is logged, and the call is repeated.
     """
     if interrupts_a_holder():
@@ -216,7 +217,7 @@ _Jobs: TypeAlias = SimpleQueue[tuple[str, _Work]]
 
 
 class _Threads:
-    """The idle threads of this process. A forked child begins with none."""
+    """The reused threads of this process. A forked child begins with none."""
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
@@ -230,7 +231,7 @@ class _Threads:
             jobs.put((name, work))
             return
         jobs = SimpleQueue()
-        jobs.put((name, work))  # not an argument, because the thread would hold it until it stops
+        jobs.put((name, work))  # as an argument, the thread would hold a reference until it stops
         thread = threading.Thread(target=self._serve, args=(jobs,), name=_IDLE_NAME, daemon=True)
         start(thread)
 
@@ -244,15 +245,15 @@ class _Threads:
                     if jobs in self._idle:
                         self._idle.remove(jobs)
                         return
-                if awaited:  # a signal interrupted the thread that was about to put a call
+                if awaited:  # a signal interrupted `run` between the pop and the put
                     return
-                awaited = True  # a call is on its way
+                awaited = True  # `run` has popped this queue, and is about to put a call
                 continue
             awaited = False
             thread.name = name
             deliver = work()
             thread.name = _IDLE_NAME
-            with self._lock:  # before the caller continues, so that its next call may run here
+            with self._lock:  # before the delivery, so that the caller's next call may run here
                 self._idle.append(jobs)
             deliver()
             del work, deliver  # an idle thread holds no references
@@ -276,11 +277,11 @@ class _Repeater:
         begin_anew_in_child(self, _Repeater._begin)
 
     def _begin(self) -> None:
-        for repeated in self._all:  # in a forked child, the body continues, but not its calls
+        for repeated in self._all:  # only in a forked child, which has none of the calls' threads
             repeated.running = False
         self._all = set()
         self._changed = threading.Condition(fork_safe_lock())
-        self._look_at: float | None = None  # None: no thread looks
+        self._look_at: float | None = None  # when `_look` wakes. None: not running
 
     def add(self, repeated: _Repeated) -> None:
         try:
@@ -292,7 +293,7 @@ class _Repeater:
                     self._changed.notify_all()
             if not looks:
                 Handover("memory-repeater", self._look, then=self._looked)
-        except BaseException:  # an interrupt, perhaps before a thread looks: another may start
+        except BaseException:  # perhaps an interrupt before the thread started
             self._nobody_looks()
             raise
 
@@ -325,7 +326,7 @@ class _Repeater:
             self._call(due)
 
     def _looked(self, outcome: Future[None]) -> None:
-        if outcome.exception() is not None:  # no thread could be started; the next `add` tries
+        if outcome.exception() is not None:  # no thread could be started; the next `add` retries
             self._nobody_looks()
 
     def _nobody_looks(self) -> None:

@@ -1,7 +1,7 @@
 """Tools for a model: methods, their schemas in each provider's form, and the validation of calls.
 
-A tool knows only the scope that its caller binds. No argument can name another user. A session
-that an argument names must belong to the same user.
+The calling code passes the scope (user and session) of a call. A model's arguments cannot name
+another user, and only sessions of the same user.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from agent_memory.core.records import Scope
 from agent_memory.errors import InvalidInput, ToolRefused
 
 _VALUES = ("const", "default", "enum", "examples")
-_MOST_PLACE = 300  # characters of the path to an error, which a model can nest and name freely
+_MOST_PLACE = 300  # characters of the path to an error, which a model can make as long as it wants
 
 
-_PLACES = {  # the key of the arguments' schema, by format
+_PLACES = {  # by format, the key under which a tool has the schema of its arguments
     CHAT: "parameters",
     RESPONSES: "parameters",
     ANTHROPIC: "input_schema",
@@ -34,22 +34,22 @@ _PLACES = {  # the key of the arguments' schema, by format
 }
 
 DOWN = "The memory cannot be reached right now. Go on without it, and try again later."
-"""The answer of a tool during an outage. The error itself is in the log."""
+"""The answer of a tool while the store cannot be reached. The error itself is logged."""
 
 
 READ_MESSAGE = "memory_read_message"
-"""The name of the tool that reads a message in full. Marks of shortened messages name it."""
+"""The name of the tool that reads a message in full. Shortened messages refer to it."""
 
 
 Effect = Literal["read", "write", "delete"]
-"""An effect of a call: it reads, writes or deletes memory."""
+"""The effect of a call on the memory."""
 
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
 """All effects."""
 
 
 class Arguments(BaseModel):
-    """Base of a tool's arguments. Unlisted fields are refused."""
+    """Base of a tool's arguments. Unknown fields are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -62,10 +62,10 @@ class Tool:
         name: The name for the model, with at most 64 characters of a-z, 0-9 and _.
         description: The purpose of the tool and when to use it, for the model.
         arguments: The arguments. Field descriptions are for the model too.
-        run: Runs the tool for the bound scope and the validated arguments, and returns the text
-            for the model. The model reads the text of an `InvalidInput`.
-        effects: The possible effects of a call. The tool is offered only with permission for all
-            of them.
+        run: Runs the tool for a scope and the validated arguments, and returns the text for the
+            model. If it raises `InvalidInput`, the error's text is for the model.
+        effects: The possible effects of a call. A model is offered the tool only if all of them are
+            permitted.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Tool:
         """Validate the arguments, and run the tool.
 
         Args:
-            scope: The owner of the memory.
+            scope: The user and session.
             arguments: A mapping, or its JSON, as models send it. None and "" mean no arguments.
 
         Raises:
@@ -141,10 +141,11 @@ _MARK = "__tool__"
 
 
 def tool(name: str, description: str, effects: tuple[Effect, ...] = EFFECTS) -> Callable[[M], M]:
-    """Mark a method as a tool; see `tools_of`. "{name}" stands for the owner's `name`.
+    """Mark a method as a tool; see `tools_of`.
 
-    The method takes the bound scope and the arguments, and returns the text for the model. The
-    schema comes from the method's signature, with pydantic's `Field(...)` as defaults.
+    The method takes a scope and the tool's arguments, and returns the text for the model. The
+    schema comes from the method's signature, with pydantic's `Field(...)` as defaults. "{name}" in
+    `name` or `description` is replaced by the attribute `name` of the method's object.
     """
 
     def mark(method: M) -> M:
@@ -157,7 +158,7 @@ def tool(name: str, description: str, effects: tuple[Effect, ...] = EFFECTS) -> 
 def tools_of(owner: Any, **words: object) -> list[Tool]:
     """Return the tools of an object: the methods that `tool` marked, in the order of its class.
 
-    `words` are values for names in braces in the descriptions.
+    `words` are further replacements for names in braces.
     """
     words = {"name": getattr(owner, "name", ""), **words}
     methods = {name: one for home in type(owner).__mro__[::-1] for name, one in vars(home).items()}
@@ -191,7 +192,7 @@ def _arguments(method: Callable[..., str]) -> tuple[type[Arguments], bool]:
 
 
 def bad_arguments(name: str, error: ValidationError) -> ToolRefused:
-    """Return the error for invalid arguments, for the model to read."""
+    """Return the error for invalid arguments. Its text is for the model."""
     problems = "; ".join(
         _problem_at(problem["loc"], problem["msg"]) for problem in error.errors()[:3]
     )
@@ -207,9 +208,8 @@ def _problem_at(place: tuple[int | str, ...], problem: str) -> str:
 
 @lru_cache(256)  # a conversation needs the schemas at each turn
 def _parameters(arguments: type[Arguments]) -> bytes:
-    """Return the JSON schema of arguments, as JSON."""
     schema: dict[str, Any] = untitled(arguments.model_json_schema())
-    schema.pop("description", None)  # the docstring of the class, which is for people
+    schema.pop("description", None)  # the docstring of the class, which is not for models
     properties = schema.get("properties", {})
     schema["properties"] = {
         name: _without_null(property_schema) for name, property_schema in properties.items()

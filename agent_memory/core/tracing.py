@@ -1,4 +1,8 @@
-"""Spans for OpenTelemetry, by the GenAI conventions. Without a provider, they cost little."""
+"""Spans for OpenTelemetry, by its conventions for GenAI.
+
+If the process has set no tracer provider, the functions do nothing, and OpenTelemetry is not
+imported.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +39,7 @@ def told(span: Span | None, attributes: Attributes) -> None:
 
 
 def failed(span: Span, kind: str) -> None:
-    """Set the type of the error with which a span ended.
-
-    The error's text is left out, because it may repeat a user's words.
-    """
+    """Mark a span as failed. The error's text is left out, because it may repeat a user's words."""
     span.set_attribute("error.type", kind)
     span.set_status(_api().StatusCode.ERROR)
 
@@ -56,10 +57,10 @@ def records_content() -> bool:
 def under_way(
     name: str, attributes: Attributes, kind: Kind = "internal", within: Context | None = None
 ) -> Iterator[Span | None]:
-    """Start a span for the duration of the block. None without a provider.
+    """Start a span for the duration of the `with` block. None without a provider.
 
-    Spans that begin in the block are not children of this span; see `current`. A generator may
-    therefore yield within the block.
+    Spans that begin in the block do not become its children, so that a generator may yield in the
+    block. For children, use `span` or `current`.
     """
     provider = _provider()
     if provider is None:
@@ -81,7 +82,7 @@ def under_way(
 def span(
     name: str, attributes: Attributes, kind: Kind = "internal", within: Context | None = None
 ) -> AbstractContextManager[Span | None]:
-    """Start a span whose children are the spans that begin in the block."""
+    """Start a span for the duration of the block. Spans that begin in it become its children."""
     return nullcontext() if _provider() is None else _span(name, attributes, kind, within)
 
 
@@ -94,7 +95,7 @@ def _span(
 
 
 def current(span: Span | None) -> AbstractContextManager[object]:
-    """Make spans that begin in this block children of a span, if there is one."""
+    """Make spans that begin in this block children of `span`. With None, do nothing."""
     if span is None:
         return nullcontext()
     context: AbstractContextManager[object] = _api().use_span(
@@ -114,7 +115,7 @@ def here() -> Context | None:
 
 @contextmanager
 def within(context: Context | None) -> Iterator[None]:
-    """Make spans in this block children of the span in a result of `here`."""
+    """Make spans in this block children of the span that `here` returned."""
     if context is None:
         yield
         return
@@ -128,7 +129,7 @@ def within(context: Context | None) -> Iterator[None]:
 
 
 def ids() -> tuple[str, str] | None:
-    """Return the ids of the current trace and span, as logs show them. None without a span."""
+    """Return the ids of the current trace and span in hexadecimal. None without a span."""
     if _provider() is None:
         return None
     context = _api().get_current_span().get_span_context()
@@ -136,7 +137,7 @@ def ids() -> tuple[str, str] | None:
 
 
 def leaving() -> dict[str, str]:
-    """Return the headers that continue the trace in another service."""
+    """Return the HTTP headers with which another service continues the trace."""
     headers: dict[str, str] = {}
     if _provider() is not None:
         from opentelemetry.propagate import inject
@@ -146,7 +147,7 @@ def leaving() -> dict[str, str]:
 
 
 def arriving(headers: Iterable[tuple[bytes, bytes]]) -> Context | None:
-    """Return the parent span of a request, from its headers. None without a provider."""
+    """Return the parent span that the headers of a request name. None without a provider."""
     if _provider() is None:
         return None
     from opentelemetry.propagate import extract
@@ -155,7 +156,6 @@ def arriving(headers: Iterable[tuple[bytes, bytes]]) -> Context | None:
 
 
 def as_json(value: object) -> str:
-    """Return a structured value as JSON text, for an attribute."""
     return json.dumps(value, default=str)
 
 
@@ -201,7 +201,7 @@ Describe = Callable[[Arguments, Any], Attributes]
 def operation(
     name: Operation, store_id: str | None, session_id: str | None = None
 ) -> AbstractContextManager[Span | None]:
-    """Start a span for an operation, with its parts as children. None without a provider."""
+    """Start a span for an operation on memory; see `span`."""
     attributes = {
         OPERATION: name,
         "gen_ai.provider.name": "agent_memory",
@@ -214,10 +214,15 @@ def operation(
 def traced(
     name: Operation, store_id: Callable[[Any], str], describe: Describe | None = None
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Trace each call of a method as a span, if a provider is set."""
+    """Trace each call of a method as an operation.
+
+    Args:
+        store_id: Returns the id of the store from the object whose method is called.
+        describe: Returns further attributes.
+    """
 
     def decorate(call: Callable[P, T]) -> Callable[P, T]:
-        signature = cache(partial(inspect.signature, call))  # most processes trace nothing
+        signature = cache(partial(inspect.signature, call))  # computed only in traced processes
 
         @wraps(call)
         def traced_call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -226,7 +231,7 @@ def traced(
             try:
                 arguments = signature().bind(*args, **kwargs).arguments
             except TypeError:
-                return call(*args, **kwargs)  # raises the TypeError under its own name
+                return call(*args, **kwargs)  # raises a TypeError that names the method
             with operation(name, store_id(args[0]), _id(arguments.get("session_id"))) as span:
                 result = call(*args, **kwargs)
                 if span is not None and describe is not None:
@@ -250,7 +255,7 @@ def tell_search(span: Span | None, query: Message | None, recalls: Iterable[Reca
 
 
 def tell_absorbed(span: Span | None, block: str, messages: int) -> None:
-    """Add to a span the block, and the number of messages that it is about to absorb."""
+    """Add to a span the name of a block, and the number of messages that it is going to absorb."""
     told(span, {"agent_memory.block": block, "gen_ai.memory.record.count": messages})
 
 
@@ -274,7 +279,7 @@ def of_record(arguments: Arguments, result: Any) -> Attributes:
 
 
 def of_id(arguments: Arguments, result: Any) -> Attributes:
-    """Return the attributes of a named record, or of a list of changed records."""
+    """Return the attributes for a change of a record, or of a list of records, by id."""
     count = len(result) if isinstance(result, list) else int(result is not False)
     record_id = _id(arguments.get("note_id", arguments.get("fact_id")))
     return {"gen_ai.memory.record.id": record_id, "gen_ai.memory.record.count": count}

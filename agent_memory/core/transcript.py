@@ -1,4 +1,4 @@
-"""Messages as text: transcripts, passages of long texts, relevant parts of recalls. Pure."""
+"""Messages as text: transcripts, passages of long texts, excerpts of recalls. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Count = Callable[[str], int]
 
 _UNREADABLE = ("encrypted_content", "signature", "id", "status")
 
-_NEAR = 1_000  # characters in which a sentence or a word may end
+_NEAR = 1_000  # `split` looks for the end of a sentence or word in so many characters
 
 
 def speaker(message: Message) -> str:
@@ -33,7 +33,7 @@ def speaker(message: Message) -> str:
 def full_text(message: Message) -> str:
     """Return the whole content of a message as one text, with calls and results.
 
-    Pictures, sound and files are named. A call without a function is shown as JSON.
+    A picture, sound or file is shown by its kind and name.
     """
     views = message.views()
     if not views:
@@ -42,7 +42,7 @@ def full_text(message: Message) -> str:
 
 
 def _unshown(raw: dict[str, Any], name: str | None) -> str:
-    """Return the readable part of an item without a chat form. A compaction has none."""
+    """Return the readable fields of an item without a chat form. Empty for a compaction."""
     readable = {key: value for key, value in raw.items() if value and key not in _UNREADABLE}
     if readable.keys() <= {"type"} or form_of(name).compacts(raw):
         return ""
@@ -80,10 +80,7 @@ def line(entry: Entry) -> str:
 
 
 def chunks(entries: Sequence[Entry], count: Count, limit: int) -> Iterator[str]:
-    """Yield the whole transcript in pieces of at most `limit` tokens.
-
-    A single message that exceeds the limit is split.
-    """
+    """Yield the transcript in pieces of at most `limit` tokens. Longer messages are split."""
     piece: list[str] = []
     size = 0
     for entry in entries:
@@ -101,7 +98,7 @@ def chunks(entries: Sequence[Entry], count: Count, limit: int) -> Iterator[str]:
 def split(text: str, count: Count, limit: int) -> list[str]:
     """Split a text into parts of at most `limit` tokens by halving it.
 
-    Each split is after a sentence that ends near the middle, or between words.
+    Each half begins at a sentence, or else at a word.
     """
     if count(text) < limit or len(text) < 2:
         return [text]
@@ -114,8 +111,8 @@ def split(text: str, count: Count, limit: int) -> list[str]:
 def clip(text: str, count: Count, limit: int) -> str:
     """Return the beginning of a text within `limit` tokens.
 
-    The result ends with a sentence if it then uses at least half of the room. Otherwise it ends
-    with a word, so that no number is cut. The result ends inside a word only as a last resort.
+    It ends with a sentence if that uses at least half of the limit, and otherwise with a word, so
+    that no number is cut. Only a very long word is cut.
     """
     if count(text) <= limit:
         return text
@@ -124,16 +121,15 @@ def clip(text: str, count: Count, limit: int) -> str:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if count(text[:middle]) <= limit else (low, middle - 1)
     beginning = text[: last_break(text, low)].rstrip()
-    while beginning and count(beginning) > limit:  # shorter text can cost a token more
+    while beginning and count(beginning) > limit:  # a shorter text may have one more token
         beginning = beginning[:-1].rstrip()
     return beginning
 
 
 LONG = 4_000
-"""Bytes above which a text is stored in passages: about a thousand tokens.
+"""A text of more bytes (about a thousand tokens) is stored and searched in passages.
 
-For shorter texts, such as long answers of assistants, search over passages finds less than search
-over whole texts.
+A search of passages finds less than a search of whole texts if the texts are shorter.
 """
 
 PASSAGE = 1_000
@@ -142,13 +138,13 @@ PASSAGE = 1_000
 MOST_PASSAGES = 2_000
 """The most passages of one text. Passages of a very long text are longer."""
 
-_OVERLAP = 200  # maximum bytes of the sentence that two passages share
+_OVERLAP = 200  # maximum bytes of a sentence that two passages share
 
 PART = "part"
 """The metadata key under which a record of a long message stores its `Part`."""
 
 GAP = "\u2026"
-"""Marks where a text was cut."""
+"""Marks the places where a text was cut."""
 
 Place = tuple[int, int]
 
@@ -159,7 +155,7 @@ class Part(NamedTuple):
     Attributes:
         number: The number of the passage, from 0.
         of: The number of passages in the message.
-        offset: The character of the message at which the passage begins.
+        offset: The index in the message's text at which the passage begins.
     """
 
     number: int
@@ -177,10 +173,10 @@ WHOLE = Part(0, 1, 0)
 
 
 def passages(text: str) -> list[Place]:
-    """Return the start and end of each passage of a text. A short text is one passage.
+    """Return the start and end of each passage of a text. A text of up to `LONG` bytes is one.
 
-    Passages are cut between sentences or lines and have similar lengths. Each passage begins with
-    the last sentence of the previous passage, unless that sentence is long.
+    Passages have similar lengths and begin at sentences or lines. Each passage repeats the last
+    sentence of the previous passage, unless that sentence is long.
     """
     size = len(text.encode("utf-8", "surrogatepass"))
     if size <= LONG:
@@ -218,7 +214,7 @@ def marked(text: str, part: Part) -> str:
 
 
 def _units(text: str, most: int) -> Iterator[Place]:
-    """Yield the units that are not cut: sentences and lines, or parts of long ones."""
+    """Yield the sentences and lines of a text. Those of more than `most` characters are split."""
     for start, end in sentence_spans(text):
         while end - start > most:
             at = _last_space(text, start, start + most)
@@ -231,10 +227,7 @@ def _units(text: str, most: int) -> Iterator[Place]:
 
 
 def _last_space(text: str, start: int, end: int) -> int:
-    """Return the place to split a line: after the last word in its second half, or at its end.
-
-    A word that stops exactly at the end is not split.
-    """
+    """Return the last space in the second half of a range, or the range's end if there is none."""
     if text[end : end + 1].isspace():
         return end
     at = max(text.rfind(space, start, end) for space in (" ", "\t"))
@@ -242,10 +235,11 @@ def _last_space(text: str, start: int, end: int) -> int:
 
 
 def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -> str:
-    """Return the part of a text that is most relevant to a question, at most `limit` tokens.
+    """Return the part of a text that is most relevant to a question, of at most `limit` tokens.
 
-    The part starts as the sentence that shares the most words with the question, and grows by the
-    better neighbour. A single sentence that is too long is cut. An ellipsis marks omitted text.
+    It starts as the sentence that shares the most words with the question. The better one of the
+    two neighbouring sentences is added repeatedly. A first sentence that is too long is cut. An
+    ellipsis marks omitted text.
     """
     if count(text) <= limit:
         return text
@@ -267,9 +261,12 @@ def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -
 
 
 def joined(recalls: Sequence[Recall], blocks: Collection[str]) -> list[Recall]:
-    """Join neighbouring messages of the blocks, and passages of one message, into one recall each.
+    """Join recalls of neighbouring messages, or of neighbouring passages of a message, into one.
 
-    The joined recall has the place, id and score of its best part, and the time of its first part.
+    The joined recall has the place, id and score of the best of them, and the time of the first.
+
+    Args:
+        blocks: The blocks whose recalls are joined.
     """
     best: dict[int, Recall] = {}
     runs: list[list[int]] = []
@@ -291,14 +288,14 @@ def joined(recalls: Sequence[Recall], blocks: Collection[str]) -> list[Recall]:
 
 
 def _at(recall: Recall) -> tuple[str, str, int, int]:
-    """Return the place of a message or passage in the order of the log."""
+    """Return the sort key of a message or passage, for the order of the log."""
     return (recall.block, *recall.sources[0], part_of(recall.metadata).number)
 
 
 def _follows(first: Recall, second: Recall) -> bool:
-    """Return whether one message or passage directly follows another, with the same time.
+    """Return whether `second` directly follows `first` in the log, with the same `time`.
 
-    An outdated recall has another time, and is not joined.
+    A recall marked as outdated has another `time`, and is therefore not joined.
     """
     (session_id, seq), (other_session, other_seq) = first.sources[0], second.sources[0]
     if (first.block, session_id, first.time) != (second.block, other_session, second.time):
@@ -335,7 +332,7 @@ def _passage(run: Sequence[Recall], best: Recall) -> Recall:
 
 
 def _spliced(text: str, first: Recall, second: Recall) -> str:
-    """Append a passage to a text that ends with the one before, without repeating their overlap."""
+    """Append the passage `second` to a text that ends with `first`, without their overlap."""
     before, rest = _body(first), _body(second)
     whole = before.removeprefix(f"{GAP} ").removesuffix(f" {GAP}")
     shared = part_of(first.metadata).offset + len(whole) - part_of(second.metadata).offset

@@ -1,8 +1,8 @@
-"""Visibility of a window's entries, and the places where it may be cut. Pure functions.
+"""Which entries of a window are shown, and the places where a window may be cut. Pure functions.
 
-Two rules hold everywhere. A tool call and its results are cut together, matched by call id and not
-by place. After a cut, a window starts at a user message if it has one. If a cut must fall inside a
-turn, the user message that opened the turn stays pinned.
+Two rules hold everywhere. A tool call and its results form a *group* and are cut together. After a
+cut, a window starts at a user message if it has one. If a cut must fall inside a turn, the user
+message that opened the turn is pinned: it stays in the window.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agent_memory.core.shapes import Shape, are_known, pairs, shape_of, shapes_o
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The beginning of a window: after seq `start`, with the `pinned` earlier seqs."""
+    """The entries of a window: those after seq `start`, and the earlier `pinned` seqs."""
 
     start: int
     pinned: tuple[int, ...] = ()
@@ -28,17 +28,17 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """For each entry, whether it may be shown, and the place of its group's first entry."""
+    """For each entry, whether it may be shown, and the index of its group's first entry."""
 
     shown: list[bool]
     group: list[int]
     first_open: int | None
-    """Place of the first call without a result in the newest turn."""
+    """Index of the first entry of the newest turn with a call without a result."""
     pending: int = 0
     orphans: int = 0
 
     def with_more(self, more: _Layout) -> _Layout:
-        """Return this layout, extended by another one. All calls in this one must have results."""
+        """Return this layout, extended by another. No call of this one may be without a result."""
         count = len(self.shown)
         return _Layout(
             self.shown + more.shown,
@@ -65,8 +65,9 @@ class _Known(NamedTuple):
     """A cached layout.
 
     Attributes:
-        settled: The entries before the newest question.
-        before: The layout of these entries.
+        settled: The first of the entries, up to a user message. Later entries do not change their
+            layout.
+        before: The layout of `settled`.
     """
 
     entries: Sequence[Entry]
@@ -89,13 +90,13 @@ def _is_users(shape: Shape) -> bool:
 def visible(entries: Sequence[Entry], *, was_cut: bool) -> list[Entry]:
     """Return the entries that a context may show, in order.
 
-    System messages are left out, because they stand at the top. Calls without results, results
-    without calls, empty messages, and raw items without a chat form are left out too. All of these
-    stay in the log. Text in a message with such calls is shown.
+    System messages are left out, because a context shows them at the top. Calls without results,
+    results without calls, empty messages, and raw items without a chat form are left out too. Text
+    in a message with such calls is shown.
 
     Args:
-        was_cut: Whether earlier entries have left the window. Entries before the first user
-            message are then left out too.
+        was_cut: Whether earlier entries have left the window. If so, entries before the first user
+            message are left out too.
     """
     shown = _shown(entries)
     if was_cut:
@@ -108,15 +109,15 @@ def visible(entries: Sequence[Entry], *, was_cut: bool) -> list[Entry]:
 def choose_cut(
     entries: Sequence[Entry], keep_tokens: int, keep_messages: int | None = None
 ) -> Cut | None:
-    """Return the cut that keeps the newest whole turns within bounds.
+    """Return the cut that keeps as many of the newest turns as the bounds allow.
 
-    A cut between two turns is preferred. If the next older turn is so long that such a cut uses
-    less than half of the bounds, the cut falls inside that turn, between tool groups. The turn's
-    user message then stays pinned. A pending call in the newest turn is never cut away.
+    A cut between two turns is preferred. If it would use less than half of the bounds, because the
+    next older turn is long, the cut falls inside that turn, between groups. The turn's user message
+    is then pinned. A call in the newest turn that has no result yet is never cut away.
 
     Returns:
-        The cut. None if no legal cut removes anything. If even the newest group exceeds the
-        bounds, it stays, with the user message of its turn.
+        The cut. None if no legal cut removes anything. The newest group always stays, with the user
+        message of its turn, even if it exceeds the bounds.
     """
     least: _Candidate | None = None
     boundary: _Candidate | None = None
@@ -137,7 +138,7 @@ def choose_cut(
 
 
 def guarded(entries: Sequence[Entry], cut: Cut) -> Cut:
-    """Limit a cut so that the newest group stays, with the user message that opened its turn."""
+    """Reduce a cut so that the newest group stays, with the user message that opened its turn."""
     layout = _layout(entries)
     newest = max((i for i, ok in enumerate(layout.shown) if ok), default=None)
     if newest is None:
@@ -151,12 +152,15 @@ def guarded(entries: Sequence[Entry], cut: Cut) -> Cut:
 
 
 def passes(entries: Sequence[Entry], max_messages: int | None) -> bool:
-    """Return whether there are more than `max_messages` entries. With None there is no maximum."""
+    """Return whether there are more than `max_messages` entries. None is no limit."""
     return max_messages is not None and len(entries) > max_messages
 
 
 def begun_anew(head: Head, first: Entry | None) -> Head:
-    """Return the head of a window that begins with the log's first entry, without a summary."""
+    """Return the head with a window from the log's first entry on, and without a summary.
+
+    `first` is that entry, or None for an empty log.
+    """
     return replace(
         head,
         start=head.expired,
@@ -168,7 +172,7 @@ def begun_anew(head: Head, first: Entry | None) -> Head:
 
 
 def ruled(head: Head, entries: Sequence[Entry | Draft]) -> Head:
-    """Return the head with the last system message among these entries, or with none."""
+    """Return the head with the last system message of these entries, or without one."""
     last = next((entry for entry in reversed(entries) if entry.message.is_system), None)
     if last is None:
         return replace(head, system=None, system_tokens=0)
@@ -187,10 +191,10 @@ def snap(entries: Sequence[Entry], start: int) -> int:
 
 
 def turns(entries: Sequence[Entry]) -> list[tuple[Entry, ...]]:
-    """Group visible entries into turns: a user message with all entries up to the next one.
+    """Group the entries that may be shown into turns.
 
-    Entries before the first user message are a turn of their own. A tool group that spans two user
-    messages joins their turns.
+    A turn is a user message with all entries up to the next user message. Entries before the first
+    user message are a turn too. If a group reaches into the next turn, the two turns are one.
     """
     layout = _layout(entries)
     cuttable = layout.cuttable()
@@ -208,10 +212,7 @@ def turns(entries: Sequence[Entry]) -> list[tuple[Entry, ...]]:
 
 
 def units(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Group visible entries into units: a call with its results, or a single message.
-
-    Units are in the order of their first entries.
-    """
+    """Divide visible entries into units: a call with its results, or a single message."""
     units_by_call: dict[int, list[Entry]] = {}
     for entry, group in zip(entries, _layout(entries).group, strict=True):
         units_by_call.setdefault(group, []).append(entry)
@@ -232,7 +233,7 @@ class _Candidate(NamedTuple):  # a tuple, because there is one for nearly every 
     at_turn: bool
 
     def use(self, keep_tokens: int, keep_messages: int | None) -> float:
-        """Return the used share of the bounds. A cut with a share above 1 does not fit."""
+        """Return the share of the bounds that the window uses. Above 1, it does not fit."""
         use = self.tokens / keep_tokens if keep_tokens > 0 else 2.0
         return max(use, self.messages / keep_messages) if keep_messages else use
 
@@ -240,7 +241,7 @@ class _Candidate(NamedTuple):  # a tuple, because there is one for nearly every 
 def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candidate]:
     """Yield legal cuts with the size of the remaining window, smallest first.
 
-    After the first, a candidate exceeds `keep_tokens` only because of its pinned message.
+    Candidates after the first exceed `keep_tokens` at most by their pinned message.
     """
     tokens = messages = 0
     next_shown: Entry | None = None
@@ -283,10 +284,9 @@ def _shown(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _layout(entries: Sequence[Entry]) -> _Layout:
-    """Pair calls with results, and compute which entries can be shown.
+    """Return the layout of a window. The layout before the newest user message is cached.
 
-    Entries of complete groups can be shown, and entries with content besides calls and results. The
-    part before the newest question is computed once.
+    An entry may be shown if all calls of its group have results, or if it has other content.
     """
     if not entries:
         return _Layout([], [], None)
@@ -297,14 +297,14 @@ def _layout(entries: Sequence[Entry]) -> _Layout:
         and cached.entries is entries
         and len(cached.layout.shown) == len(entries)
     ):
-        return cached.layout  # one context needs a layout several times
+        return cached.layout  # the same call before, for the same context
     before, settled = _Layout([], [], None), entries[:0]
     if cached is not None and continues(entries, cached.settled):
         before, settled = cached.before, cached.settled
     newest = next((i for i in reversed(range(len(entries))) if is_user(entries[i])), 0)
     if newest > len(settled):
         layout = before.with_more(_laid_out(entries[len(settled) : newest]))
-        is_closed = not (layout.pending or layout.orphans)  # none is paired with a later entry
+        is_closed = not (layout.pending or layout.orphans)  # later entries cannot complete a pair
         if is_closed and are_known(entry.message for entry in entries[len(settled) : newest]):
             before, settled = layout, entries[:newest]
     layout = before.with_more(_laid_out(entries[len(settled) :]))
@@ -312,7 +312,7 @@ def _layout(entries: Sequence[Entry]) -> _Layout:
 
 
 def _laid_out(entries: Sequence[Entry]) -> _Layout:
-    """Return the layout of a range of entries on their own."""
+    """Return the layout of a range of entries, without regard to others."""
     shapes = shapes_of([entry.message for entry in entries])
     shown = [shape.speaks for shape in shapes]
     for place, shape in enumerate(shapes):

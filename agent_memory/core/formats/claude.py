@@ -1,7 +1,7 @@
 """Messages of Anthropic's Messages API, whose content is a list of blocks. Pure.
 
-A compaction block stands for all messages before it. Claude's compaction is readable text, so it
-serves other models as a summary.
+A compaction block replaces all messages before it. Its content is text, which other models are
+shown as a summary.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BLOCKS = frozenset(
 _MOST_MARKS = 4
 _THOUGHTS = ("thinking", "redacted_thinking")
 _ENVELOPE = frozenset({"stop_reason", "model", "usage"})
-"""Fields of a response that no request accepts."""
+"""Fields of a response that a request must not have."""
 
 _CHAT_ONLY = frozenset(
     {
@@ -34,7 +34,7 @@ _CHAT_ONLY = frozenset(
 
 
 def recognises(value: Mapping[str, Any]) -> bool:
-    """Return whether a value is a message of this API, or a whole response."""
+    """Return whether a value is a message or a whole response of this API."""
     if value.get("role") not in ("user", "assistant"):
         return False
     is_reply = value.get("type") == "message" and bool(_ENVELOPE & value.keys())
@@ -55,10 +55,9 @@ def _is_own(block: Json) -> bool:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the chat messages of a message: results of tools first, then its text and calls.
+    """Return a message as chat messages: one for each tool result, then one for text and calls.
 
-    Each result is a message of its own. Thinking has no chat form. Actions of the provider's own
-    tools show as text.
+    Thinking is left out. Actions of tools that the provider runs are shown as text.
     """
     role, content = raw.get("role"), raw.get("content")
     if role not in ("user", "assistant", "system"):
@@ -104,7 +103,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
 
 
 def items(raw: Mapping[str, Any]) -> list[Json]:
-    """Return a message as it is sent back, without a response's own fields and empty blocks."""
+    """Return a message in the form that a request accepts, or nothing if it is empty."""
     message: Json = dict(raw)
     if raw.get("type") == "message" and _ENVELOPE & raw.keys():
         message = {"role": raw.get("role"), "content": raw.get("content")}
@@ -113,14 +112,14 @@ def items(raw: Mapping[str, Any]) -> list[Json]:
         return [message] if says(content) else []
     blocks = neutral.cleaned(content, _clean)
     while blocks and mapping(blocks[-1]).get("type") in _THOUGHTS:
-        blocks = blocks[:-1]  # a message must not end with a thinking block
+        blocks = blocks[:-1]  # the API refuses a message that ends with a thinking block
     if blocks is not content:
         message = {**message, "content": blocks}
     return [message] if blocks else []
 
 
 def _clean(block: Any) -> Any:
-    """Return a block without blank texts. None for a blank block. An empty error gets a text."""
+    """Return a block without blank texts. None for a blank block. Empty errors get a text."""
     if not isinstance(block, dict) or neutral.is_blank(block):
         return None if isinstance(block, dict) else block
     inner = cleaned_content = block.get("content")
@@ -134,7 +133,7 @@ def _clean(block: Any) -> Any:
 
 
 def compacts(raw: Mapping[str, Any]) -> bool:
-    """Return whether a message begins with a compaction block that succeeded."""
+    """Return whether a message has a compaction block with content."""
     return any(
         block.get("type") == "compaction" and block.get("content")
         for block in dicts(raw.get("content"))
@@ -142,7 +141,7 @@ def compacts(raw: Mapping[str, Any]) -> bool:
 
 
 def merged(messages: list[Json]) -> list[Json]:
-    """Merge the results of a step into the one message after its calls, results first."""
+    """Merge neighbouring messages with tool results into one message, results first."""
     return neutral.merged_neighbours(
         messages,
         lambda first, second: _is_results(first) and _is_results(second),
@@ -151,14 +150,14 @@ def merged(messages: list[Json]) -> list[Json]:
 
 
 def is_counted(value: Any) -> bool:
-    """Return whether a message or a system text has cache marks, or blanks at its end."""
+    """Return whether a message or a system text has cache marks, or white space at its end."""
     return _marked(value, 0)[0] is not value or _trimmed(value) is not value
 
 
 def limited(context: list[Any]) -> list[Any]:
-    """Return a context that keeps only its last cache marks, as many as the API accepts.
+    """Return a context with only its last cache marks, as many as the API accepts.
 
-    If the last message is the assistant's, white space at its end is removed.
+    White space at the end of the context is removed if the last message is the assistant's.
     """
     limited_context, left = list(context), _MOST_MARKS
     for place in reversed(range(len(limited_context))):
@@ -167,10 +166,7 @@ def limited(context: list[Any]) -> list[Any]:
 
 
 def _marked(value: Any, left: int) -> tuple[Any, int]:
-    """Return a value with only its last cache marks, and the number of marks left.
-
-    The value is a message, a block or a list of them.
-    """
+    """Remove all but the last `left` cache marks of a value. Return it and how many are left."""
     if isinstance(value, list):
         items = list(value)
         for place in reversed(range(len(items))):
@@ -256,7 +252,7 @@ def _url(source: Mapping[str, Any]) -> str:
 
 
 def _result(content: object) -> Any:
-    """Return the result of a tool for a chat: text, or parts if it has pictures."""
+    """Return a tool's result as chat content: text, or parts if it has pictures."""
     if not isinstance(content, list):
         return content or ""
     return neutral.joined([part for block in dicts(content) for part in _parts(block)])
@@ -267,7 +263,7 @@ def _text_block(part: object) -> Any:
 
 
 def _block(part: object) -> Any:
-    """Return a part of a user's message or a tool's result: text, a picture, or a document."""
+    """Return a chat content part as a block: text, an image or a document."""
     if is_text(part) or not isinstance(part, dict):
         return _text_block(part)
     url = neutral.link_of(part)

@@ -1,8 +1,8 @@
 """Token counts of texts, messages and pictures for the configured model, without a network.
 
-The count of a context is the sum of its messages' counts plus `TokenCounter.overhead`. Each part
-of a message is counted separately, with an allowance for every separator of a chat template. The
-sum is therefore not below the tokenizer's count of the rendered context.
+The count of a context is the sum of its messages' counts plus `TokenCounter.overhead`. Each field
+of a message is counted separately, and every separator of a chat template is added. The sum is
+therefore never less than the tokenizer's count of the rendered context.
 """
 
 from __future__ import annotations
@@ -34,17 +34,16 @@ _BEYOND_ASCII = bytes(range(128, 256))
 
 
 class Estimate:
-    """Replaces an encoding by an estimate.
+    """Estimates tokens, in place of an encoding.
 
     Attributes:
-        name: The name of this rule. It is stored with counts, and tells them from other counts.
+        name: The name that is stored with each count, in place of the name of an encoding.
     """
 
     name = "estimate-1"
 
     @staticmethod
     def count(text: str) -> int:
-        """Return the approximate number of tokens of a text."""
         if text.isascii():
             ascii_only, further = text.encode(), 0
         else:
@@ -90,7 +89,7 @@ def _image(url: object, detail: object) -> int:
 
 
 def _size(url: str) -> tuple[float, float] | None:
-    """Return the width and height of a PNG, GIF or JPEG in a data URL."""
+    """Return the width and height of a PNG, GIF or JPEG in a data URL. None for other URLs."""
     head, comma, body = url.partition(",")
     if not comma or not head.startswith("data:image/"):
         return None
@@ -122,15 +121,15 @@ def _decoded_length(data: object) -> int:
     return len(data) * 3 // 4 if isinstance(data, str) else 0
 
 
-# A chat template frames a message with a start mark, its role, a line break, an end mark and a line
-# break. A name and each tool call have frames of their own.
+# A chat template adds to a message: a start mark, the role, a line break, an end mark and a line
+# break. It also adds marks to a name and to each tool call.
 _PER_MESSAGE = 4
 _PER_FIELD = 2
 _LEAST_ID = 4
 _REPLY_PRIMING = 3
 
-# Every encoding splits a text before a space that follows no white space, and merges each side
-# separately. The effect of a line break at an end therefore depends only on a few words there.
+# Every encoding splits a text before a space that follows a non-space, and merges each side
+# separately. A line break at an end therefore changes only the tokens of the nearest word.
 _WORD = re.compile(r"\S(?= )")
 _NEAR = 64
 
@@ -143,14 +142,12 @@ Tokenizer = Literal["exact", "approximate"]
 class TokenCounter:
     """Counts the tokens of texts and messages for one model.
 
-    "exact" uses the model's own encoding if it is known. Claude models use the last encoding that
-    Anthropic published, and all unknown models use litellm's fallback (cl100k_base). In both cases,
-    `exact` is False. "approximate" estimates the tokens for any model and loads nothing.
-    docs/tokens.md gives the error of the estimate.
-
     Args:
         model: A litellm model name. None counts with o200k_base.
-        tokenizer: "exact" or "approximate".
+        tokenizer: "exact" uses the model's encoding if it is known. For Claude, it uses the last
+            encoding that Anthropic published, and for other models litellm's fallback, cl100k_base.
+            "approximate" estimates the tokens for any model and loads nothing; docs/tokens.md gives
+            the error.
 
     Attributes:
         encoding: Name of the encoding, which is stored with every count.
@@ -172,11 +169,11 @@ class TokenCounter:
 
     @property
     def overhead(self) -> int:
-        """Return the fixed tokens of a context besides its messages."""
+        """Return the tokens that a context has besides its messages."""
         return _REPLY_PRIMING
 
     def load(self) -> None:
-        """Build the tokenizer now, instead of in the background of the first texts."""
+        """Build the tokenizer now, instead of in the background during the first counts."""
         if isinstance(self._texts, Encoding):
             self._texts.build()
 
@@ -187,10 +184,12 @@ class TokenCounter:
     def message(self, message: Message) -> int:
         """Return the tokens of a message in a context, with its role, name, calls and pictures.
 
-        A framework's item costs its chat views, plus its other content that reaches the model. Any
-        other raw item costs the larger of its JSON and its chat views. If a view has a list of
-        parts, the content costs as much as these parts, because a picture is not counted as text.
-        An item that its format never shows costs nothing.
+        A raw item counts as the larger of its JSON and its chat views, with these exceptions:
+
+        - An item of a framework counts as its views, plus its other content that reaches the model.
+        - An item whose content is a list of parts counts as its views, plus the JSON of its other
+          fields. Pictures in the list are thus not counted as text.
+        - An item that its format never shows counts 0.
         """
         role, content = message.role, message.content
         is_simple = role not in (None, "tool") and isinstance(content, str)
@@ -214,7 +213,7 @@ class TokenCounter:
         return max(shown, self.item(raw))
 
     def item(self, raw: Mapping[str, Any]) -> int:
-        """Return the tokens of a raw item as JSON."""
+        """Return the tokens of a raw item that is sent as JSON."""
         return _PER_MESSAGE + self._json(raw)
 
     def chat(self, message: Mapping[str, Any]) -> int:
@@ -271,7 +270,6 @@ class TokenCounter:
         return self._json(part)
 
     def _call(self, call: object) -> int:
-        """Return the tokens of a call: id, name, arguments, and other fields as JSON."""
         if not isinstance(call, dict):
             return self._json(call)
         cost = self._id("") if call.get("id") is None else 0
@@ -287,17 +285,14 @@ class TokenCounter:
         return cost
 
     def _id(self, value: object) -> int:
-        """Return the tokens of a call id.
-
-        The count covers the id that may replace it for a provider that refuses it.
-        """
+        """Return the tokens of a call id, or of the id that may replace an invalid one, if more."""
         text = value if isinstance(value, str) else json.dumps(value)
         return max(_LEAST_ID, self.text(text)) + _PER_FIELD
 
     def _line(self, text: str) -> int:
-        """Return the tokens of a text between line breaks, without the breaks.
+        """Return the tokens of a text between line breaks, without these line breaks.
 
-        Only white space merges with a neighbouring break, and the merged text may cost more.
+        White space at an end of the text merges with the line break, which may cost more tokens.
         """
         alone = self._texts.count(text)
         if not text or not (text[0].isspace() or text[-1].isspace()):
@@ -322,7 +317,7 @@ class TokenCounter:
 
 
 def encoding_for(model: str | None) -> tuple[str, bool]:
-    """Return the encoding for a litellm model name, and whether it is the model's own."""
+    """Return the encoding's name for a litellm model name, and whether it is the model's own."""
     if model is None:
         return DEFAULT_ENCODING, True
     text_of("model", model)

@@ -1,14 +1,12 @@
-"""Byte-pair encodings: a slow exact counter first, tiktoken's tokenizer later.
-
-A pattern splits the text into pieces. Within a piece, the two neighbours that form the token of the
-lowest rank are merged. If several pairs form this token, the first pair is merged. The merges end
-when no pair forms a token. The vocabularies are files that litellm ships.
+"""Token counts by byte-pair encodings: by a slow, exact counter first, later by tiktoken.
 
 Building tiktoken's tokenizer takes a few hundred milliseconds, and blocks all threads most of that
-time. A process's first texts are therefore counted by a `MergeCounter`, with the same result. The
-`MergeCounter` builds no index: a token's rank is its place in the vocabulary's file, and only
-tokens of the counted text are searched there. After many searches, the file is read into a table.
-After many texts, the tokenizer is built in a thread and replaces the `MergeCounter`.
+time. A `MergeCounter` therefore counts the first texts of a process, with the same results. After
+many texts, the tokenizer is built in a thread and replaces the `MergeCounter`.
+
+A byte-pair encoding splits a text into pieces by a pattern. Within a piece, it merges two
+neighbours at a time: the first of the pairs that form the token of the lowest rank. It ends when no
+pair forms a token. The vocabularies are files that litellm ships.
 """
 
 from __future__ import annotations
@@ -42,8 +40,8 @@ CLAUDE = "claude"
 
 _CLAUDE_FILE = "anthropic_tokenizer.json"
 
-# Upper is for letters that may begin a capitalised word, lower for letters that may end one. Marks,
-# and letters without case, are in both. Outside o200k, a mark is not a letter.
+# {upper}: letters that may begin a capitalised word. {lower}: letters that may end one. Combining
+# marks and letters without case are in both classes. In the other encodings, a mark is no letter.
 _O200K = (
     r"[^\r\n{letter}{digit}]?[{upper}]*[{lower}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
     r"|[^\r\n{letter}{digit}]?[{upper}]+[{lower}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -74,16 +72,16 @@ _GPT2 = (
 
 @dataclass(frozen=True, slots=True)
 class OpenAI:
-    """A vocabulary of OpenAI: a line for each token, in base64, with its rank.
+    """A vocabulary of OpenAI. Each line of its file has a token, in base64, and the token's rank.
 
-    A pattern has placeholders for its character classes.
+    `pattern` has placeholders for the character classes.
     """
 
     file: str
     pattern: str
 
     def normal(self, text: str) -> str:
-        """Return a text as it is counted."""
+        """Return the text to count in place of a text."""
         return text
 
     def listing(self) -> bytes:
@@ -103,9 +101,9 @@ class OpenAI:
 class Claude:
     """The vocabulary that Anthropic published, in the JSON of `tokenizers`.
 
-    The counts equal those of `tokenizers`, except that names of special tokens are ordinary text.
-    In Anthropic's file, merges have ranks, and tokens do not. The ranks of tokens give the same
-    result, because exactly one merge of earlier tokens makes each token.
+    The counts equal those of `tokenizers`, except that names of special tokens count as ordinary
+    text. Anthropic's file ranks merges, not tokens. The order of the tokens gives the same result,
+    because exactly one merge of earlier tokens makes each token.
     """
 
     pattern = _GPT2
@@ -144,12 +142,12 @@ VOCABULARIES: dict[str, Vocabulary] = {
 
 
 def joined(text: str) -> str:
-    """Join pairs of surrogates to characters, and replace single ones."""
+    """Join surrogate pairs to characters, and replace lone surrogates."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _letters() -> dict[int, str]:
-    """Map each byte to its printable letter in files of `tokenizers` since GPT-2."""
+    """Map each byte to the printable letter that stands for it in the files of `tokenizers`."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in plain]
     return {byte: chr(byte) for byte in plain} | {
@@ -176,18 +174,18 @@ def _bundled(file: str) -> bytes:
         ) from None
 
 
-# Work is measured in searched bytes; a megabyte takes about half a millisecond.
+# Work is measured in searched bytes. A million bytes take about half a millisecond.
 _WORK_PER_CHARACTER = 500
 _WORK_PER_PAIR = 200
 _TABLE_WORK = 32_000_000
 _MOST_WORK = 400_000_000
 
 _LONGEST_SEARCHED = 20
-_LONGEST_PIECE = 512  # the work grows with its square
+_LONGEST_PIECE = 512  # bytes; the work grows with the square of a piece's length
 
 _NO_TOKEN = sys.maxsize
 
-# Each class of characters that the pattern distinguishes is represented by one character.
+# One character stands for all characters of a class that the pattern distinguishes.
 _CASELESS, _MARK = "\u00aa", "\u0300"
 _CLASSES = {
     "upper": f"A-Z{_CASELESS}{_MARK}",
@@ -198,17 +196,21 @@ _CLASSES = {
 }
 _SHAPES = {"Lu": "A", "Lt": "A", "Ll": "a", "Lm": _CASELESS, "Lo": _CASELESS}
 _SHAPES_BY_GROUP = {"M": _MARK, "N": "0", "Z": "\t", "P": "!", "S": "!", "C": "!"}
-_NEXT_LINE = "\u0085"  # white space, although its category is that of controls
-_LONG_S = "\u017f"  # an s, if the pattern ignores case
-_PICTURES = range(0x1F300, 0x1FB00)  # symbols, or code points reserved for them: one class
+_NEXT_LINE = "\u0085"  # white space, although Unicode calls it a control character
+_LONG_S = "\u017f"  # equals an s if the pattern ignores case
+_PICTURES = range(0x1F300, 0x1FB00)  # emoji, and code points reserved for emoji
 
 
 class NotForMerging(Exception):
-    """Raised for an uncertain character, a very long piece, or too much work."""
+    """Raised if a text has a character of uncertain class or a long piece, or takes too long."""
 
 
 class MergeCounter:
-    """Counts tokens as the built tokenizer does. Safe to share between threads."""
+    """Counts the same tokens as tiktoken, without an index. Safe to share between threads.
+
+    A token's rank is its place in the vocabulary's file. Only tokens of the counted text are
+    searched there. After many searches, the file is read into a table.
+    """
 
     def __init__(self, vocabulary: Vocabulary, table: Callable[[], dict[bytes, int]]) -> None:
         self.work = 0
@@ -248,8 +250,7 @@ class MergeCounter:
         if searching and (len(token) > _LONGEST_SEARCHED or self.work > _TABLE_WORK):
             self._table = self._read_table()
             rank = self._look_up
-        # One function ranks all tokens of a piece: both functions give the same order, but
-        # different values.
+        # One function must rank all tokens of a piece. Both give the same order, but other values.
         return self._merge(token, rank)
 
     def _merge(self, token: bytes, rank: Callable[[bytes], int]) -> int:
@@ -285,7 +286,7 @@ class MergeCounter:
 
 
 class _Shapes(dict[int, str]):
-    """Maps the code of each character to the character of its class. A cache of `_shape`."""
+    """Caches `_shape` by character code."""
 
     def __missing__(self, code: int) -> str:
         shape = self[code] = _shape(chr(code))
@@ -309,11 +310,11 @@ def _shape(character: str) -> str:
     return _SHAPES.get(category) or _SHAPES_BY_GROUP[category[0]]
 
 
-_BUILD_AFTER = 20_000_000  # work of a MergeCounter: about ten short messages
+_BUILD_AFTER = 20_000_000  # work in searched bytes: about ten short messages
 
 _MOST_KEPT, _LONG = 4_096, 2_000
 
-# tiktoken panics at a million blanks in a row, so that runs are split.
+# tiktoken panics at a million blanks in a row. Long runs of blanks are therefore split.
 _BLANKS = 200_000
 _MANY_BLANKS = re.compile(r"\s{200000}")
 
@@ -330,8 +331,8 @@ class Encoding:
     """Counts tokens in one encoding. Safe to share between threads.
 
     Attributes:
-        count: Counts the tokens of a text. A faster function replaces it later: look it up for
-            each text.
+        count: A function that counts the tokens of a text. Read the attribute for each text,
+            because a faster function replaces it later.
     """
 
     def __init__(self, name: str, vocabulary: Vocabulary) -> None:
@@ -345,7 +346,7 @@ class Encoding:
         self._lock = fork_safe_lock(own=True)
 
     def build(self) -> Callable[[str], int]:
-        """Build tiktoken's tokenizer once, and use it from now on."""
+        """Build tiktoken's tokenizer, if that is not done yet, and use it from now on."""
         import tiktoken
 
         ranks = self._table()
@@ -363,7 +364,7 @@ class Encoding:
                 self._merges = self._ranks = None
             return self._built
 
-    @apart  # the call imports, and an interrupted import may never release the import lock
+    @apart  # an interrupted import may never release the import lock
     def _count_first(self, text: str) -> int:
         merges = self._merges
         if merges is None:
@@ -382,7 +383,7 @@ class Encoding:
 
     def _build_in_thread(self) -> None:
         self._builder = threading.Thread(target=self.build, name="agent-memory-tokenizer")
-        # Without another thread, the first counter continues.
+        # If no thread can be started, the MergeCounter continues.
         with suppress(RuntimeError):
             start(self._builder)
 
@@ -395,7 +396,7 @@ class Encoding:
 
 
 def encoding(name: str) -> Encoding:
-    """Return the shared encoding of that name."""
+    """Return the shared encoding of a name in `VOCABULARIES`."""
     return _ENCODINGS[name]
 
 
