@@ -3,12 +3,12 @@
     AgentMemoryError
     ├── InvalidInput               invalid input; nothing was stored
     │   ├── InvalidId              an empty or unusable session or user id
-    │   ├── InvalidMessage         no role or raw form, an unknown role, or not JSON
+    │   ├── InvalidMessage         no role, an unknown role, or content that is not JSON
     │   ├── InvalidContext         a list of messages that a provider would refuse
     │   ├── MessageTooLarge        a message exceeds `max_message_bytes`
     │   ├── InvalidSnapshot        a file is not a snapshot, or is damaged or incomplete
     │   ├── SessionExists          a session with that id exists
-    │   ├── Conflict               a key was used for other content, or the log ends elsewhere
+    │   ├── Conflict               a key was used for other content, or `expected_end` differs
     │   │   └── VersionConflict    the item changed after the writer read it
     │   └── ToolRefused            a model called a tool with invalid arguments
     ├── AccessDenied               the caller may not read or change this
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 DISTRIBUTION = "agent-memory-log"
-"""The name on package indexes. They refuse "agent-memory", since "agentmemory" is taken."""
+"""The name on package indexes. They refuse "agent-memory", because "agentmemory" is taken."""
 
 
 def install_command(extra: str) -> str:
@@ -73,11 +73,11 @@ class InvalidId(InvalidInput):
 
 
 class InvalidMessage(InvalidInput):
-    """A message has no role and no raw form, an unknown role, or content that is not JSON."""
+    """A message has no role (and no `raw` item), an unknown role, or content that is not JSON."""
 
 
 class InvalidContext(InvalidInput):
-    """A list of messages breaks a rule of the provider that it is made for."""
+    """A list of messages breaks a rule of the provider for which it was made."""
 
 
 class MessageTooLarge(InvalidInput):
@@ -109,7 +109,7 @@ class AccessDenied(AgentMemoryError):
 
 
 class SessionOfAnotherUser(AccessDenied):
-    """The session belongs to another user: the first one named for it."""
+    """The session belongs to another user: the first one that a call named for it."""
 
 
 class ConfigError(AgentMemoryError):
@@ -162,11 +162,11 @@ class SessionDeleting(StoreError):
 
 
 class LeaseLost(StoreError):
-    """Another worker has taken the session over from a stalled one, whose write was refused."""
+    """This worker stalled, and another one has taken over the session. The write was refused."""
 
 
 class Damaged(StoreError):
-    """One record cannot be read. Others can.
+    """One record cannot be read. Other records can be read.
 
     Attributes:
         damage: The record and its readable part, if known.

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 _TRIES = 5
-"""A process with the old settings may write between the dropping and the opening."""
+"""Attempts to open a block. A process with the old settings may write old vectors again."""
 
 
 def dead_letters(memory: AgentMemory, block: str | None = None) -> list[DeadLetter]:
@@ -154,10 +154,11 @@ def import_session(
     *,
     deleted: bool = False,
 ) -> Head:
-    """Import a session from a snapshot, which `Session.export` writes, completely or not at all.
+    """Import a session from a snapshot of `Session.export`, completely or not at all.
 
-    The session is visible once the last line was read and the snapshot is verified. A block absorbs
-    the log again if its records cannot be imported, such as vectors of another embedding model.
+    The session is visible after the last line was read and the snapshot was verified. A block
+    absorbs the log again if its records cannot be imported, such as vectors of another embedding
+    model.
 
     Args:
         memory: The memory to import into.
@@ -196,12 +197,14 @@ def import_session(
 def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
     """Rebuild a block from the log with new settings, such as another embedding model.
 
-    Like `AgentMemory.replay`, but stored vectors of another model are deleted first. An interrupted
-    rebuild resumes. Until its end, the block recalls only from the sessions done so far. Stop
-    processes with the old settings: they recall nothing from it, or wrong results.
+    Like `AgentMemory.replay`, but stored vectors of another model are deleted first. After an
+    interruption, call it again to continue. Until the end, the block recalls only from the sessions
+    that are done. Stop processes with the old settings first: they would recall nothing from the
+    block, or wrong results.
 
-    In Qdrant the old vectors are deleted at the end. Until then, processes with the old settings
-    recall from them, and absorb nothing. If a session cannot be absorbed, a later call ends this.
+    In Qdrant, the old vectors are deleted at the end. Until then, processes with the old settings
+    recall from them, and absorb nothing. If a session cannot be absorbed, the old vectors stay
+    until a later call succeeds.
 
     Args:
         config: The new settings.
@@ -229,10 +232,7 @@ def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
 
 
 def _opened(config: AgentMemoryConfig, name: str) -> tuple[Components, bool]:
-    """Return the components with this block only, and whether its old records stay in force.
-
-    Other blocks may have to be rebuilt too, each in its turn.
-    """
+    """Return the components with this block only, and whether its old records stay in use."""
     for _ in range(_TRIES):
         try:
             return _begin_rebuild(Components(config, name), name)
@@ -255,16 +255,15 @@ def _drop_vectors(config: AgentMemoryConfig, name: str) -> None:
     with closing(services):
         for block in config.all_blocks:
             if block.name == name:
-                # stored first: a replay after a crash must not leave sessions out
+                # written first: after a crash, the replay must begin with the first session
                 SystemRecords(resources.store).write(Kind.REPLAYS, name, after=None, done=0)
                 block.clear(resources)
 
 
 def _left(components: Components, block: str, attempts: int) -> tuple[str, str] | None:
-    """Absorb what the replay could not. Return a session that still fails, with its error.
+    """Absorb what the replay left pending. Return a session that still fails, with its error.
 
-    All sessions are checked, since the replay may have resumed another one. Messages that the block
-    cannot absorb are given up after some attempts.
+    All sessions are checked, because the replay may have continued an interrupted one.
     """
     for head in all_heads(components.store):
         session_id = head.session_id

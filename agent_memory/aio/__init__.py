@@ -1,1 +1,1 @@
-"""The async interface, whose calls run on threads and are awaited."""
+"""The async interface. Its calls run on threads."""

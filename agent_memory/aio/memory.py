@@ -2,8 +2,8 @@
 
 Each call runs on a thread, through anyio. This works with asyncio and trio, and with several event
 loops at the same time. Each loop has at most 16 threads for a memory. A call that has started
-finishes even if its caller is cancelled, so that no write is partial. A caller in a cancelled
-scope (anyio, trio) waits for the call. A caller that `asyncio.Task.cancel` cancels does not wait.
+finishes even if its caller is cancelled. In a cancelled scope (anyio, trio), the caller waits for
+the call. After `asyncio.Task.cancel`, it does not wait.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _END = object()
 
 
 class Run(Protocol):
-    """Runs a call on one of a memory's threads."""
+    """A function that runs a call on one of a memory's threads."""
 
     def __call__(self, call: Callable[[], T], /) -> Coroutine[Any, Any, T]: ...
 
@@ -47,7 +47,7 @@ def awaited(
     """Return an async method that runs a sync class's method on a thread.
 
     With `update = awaited(AgentMemory.update)`, type checkers see the parameters of the sync method
-    and an awaitable result. If the sync object is of a subclass, the subclass's method is called.
+    and an awaitable result. The method is looked up by its name, so a subclass may override it.
     """
     name = call.__name__
 
@@ -64,8 +64,8 @@ def awaited(
 class AsyncCompletionStream:
     """A `CompletionStream` for `async for`.
 
-    If the consumer is cancelled while it waits, the stream is closed. Nothing is then stored,
-    unless the consumer had read the stream to its end.
+    If the reading task is cancelled while it waits for a chunk, the stream is closed. The turn is
+    then stored only if the last chunk had been read.
     """
 
     def __init__(self, stream: CompletionStream, run: Run) -> None:
@@ -74,12 +74,12 @@ class AsyncCompletionStream:
 
     @property
     def response(self) -> Any:
-        """The whole response. See `CompletionStream.response`."""
+        """The response of the last round. See `CompletionStream.response`."""
         return self._stream.response
 
     @property
     def usage(self) -> Usage:
-        """The tokens used. See `CompletionStream.usage`."""
+        """The model usage so far. See `CompletionStream.usage`."""
         return self._stream.usage
 
     @property
@@ -93,7 +93,7 @@ class AsyncCompletionStream:
     async def __anext__(self) -> Any:
         try:
             chunk = await self._run(partial(next, self._stream, _END))
-        except BaseException:  # even if the task is cancelled, as nothing else closes the stream
+        except BaseException:  # also if the task is cancelled: nothing else closes the stream
             self._stream.close()
             raise
         if chunk is _END:
@@ -108,7 +108,7 @@ class AsyncCompletionStream:
 def completion_of(
     call: Callable[Concatenate[S, P], Any],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, Any]]:
-    """Return the async method of a completion. It returns a stream as `AsyncCompletionStream`."""
+    """Return an async `completion`. With `stream`, it returns an `AsyncCompletionStream`."""
     complete = awaited(call)
 
     @wraps(complete)
@@ -122,10 +122,13 @@ def completion_of(
 
 
 class AsyncUser:
-    """A `User` for async code. Call the methods of its handles with `AsyncAgentMemory.run`.
+    """A `User` for async code.
+
+    Handles that its methods return, such as `notes`, are synchronous: call their methods with
+    `AsyncAgentMemory.run`.
 
     Attributes:
-        user_id: The user's id; None for the owner of a session without a user.
+        user_id: The user's id. None for the own memory of a session without a user.
     """
 
     def __init__(self, user: User, run: Run) -> None:
@@ -160,7 +163,7 @@ class AsyncSession:
 
     Attributes:
         session_id: The session's id.
-        user_id: The user's id; None if none was given.
+        user_id: The user's id. None if the session was opened without one.
     """
 
     def __init__(self, session: Session, run: Run) -> None:
@@ -228,7 +231,7 @@ class AsyncAgentMemory:
         else:
             self.memory = AgentMemory(config, **fields)
         self._sync = self.memory
-        # one limiter for each loop, because only a task's own loop can wake it
+        # one limiter for each event loop: a waiting task can be woken only in its own loop
         self._limiter = RunVar[anyio.CapacityLimiter](f"agent-memory-{uuid4()}")
         self._calls = 0
         self._ended = threading.Condition()
@@ -290,7 +293,7 @@ class AsyncAgentMemory:
             yield step
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run any call, such as a method of a handle, on the memory's threads.
+        """Run any function, such as a method of a handle, on one of the memory's threads.
 
         pad = await memory.session("s-1").working()
         await memory.run(pad.set, "plan", ["book a table"])
@@ -298,7 +301,7 @@ class AsyncAgentMemory:
         return await self._run(partial(call, *args, **kwargs))
 
     async def close(self) -> None:
-        """Wait for running calls, even of cancelled callers, and close the memory."""
+        """Wait for running calls, also those of cancelled callers, and close the memory."""
         await run_sync(self._close)
 
     def _close(self) -> None:

@@ -49,112 +49,112 @@ from agent_memory.strategies.base import Strategy, StrategyField
 MIN_TOKENS = 64
 
 NOTES = "notes"
-"""The kind of the default block for notes, used if no configured block takes notes."""
+"""The kind of the default block for notes. It is used if no configured block stores notes."""
 
 StoreField = Annotated[Store, offering(Store), SkipJsonSchema()]  # pyright: ignore[reportCallIssue]
 
 Retention = Literal["forever", "window"] | Duration
-"""How long a log stores messages that nothing reads any more."""
+"""How long a log stores messages that left the window and that all blocks have absorbed."""
 
 KeepKeys = Literal["forever"] | Duration
 """How long idempotency keys are stored."""
 
 
 class AgentMemoryConfig(Sourced):
-    """All settings of a memory. Frozen; an unknown field is refused.
+    """All settings of a memory. An instance is frozen. An unknown field raises `InvalidSetting`.
 
-    `model_dump()` returns the API key, and an address with a password or options, as a `SecretStr`.
-    `AgentMemoryConfig(**dump)` accepts it. `model_dump_json()` masks both.
+    `model_dump()` returns the API key as a `SecretStr`, and so each address with a password or
+    options. `AgentMemoryConfig(**dump)` accepts them. `model_dump_json()` masks them.
 
-    Any field can be set in the environment as `AGENT_MEMORY_<FIELD>`, nested ones with `__`
-    (`AGENT_MEMORY_OVERFLOW__KIND=trim`). Arguments override the environment, and the environment
+    The environment variable `AGENT_MEMORY_<FIELD>` sets a field. Separate nested fields by `__`:
+    `AGENT_MEMORY_OVERFLOW__KIND=trim`. Arguments override the environment, and the environment
     overrides a file.
 
     Attributes:
         store: The store: "sqlite:///file.db", "folder:///memories" (plain files), "memory://", or a
             server's URL, such as "postgresql://...", "mysql://..." or "redis://...". An open store
-            can be passed too. Several memories may share it, and its opener closes it.
-        durability: The failures that an acknowledged update survives. "power": a crash of the
-            process and a power loss, with a disk sync for each update. "process": a crash of the
-            process. A power loss may then lose the newest updates, but never restores deleted data.
-            By default Redis and MySQL follow their server's configuration. An explicit "power"
-            refuses a server that does not sync.
-        encryption: The environment variable with the keys ("AGENT_MEMORY_KEYS"). All content is
-            encrypted with them before it is stored; see `stores.Keys`. None encrypts nothing.
-        system_store: The store for system messages, as `store`; None stores them in `store`.
+            can be passed too. Several memories may share it. Then the caller closes it.
+        durability: The failures after which a stored update is still there. "power": a crash of the
+            process and a power loss. This needs a disk sync for each update. "process": a crash of
+            the process. A power loss may then lose the newest updates, but never restores deleted
+            data. By default Redis and MySQL follow their server's configuration. If "power" is set
+            explicitly, a server that does not sync is refused.
+        encryption: The name of the environment variable with the keys, such as "AGENT_MEMORY_KEYS".
+            All content is encrypted before it is stored; see `stores.Keys`. None encrypts nothing.
+        system_store: The store for system messages, as `store`. None stores them in `store`.
         namespace: Separates deployments that share a database.
         max_tokens: The token budget of a context, recalls included.
-        max_messages: The maximum number of messages in a context, not counting the system message,
-            the summary, recalls and the current turn; None for no limit. A tool call is never split
-            from its results: the newest ones and their question are included even if they exceed
-            the limit.
+        max_messages: The maximum number of messages in a context. The system message, the summary,
+            recalls and the current turn do not count. None for no limit. Tool calls are never
+            separated from their results: the newest ones and their question stay even above the
+            limit.
         max_message_bytes: The largest size of a message, as JSON. `update` refuses larger messages.
             A message that is too long for a context is accepted, and shortened there.
         max_recall_tokens: The maximum number of tokens of recalls within `max_tokens`. None for a
-            fifth of it, at least 500 and at most 2,000.
-        min_relevance: The least probability, from 0 to 1, that a recall is relevant to the message.
-            Less relevant recalls are not added to a context. 0 adds all that fit. `search` requires
-            a twentieth of it.
+            fifth of `max_tokens`, but at least 500 and at most 2,000.
+        min_relevance: The minimum probability, from 0 to 1, that a recall is relevant to the
+            message. A context leaves out less relevant recalls. 0 adds all that fit. `search`
+            requires only a twentieth of this value.
         model: A litellm model, such as "openai/gpt-4o-mini". It also selects the tokenizer. None
             works without a language model.
         api_base: The URL of the model's API, if it is not the provider's own.
         api_key: The API key, if it is not in the provider's environment variable.
         model_timeout: The time limit of a model call, in seconds.
-        spending_limits: The memory's own daily (UTC) spending on models: `total`, over all users
-            and processes, and `per_user`, each with `calls`, `tokens` and `cost` (US dollars). Work
-            over a limit waits for the next day. `{"total": {"calls": 0}}` calls no model. The
-            caller's own `completion` is not limited.
-        prices: The prices of models by name, if litellm does not know them or others were agreed
-            on: `input` and `output`, in US dollars per million tokens.
+        spending_limits: Limits of the memory's own model calls in a day (UTC): `total`, over all
+            users and processes, and `per_user`. Each limits `calls`, `tokens` and `cost` (US
+            dollars). Work above a limit waits for the next day. `{"total": {"calls": 0}}` calls no
+            model. Calls of `completion` are not limited.
+        prices: The prices of models by name, in place of litellm's: `input` and `output`, in US
+            dollars per million tokens.
         tokenizer: "exact" counts with the model's own encoding, if it is public. "approximate"
-            estimates without loading one; docs/tokens.md has its error.
+            estimates the count without an encoding; see docs/tokens.md for the error.
         embedding: An embedding model: None for the local default, "fastembed/<model>", or any
             litellm embedding model. A function from a list of texts to a vector for each, or an
             object with the methods of LangChain or LlamaIndex, can be passed too.
         embedding_threads: The number of cores for an embedding model on this machine.
-        overflow: The strategy for a window that exceeds its share. None for `ClearTools` with
-            `Summarize` if a model is configured, and with `Trim` if not.
+        overflow: The strategy for a window that exceeds its part of the budget. None for
+            `ClearTools` with `Summarize` if a model is configured, and with `Trim` otherwise.
         blocks: Long-term blocks in addition to those of the strategy. The default is a
-            `VectorMemory`, or none if the strategy has blocks; `[]` adds none. If there is any
-            block, notes are recalled too.
-        overflow_mode: "inline": an update that overflows makes room before it returns.
-            "background": an update returns once its messages are stored. Threads of this process or
-            `agent-memory worker` make room.
+            `VectorMemory`, or none if the strategy has blocks. `[]` adds none. With any block,
+            contexts recall notes too.
+        overflow_mode: The time at which an overflowing window is shortened. "inline": before
+            `update` returns. "background": later, by threads of this process or by
+            `agent-memory worker`.
         background_threads: The number of sessions that the threads work on in parallel.
-        quiet_seconds: A block that calls a language model waits until a batch is full: 10,000
-            tokens, 160 messages, or half of `max_tokens`. With `absorb="every_update"` it also
-            absorbs after the session has been quiet for this many seconds. With 0 it does not wait,
-            and each message may cause a call. The next update detects a pause between two messages;
-            the background threads or a worker detect it earlier.
-        idle_minutes: A session that is idle for this long is absorbed completely, by the background
-            threads or a worker; None for never.
+        quiet_seconds: Blocks that call a language model wait until a batch is full: 10,000 tokens,
+            160 messages, or half of `max_tokens`. With `absorb="every_update"`, they also absorb
+            after a pause of this many seconds in the session. With 0 they never wait, so that each
+            message may cause a model call. Background threads or a worker notice a pause. Without
+            them, the next update does.
+        idle_minutes: The pause in a session, in minutes, after which the background threads or a
+            worker absorb all its messages. None for never.
         absorb_attempts: The number of attempts after which messages that a block cannot absorb
             become a dead letter. An outage does not count.
         absorb_timeout: The time limit of a block for one batch, in seconds.
-        memory_role: The role of the messages with recalls and the summary: "system" or "user"; or
-            "leading" to put them into the first system message, for models that accept only one.
+        memory_role: The role of the messages with recalls and the summary: "system" or "user".
+            "leading" puts both into the first system message, for models that accept only one.
             Prompt caches are then less effective: see docs/recall.md.
-        retention: How long the log stores a message that has left the window and was absorbed by
-            every block: "forever"; "window" to remove it then; or a timedelta after the message's
-            own time, in files an ISO 8601 duration ("P30D"). Records derived from it stay.
+        retention: How long the log stores a message after it has left the window and all blocks
+            have absorbed it. "forever"; "window" for not at all; or a timedelta, in files an ISO
+            8601 duration ("P30D"), which counts from the message's own time. Records derived from
+            the message stay.
         keep_keys: How long a retried update is recognized by its key, or by its messages' ids: a
-            timedelta, in files an ISO 8601 duration ("P30D"), or "forever". Older keys of a session
-            are removed with its next update that has a key. Keys of messages that `retention`
-            removed are stored as long.
-        redact: Redacts each text before it is stored: in the log and everything derived from it, in
-            notes, files, working memory and places. A `Redactor`, a function, or its import path
-            "module.name". A message's metadata lists what was redacted.
+            timedelta, in files an ISO 8601 duration ("P30D"), or "forever". A session's older keys
+            are removed with its next update that has a key. `retention` removes no keys.
+        redact: Redacts each text before it is stored: messages and everything derived from them,
+            notes, files, working memory and places. A `Redactor`, a function, or the import path of
+            a function, "module.name". A message's metadata lists the redactions.
         keep_contexts: Whether to log the prompts that models are sent, for `AgentMemory.contexts`.
-            Costs two more writes for each context. A logged prompt is deleted with its messages and
-            sessions.
-        recall_timeout: The seconds that `get` and `search` wait for blocks.
-        timezone: The users' time zone by its IANA name, such as "Europe/Lisbon". It applies to
-            messages without a time or an offset, and to "today" in a question. A mapping by user
-            id, with "*" for all others, or a function from a user id to a name, or its import path
-            "module.name", can be passed too. None for UTC. A message's own offset has priority.
-        shares: Shared namespaces, each with the agents that may "read" or "write" it initially.
-            Written when a memory opens, for pairs that the store does not know yet. Later grants
-            and revocations have priority.
+            This costs two more writes for each context. A logged prompt is deleted together with
+            its messages or its session.
+        recall_timeout: The maximum number of seconds that `get` and `search` wait for blocks.
+        timezone: The users' time zone by its IANA name, such as "Europe/Lisbon", or None for UTC.
+            It applies to messages without a UTC offset of their own, and to "today" in a question.
+            For a time zone per user, pass a mapping from user ids to names, with "*" for all other
+            users. Or pass a function from a user id to a name, or its import path "module.name".
+        shares: The first grants of shared namespaces: for each namespace, the agents with "read" or
+            "write". A grant is stored when a memory opens, unless the store has one for the same
+            namespace and agent. Later grants and revocations are not overwritten.
     """
 
     store: Address[str | StoreField] = Field(default="sqlite:///agent_memory.db", repr=False)
@@ -275,8 +275,8 @@ class AgentMemoryConfig(Sourced):
         """Read a TOML, YAML or JSON file. `AGENT_MEMORY_*` and `fields` override it.
 
         Raises:
-            ConfigError: The file cannot be read, has another format, or describes several stores;
-                see `Deployment`.
+            ConfigError: The file cannot be read or has another format. Or it describes several
+                stores: use `Deployment.from_file`.
             InvalidSetting: A field is unknown or its value is invalid.
         """
         table = read_settings(path)
@@ -297,7 +297,7 @@ class AgentMemoryConfig(Sourced):
 
     @property
     def strategy(self) -> Strategy:
-        """The strategy in force."""
+        """The configured strategy, or the default one."""
         if self.overflow is not None:
             return self.overflow
         from agent_memory import strategies  # each class is loaded at its first use
@@ -311,15 +311,15 @@ class AgentMemoryConfig(Sourced):
 
     @property
     def all_blocks(self) -> tuple[Block, ...]:
-        """The blocks of the strategy and of the configuration, in this order."""
+        """The blocks of the strategy, then those of `blocks`."""
         of_strategy = self.overflow.ltm_blocks if self.overflow is not None else ()
         return (*of_strategy, *self.blocks)
 
     @property
     def note_block(self) -> NoteBlock:
-        """The block that takes notes: the first configured one that does, or a default block.
+        """The block that stores notes: the first configured one that does, or a default block.
 
-        `search` asks the default block, and contexts do if any block is configured.
+        `search` includes the default block. Contexts include it if any block is configured.
         """
         blocks = {block.name: block for block in self.all_blocks}
         for block in blocks.values():
@@ -330,7 +330,7 @@ class AgentMemoryConfig(Sourced):
 
     @property
     def lacking_models(self) -> dict[str, str]:
-        """A message for each block that needs the configured language model, if none is set."""
+        """A warning for each block that needs `model`, by the block's name, if `model` is None."""
         absorber = "absorbs nothing: it needs"
         reranker = "recalls by the local ranking only: its LLM reranker needs"
         return {

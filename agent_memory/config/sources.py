@@ -29,7 +29,7 @@ _file: ContextVar[dict[str, Any] | None] = ContextVar("config_file", default=Non
 
 
 class Sourced(SettingsModel):
-    """A model with fields from code, the environment and a file.
+    """A pydantic model whose fields come from code, the environment and a file.
 
     Code overrides the environment, and the environment overrides the file. Mappings are merged key
     by key.
@@ -51,7 +51,7 @@ class Sourced(SettingsModel):
 
 @contextmanager
 def settings(table: dict[str, Any]) -> Iterator[None]:
-    """Use a table as the settings file of each `Sourced` model created within the `with` body."""
+    """Use a table as the settings file of each `Sourced` model created in the `with` block."""
     token = _file.set(table)
     try:
         yield
@@ -104,7 +104,11 @@ def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_text(path: Path, what: str) -> str:
-    """Read a file of settings or tokens, of at most 16 MiB. Errors call the file `what`."""
+    """Read a text file of at most 16 MiB.
+
+    Raises:
+        ConfigError: The file cannot be read, is larger, or is not UTF-8. `what` names its purpose.
+    """
     try:
         with path.open("rb") as file:  # a device may have no end
             raw = file.read(_MOST + 1)
@@ -120,7 +124,11 @@ def read_text(path: Path, what: str) -> str:
 
 
 def read_settings(given: str | Path) -> dict[str, Any]:
-    """Read a TOML, YAML or JSON file of settings."""
+    """Read a TOML, YAML or JSON file of settings.
+
+    Raises:
+        ConfigError: The file cannot be read, has another format, or is not a table.
+    """
     if not isinstance(given, str | PathLike):
         raise ConfigError(f"Settings cannot be read from {quoted(given)}. Pass the path of a file.")
     path = Path(given)
@@ -141,7 +149,7 @@ def read_settings(given: str | Path) -> dict[str, Any]:
                 except yaml.YAMLError as error:
                     mark = getattr(error, "problem_mark", None)
                     line = f" (at line {mark.line + 1})" if mark else ""
-                    # the message repeats the line, which may have a password
+                    # the parser's message repeats the line, which may contain a password
                     raise ConfigError(f"{path} is not valid YAML{line}.") from None
             case _:
                 raise ConfigError(f"{path} is not a .toml, .yaml, .yml or .json file.")

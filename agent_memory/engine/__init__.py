@@ -1,1 +1,1 @@
-"""The engine behind `AgentMemory`. `memory.py` has the calls, each other file one job."""
+"""The engine behind `AgentMemory`. `memory.py` has its methods, and each other file one task."""

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 _SHORT = 4_000  # characters; longer texts skip the queue and are tokenized in parallel
 _WIDEST = 6  # bytes of a character in JSON
-_FRAME = 2_000  # JSON bytes of a flat message without its content and names
+_FRAME = 2_000  # more than the JSON bytes of a flat message without its content
 
 
 class Update(NamedTuple):
-    """The arguments of `AgentMemory.update`, plus the `own` flag of `Append`."""
+    """The arguments of `AgentMemory.update`, and `Append.own`."""
 
     session_id: str
     messages: Sequence[Any]
@@ -50,8 +50,6 @@ _Stored: TypeAlias = tuple["Head", "KeptKey | None"]
 
 
 class Appender:
-    """Appends messages."""
-
     def __init__(self, parts: Components) -> None:
         self._store, self._windows, self._config = parts.store, parts.windows, parts.config
         self._counter, self._zones = parts.resources.counter, parts.resources.zones
@@ -61,10 +59,7 @@ class Appender:
         self._queue = None if is_remote else AppendQueue(self._append, self.append_all)
 
     def append(self, update: Update) -> _Stored:
-        """Append messages atomically. See `AgentMemory.update`.
-
-        Return the current head, and for a retry the stored key of the first append.
-        """
+        """Append messages atomically. See `AgentMemory.update`."""
         if self._queue is not None and is_brief(update.messages):
             return self._queue.run(update)
         return self._append(update)
@@ -86,8 +81,8 @@ class Appender:
     ) -> list[_Stored | Exception]:
         """Append the updates of several callers, in one transaction if possible.
 
-        `check` raises an error to refuse an update. Return for each update the result of `append`,
-        or the error.
+        `check` may raise an error to refuse an update. Returns the result of `append` or the error
+        for each update, in order.
         """
         requests: dict[int, Append] = {}
         found: dict[int, _Stored | Exception] = {}
@@ -135,9 +130,10 @@ class Appender:
     def bring(
         self, session_id: str, messages: Sequence[tuple[str, Message]], user_id: str | None
     ) -> int:
-        """Append imported messages atomically. Skip messages that were imported before.
+        """Append imported messages atomically, and return the number of new ones.
 
-        Each message comes with its name in the source. A name is known while its key is stored.
+        Each message comes with its name in the source. A message whose name was imported before is
+        skipped.
         """
         drafts = self.drafts([message for _, message in messages], session_id, user_id)
         ids = tuple(key_of_import(*one) for one in messages)
@@ -147,7 +143,7 @@ class Appender:
         return len(done.places)
 
     def stored(self, head: Head, key: WriteKey) -> list[Message] | None:
-        """Return the messages stored under a key, without messages that left the log since.
+        """Return the messages that were stored under a key and are still in the log.
 
         None if the key is unknown or the session is gone.
 
@@ -169,7 +165,7 @@ class Appender:
         return None if kept == "forever" else now - kept
 
     def drafts(self, messages: Sequence[Any], session_id: str, user_id: str | None) -> list[Draft]:
-        """Return the drafts of messages to append.
+        """Return messages in any form as drafts: parsed, redacted, with their token counts.
 
         Raises:
             InvalidMessage: A value is not a message.
@@ -186,7 +182,7 @@ class Appender:
 
 
 def _have_ids(drafts: Sequence[Draft]) -> bool:
-    for draft in drafts:  # check `extra` first: nearly all messages have none
+    for draft in drafts:  # checks `extra` first, because nearly all messages have none
         extra = draft.message.model_extra
         if extra and key_of_message(draft.message) is not None:
             return True
@@ -206,14 +202,10 @@ def drafts_of(
 
 
 def check_size(message: Message, most: int) -> None:
-    """Refuse a message whose JSON is larger than `most` bytes.
-
-    Raises:
-        MessageTooLarge: It is larger.
-    """
+    """Raise `MessageTooLarge` if a message has more than `most` bytes as JSON."""
     content = message.content
     if type(content) is str and len(content) * _WIDEST < most - _FRAME and message.is_flat:
-        return  # avoids encoding short texts as JSON twice
+        return  # a short text: no need to encode it
     size = len(message.to_json().encode())
     if size > most:
         raise MessageTooLarge(
@@ -223,7 +215,7 @@ def check_size(message: Message, most: int) -> None:
 
 
 def is_brief(messages: Sequence[Any]) -> bool:
-    """Return whether `messages` is one short message that is parsed without custom code."""
+    """Return whether `messages` is one short message without tool calls, in a simple form."""
     if len(messages) != 1:
         return False
     message = messages[0]

@@ -1,4 +1,4 @@
-"""A queue of appends: the thread that holds the lock appends all pending messages in a batch."""
+"""A queue of appends: one thread appends the messages of all waiting threads in a batch."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class _Pending(Generic[J, T]):
 
 
 class AppendQueue(Generic[J, T]):
-    """Runs short calls one at a time. Calls that are pending together run as one batch.
+    """Runs short calls one at a time. Calls that wait at the same time run as one batch.
 
-    A signal handler may raise in the main thread between any two steps. The main thread therefore
-    runs only its own call, so an interrupt cannot lose the call of another thread.
+    A signal handler may raise an exception in the main thread at any step. The main thread
+    therefore runs only its own call, so that no other thread's call is lost.
 
     Args:
         make: Runs one call.
@@ -61,8 +61,8 @@ class AppendQueue(Generic[J, T]):
         if threading.get_ident() == self._main or is_own(lock):
             with lock:
                 return self._make(job)
-        # The fast path: no call is pending. Otherwise the thread that gets the lock runs all
-        # pending calls. Each other thread then finds its own call finished.
+        # the fast path: no call is pending; otherwise the thread that gets the lock runs all
+        # pending calls, and each other thread finds its call finished
         if not self._pending and lock.acquire(blocking=False):
             try:
                 return self._make(job)

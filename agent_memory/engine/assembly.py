@@ -1,4 +1,4 @@
-"""Assembly of a memory's parts from its configuration."""
+"""Creates the objects behind an `AgentMemory` from its configuration."""
 
 from __future__ import annotations
 
@@ -60,16 +60,17 @@ logger = logging.getLogger(__name__)
 
 
 class Components:
-    """The parts of an `AgentMemory`: an open store, bound blocks, and the parts that use them.
+    """The objects behind an `AgentMemory`: the open store, the bound blocks, and their users.
 
-    Parts that an update does not need are loaded and made at their first use.
+    An attribute that is made by `part` loads its module and its object at the first read.
 
     Args:
         config: The settings.
         only: The name of the only block to bind. None for all.
 
     Attributes:
-        lacking_models: The warning for each block without its language model, by block name.
+        lacking_models: A warning for each block without its language model, by the block's name.
+        elsewhere: The names of the blocks that have a database of their own.
 
     Raises:
         ConfigError: A block cannot work with these settings. The store is closed again.
@@ -99,7 +100,7 @@ class Components:
         self.resources = resources = self.services.resources
         self.store = store = resources.store
         self.blocks: dict[str, Block] = {}
-        with ExitStack() as opened:  # if a step fails, nothing stays open
+        with ExitStack() as opened:  # after a failure, closes what was opened
             opened.callback(self.services.close)
             for block in config.all_blocks:
                 if only in (None, block.name):
@@ -121,7 +122,7 @@ class Components:
         self._begin_work()
 
     def _begin_work(self) -> None:
-        """Make the parts that compact windows, absorb messages and delete expired ones."""
+        """Make the objects that shorten windows, absorb messages and delete expired ones."""
         config, store, blocks = self.config, self.store, list(self.blocks.values())
         self.guard, self.records, self.leases = Guard(store), SystemRecords(store), Leases(store)
         self.heartbeats, self.windows = Heartbeats(self.records), Windows(store)
@@ -143,7 +144,7 @@ class Components:
     def values_of(
         self, scope: Scope, embedder: Embedder | None = None, *, of_session: bool = False
     ) -> KeyValues:
-        """Return the key-value store of a scope. With `of_session`, that of its session."""
+        """Return the key-value store of a scope's user, or with `of_session` of its session."""
         from agent_memory.engine.values.key_values import KeyValues
 
         opened = partial(self.resources.embedders, None) if embedder is None else lambda: embedder
@@ -153,7 +154,6 @@ class Components:
         return self.store
 
     def open(self, kind: str, scope: Scope) -> Any:
-        """Return the handle of a kind of block for a scope."""
         return self.block(kind).open(scope)
 
     @made_later
@@ -164,7 +164,7 @@ class Components:
 
     @made_later
     def log_block(self) -> LogBlock | None:
-        """The search in the log. None if a block recalls pending messages itself."""
+        """The word search in the log. None if a block recalls pending messages itself."""
         from agent_memory.engine.recall.merged_search import LogBlock
 
         if any(block.recalls_pending for block in self.blocks.values()):
@@ -172,7 +172,7 @@ class Components:
         return LogBlock(behind=tuple(self.absorber.blocks)).bind(self.resources)
 
     def new_in(self, session_id: str, messages: Sequence[Any]) -> Sequence[Any]:
-        """Return the messages that were not part of the session's last context."""
+        """Return the messages of an update without a leading copy of the session's last context."""
         if "contexts" not in vars(self):  # no context was returned yet
             return without_context(messages, None, ())
         return self.contexts.new_in(session_id, messages)
@@ -195,20 +195,20 @@ class Components:
 
     @made_later
     def default_notes(self) -> Block:
-        """The block of notes: a configured one, or a default block."""
+        """The block that stores notes: a configured one, or a default block."""
         block = self.config.note_block
         there = self.blocks.get(block.name)
         return there if isinstance(there, NoteBlock) else block.bind(self.resources)
 
     @property
     def all_blocks(self) -> dict[str, Block]:
-        """The configured blocks by name, and the block of notes, which always exists."""
+        """The configured blocks and the block that stores notes, by name."""
         return {**self.blocks, self.default_notes.name: self.default_notes}
 
     def block(self, kind: str) -> Block:
-        """Return the first block of a kind, or else the block with that name.
+        """Return the first block of a kind, otherwise the block with that name.
 
-        For the kind "notes", return the block that stores notes, whatever its kind.
+        For the kind "notes", return the block that stores notes, of any kind.
 
         Raises:
             ConfigError: There is no such block.
@@ -230,11 +230,7 @@ class Components:
         return [block for block in self.blocks.values() if isinstance(block, FactBlock)]
 
     def needed_fact_blocks(self) -> list[FactBlock]:
-        """Return the configured blocks that store facts.
-
-        Raises:
-            ConfigError: There is none.
-        """
+        """Return `fact_blocks`. Raise `ConfigError` if there is none."""
         if not self.fact_blocks:
             raise _lacking("extractive")
         return self.fact_blocks
@@ -272,12 +268,12 @@ class Components:
         return Counted(usage, prompts, self.recalls.stats)
 
     def worker(self, threads: int, on_done: OnDone | None = None, *, polls: bool = True) -> Worker:
-        """Return a worker for this store that is not started yet. See `Worker`."""
+        """Return a worker for this store, not started yet."""
         return Worker(self.store, self.work, Housekeeping(self).run, threads, on_done, polls)
 
     @apart
     def warm_up(self, scope: Scope | None = None) -> None:
-        """Load slow parts in advance. A failure is logged, and raised again by the first use."""
+        """Load slow parts in advance. A failure is only logged here; the first use raises it."""
         config = self.config
         steps: list[tuple[str, Callable[[], object]]] = []
         steps.append(("the tokenizer", self.resources.counter.load))
@@ -292,7 +288,7 @@ class Components:
                 return
             try:
                 step()
-            except Exception as error:  # noqa: BLE001 - such as no network: nothing needs it yet
+            except Exception as error:  # noqa: BLE001 - nothing needs the part yet
                 if not self.guard.closed:
                     logger.warning("%s was not loaded in advance: %r", name, error)
 

@@ -23,18 +23,18 @@ from agent_memory.errors import AgentMemoryError, ConfigError
 
 STORES = "stores"
 ONLY = "default"
-"""The name of the store in a file without a table of stores."""
+"""The name of the only store in a file without a table of stores."""
 
 _NAME = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Several stores, described together.
+    """The settings of several stores, from one file.
 
-    A file has the fields of `AgentMemoryConfig` at its top, as defaults for all stores. A table
-    `[stores.NAME]` for each store overrides them. A file without such a table is a deployment of
-    one store, named "default".
+    The top of the file has fields of `AgentMemoryConfig`, as defaults for all stores. A table
+    `[stores.NAME]` for each store overrides them. A file without such a table describes one store
+    with the name "default".
 
     Attributes:
         stores: The settings of each store, by the store's name.
@@ -47,7 +47,7 @@ class Deployment:
         """Read a TOML, YAML or JSON file.
 
         Environment variables override the file. `AGENT_MEMORY_<FIELD>` sets a field of all stores.
-        `AGENT_MEMORY_STORES__<NAME>__<FIELD>` sets a field of one store and has a higher priority.
+        `AGENT_MEMORY_STORES__<NAME>__<FIELD>` sets a field of one store, and overrides the former.
         Write "_" for each "-" in the store's name.
 
         Args:
@@ -55,15 +55,15 @@ class Deployment:
             **fields: Fields of all stores. They override the file and the environment.
 
         Raises:
-            ConfigError: The file cannot be read, has another format, or a setting cannot work. A
-                note names the store.
+            ConfigError: The file cannot be read or has another format, or a setting cannot work. A
+                note of the exception (`__notes__`) names the store.
             InvalidSetting: A field is unknown or its value is invalid. A note names the store.
         """
         tables = store_tables(read_settings(path))
         return cls({name: store_config(name, table, **fields) for name, table in tables.items()})
 
     def open(self) -> Memories:
-        """Open the memories of all stores. If one fails, the opened ones are closed.
+        """Open the memories of all stores. If one cannot be opened, close the others.
 
         Raises:
             ConfigError: As for `AgentMemory`. A note names the store.
@@ -81,11 +81,11 @@ class Deployment:
 
 
 class Memories(dict[str, AgentMemory]):
-    """The open memories of a deployment, by the names of its stores. A context manager.
+    """The open memories of a deployment, by the names of its stores. Use it as a context manager.
 
     Args:
         memories: The memories.
-        closing: Closes the memories.
+        closing: Closes the memories when it is closed itself.
     """
 
     def __init__(self, memories: dict[str, AgentMemory], closing: ExitStack) -> None:
@@ -107,7 +107,7 @@ class Memories(dict[str, AgentMemory]):
 
 
 def store_tables(table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the settings of each store in a file. Fields at the file's top are the defaults.
+    """Return the settings of each store in a file, by name, including the file's defaults.
 
     Raises:
         ConfigError: `stores` is not a table of tables, is empty, or a name is not valid.
@@ -125,7 +125,7 @@ def store_tables(table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def store_problem(name: object, own: object) -> str | None:
-    """Return the problem of a store's name or of its settings. None if there is none."""
+    """Return the problem of a store's name or settings. None if both are valid."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return 'A store\'s name has letters and digits, with single "-" or "_" between them.'
     if not isinstance(own, dict):
@@ -139,7 +139,7 @@ def store_prefix(name: str) -> str:
 
 
 def store_config(name: str, table: dict[str, Any], **fields: Any) -> AgentMemoryConfig:
-    """Return the settings of one store. Fields override the environment, which overrides the file.
+    """Return the settings of one store, from the file's `table`, the environment and `fields`.
 
     Raises:
         ConfigError: A setting cannot work. A note names the store.

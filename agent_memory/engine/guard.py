@@ -1,4 +1,4 @@
-"""Checks before every call: the memory is open, the ids are valid, the session is the user's."""
+"""Checks before every call: the memory is open, the ids are valid, the user owns the session."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ Ownership = Literal["own", "deleting", "another's", "nobody's"]
 
 
 class Guard:
-    """Checks calls and raises if they are not allowed."""
-
     def __init__(self, store: SessionStore) -> None:
         self._store = store
         self.closed = False
 
     def check(self, session_id: str | None, user_id: str | None) -> None:
-        """Check ids, and that the memory is open.
+        """Check that the memory is open and the ids are valid.
 
         Raises:
             MemoryClosed: The memory is closed.
@@ -35,16 +33,12 @@ class Guard:
             check_id("user_id", user_id)
 
     def check_session(self, session_id: str, user_id: str | None) -> None:
-        """Check the ids of a call that requires a session.
-
-        Raises:
-            InvalidId: No session is named, or an id is not valid.
-        """
+        """Like `check`, for a call that requires a session id."""
         self.check(None, user_id)
         check_id("session_id", session_id)
 
     def admit(self, session_id: str | None, user_id: str | None) -> None:
-        """Check ids, and if both are named, that the session does not belong to another user.
+        """Like `check`. If both ids are named, also check that the user may use the session.
 
         A damaged session passes if its owner can still be read, so that it can be deleted.
 
@@ -62,11 +56,11 @@ class Guard:
                 self._owned(error.damage.head, user_id)
 
     def owned(self, session_id: str, user_id: str | None) -> Head | None:
-        """Check the ids of a call, and return the session's head. None if it does not exist.
+        """Check the ids, and return the session's head. None if it does not exist.
 
         Raises:
-            InvalidId: No session is named, or an id is not valid.
-            SessionOfAnotherUser: The session belongs to another user than the one named.
+            InvalidId: The session is not named, or an id is not valid.
+            SessionOfAnotherUser: The session belongs to another user than `user_id`.
         """
         self.check_session(session_id, user_id)
         return self._owned(self._store.head(session_id), user_id)
@@ -78,14 +72,15 @@ class Guard:
         return head
 
     def ownership(self, session_id: str, user_id: str) -> Ownership:
-        """Return who owns a session, for callers that must not learn of other users' sessions.
+        """Return whose session it is. Servers use this to hide sessions of other users.
 
-        A session without a user counts as another user's. Otherwise the first caller that names it
-        would take it over. "nobody's" means that there is no such session.
+        "own" is the user's session, "deleting" the same with an unfinished deletion. "nobody's"
+        means that there is no such session. A session without a user is "another's": otherwise the
+        first caller that names it would become its owner.
 
         Raises:
             InvalidId: An id is not valid.
-            Damaged: The session is the user's, and cannot be read.
+            Damaged: The session is the user's own, and cannot be read.
         """
         self.check_session(session_id, user_id)
         try:
@@ -102,10 +97,10 @@ class Guard:
         return "deleting" if head.deleting else "own"
 
     def scope(self, user_id: str | None, session_id: str | None) -> Scope:
-        """Return the scope of a call: the user's, or the session's with its user.
+        """Return the scope of a call. If the session has a user, the scope names that user.
 
         Raises:
-            InvalidInput: Neither is named, or an id is not valid.
+            InvalidInput: Neither a user nor a session is named, or an id is not valid.
             SessionOfAnotherUser: The session belongs to another user.
         """
         self.check(session_id, user_id)
@@ -116,6 +111,6 @@ class Guard:
 
 
 def scope_of(head: Head | None, user_id: str | None, session_id: str | None) -> Scope:
-    """Return a session's scope, with the session's user, or else with `user_id`."""
+    """Return the scope of a session's user. If the session has none, use `user_id`."""
     owner = head.user_id if head is not None and head.user_id is not None else user_id
     return Scope(owner, session_id)

@@ -1,7 +1,7 @@
-"""The modules that a first update does not need. The first other call loads them together.
+"""The modules that `update` does not need. The first other call loads all of them.
 
-The main thread does not import these modules. An exception of a signal handler in the middle of an
-import leaves Python's import lock held for ever.
+Another thread than the main thread imports them. If a signal handler raised an exception in the
+main thread during an import, Python's import lock would stay held for ever.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Class = TypeVar("Class", bound=type)
 @cache
 @apart
 def load_rest() -> None:
-    """Load the modules of all calls, once."""
+    """Load the modules of all calls."""
     for name in _MODULES:
         import_module(f"agent_memory.{name}")
     import_module("agent_memory.core.formats.registry").is_known(None)  # loads the built-in formats
@@ -66,11 +66,11 @@ def made_later(make: Callable[[Any], T]) -> made_once[T]:
 
 
 def part(place: str, takes: str | None = None) -> Any:
-    """Return a part of an object, which is loaded and made at its first read.
+    """Return an attribute of a class: an object that is created at the attribute's first read.
 
     Args:
-        place: The module within the engine, and the class: "pins:Pins".
-        takes: The attribute of the object that the class takes. None for the object itself.
+        place: The module within the engine, and the class of the object: "pins:Pins".
+        takes: The name of the owner's attribute that is passed to the class. None passes the owner.
     """
     module, name = place.split(":")
 
@@ -82,7 +82,7 @@ def part(place: str, takes: str | None = None) -> Any:
 
 
 def with_rest(cls: Class) -> Class:
-    """Decorate a class: its public methods except `update` load all modules first."""
+    """Decorate a class: each public method except `update` loads all modules first."""
     for name, method in list(vars(cls).items()):
         if isinstance(method, FunctionType) and not name.startswith("_") and name != "update":
             setattr(cls, name, loading_rest(method))

@@ -1,6 +1,6 @@
-"""Leases on sessions and named locks: one worker at a time.
+"""Leases on sessions, and named locks. Each has one holder at a time, over all processes.
 
-Leases and locks are stored in the store. They expire within seconds if their worker dies.
+The store holds them. They expire after 10 seconds if their holder dies.
 """
 
 from __future__ import annotations
@@ -32,27 +32,24 @@ class Unheld(Enum):
 
 
 class Leases:
-    """Takes leases on sessions and renews them during the work."""
-
     def __init__(self, store: SessionStore) -> None:
         self._store = store
 
     @contextmanager
     def hold(self, session_id: str, *, waiting: bool = False) -> Iterator[Lease | None]:
-        """Hold a lease like `take`, but yield None for every reason of failure."""
+        """Hold a lease like `take`, but yield None if it is not available."""
         with self.take(session_id, waiting=waiting) as taken:
             yield None if isinstance(taken, Unheld) else taken
 
     @contextmanager
     def take(self, session_id: str, *, waiting: bool = False) -> Iterator[Lease | Unheld]:
-        """Hold a session's lease and renew it until the work is done.
+        """Hold a session's lease, and renew it until the `with` block ends.
 
         Args:
-            waiting: Wait up to a minute for another worker to release the lease.
+            waiting: Whether to wait up to a minute for another worker to release the lease.
 
         Yields:
-            The lease, to pass to every write, or the reason of failure. After `GONE`, nothing is
-            known about the session: it may exist again.
+            The lease, to pass to every write, or the reason why it is not available.
         """
         lease = Lease(session_id, uuid4().hex)
         deadline = monotonic() + waiting * _WAIT_SECONDS
@@ -68,14 +65,14 @@ class Leases:
             with _renewed(lambda: self.renew(lease)):
                 yield lease
         finally:
-            with suppress(StoreError):  # the work is done, and the lease expires by itself
+            with suppress(StoreError):  # the lease expires by itself
                 self._store.release(session_id, lease.owner)
 
     def renew(self, lease: Lease) -> bool:
         """Renew a lease and return whether it is still held.
 
-        A lease that another worker held meanwhile is not taken again, even if it is free: this
-        worker's data of the session is outdated.
+        A lease that another worker has held meanwhile is not renewed, even if it is free now: this
+        worker has read an older state of the session.
         """
         return self._store.lease(lease.session_id, lease.owner, LEASE_SECONDS, renew=True)
 
@@ -92,17 +89,15 @@ def busy(session_id: str, consequence: str) -> StoreUnavailable:
 
 
 class Locks:
-    """Takes named locks."""
-
     def __init__(self, store: SessionStore) -> None:
         self._store = store
 
     @contextmanager
     def held(self, name: str) -> Iterator[None]:
-        """Hold a lock and renew it until the work is done.
+        """Hold a named lock, and renew it until the `with` block ends.
 
         Raises:
-            StoreUnavailable: Another worker did not release it within a minute.
+            StoreUnavailable: Another holder did not release it within a minute.
         """
         owner = uuid4().hex
         deadline, pause = monotonic() + _WAIT_SECONDS, _POLL_SECONDS
@@ -118,17 +113,17 @@ class Locks:
             with _renewed(lambda: self._store.lock(name, owner, LEASE_SECONDS, renew=True)):
                 yield
         finally:
-            with suppress(StoreError):  # the work is done, and the lock expires by itself
+            with suppress(StoreError):  # the lock expires by itself
                 self._store.unlock(name, owner)
 
 
 def _renewed(renew: Callable[[], bool]) -> AbstractContextManager[None]:
-    """Renew a lease or lock until the work is done or the lease is lost."""
+    """Renew a lease or lock until the `with` block ends or the lease is lost."""
 
     def keep() -> bool:
         try:
             return renew()
-        except StoreError:  # if the outage lasts, the worker's next write fails
+        except StoreError:  # if the outage lasts, the holder's next write fails
             return True
 
     return repeated("lease", _BEAT_SECONDS, keep)

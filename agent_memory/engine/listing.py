@@ -1,4 +1,4 @@
-"""Lists of sessions, with the time of the newest message and the metadata of each."""
+"""Lists of sessions. Each head has the time of the session's newest message, and its metadata."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ if TYPE_CHECKING:
 _NAME = "metadata"
 _AT_ONCE = 500
 _NOBODY = "_"
-"""A name that no block has. Its cursor is always 0, so that `tails` covers the whole log."""
+"""A name that no block can have. The store's `tails` returns the whole log for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserSize:
-    """A user, with the number of the user's sessions and messages.
+    """The number of sessions and messages of a user.
 
     Attributes:
         user_id: The user.
         sessions: The number of the user's sessions.
-        messages: The number of messages in these sessions, including expired messages.
+        messages: The number of messages that were added to these sessions, including messages that
+            `retention` removed.
     """
 
     user_id: str
@@ -40,7 +41,7 @@ class UserSize:
 
 
 def users_of(heads: Iterable[Head]) -> list[UserSize]:
-    """Return the users of sessions, by id. Shared namespaces are left out."""
+    """Return the users of sessions, in order of their ids, without shared namespaces."""
     sizes: dict[str, list[int]] = {}
     for head in heads:
         if head.user_id is not None and _is_listed(head):
@@ -56,9 +57,9 @@ class Listing:
         self._values = partial(parts.values_of, of_session=True)
 
     def completed(self, heads: Sequence[Head]) -> list[Head]:
-        """Return the heads with the time of the newest message and the metadata.
+        """Return the heads with `updated_at` and `metadata`.
 
-        A session that is gone meanwhile has its creation time and no metadata.
+        If a session was deleted meanwhile, these are its creation time and {}.
         """
         newest = self._newest_of(heads)
         return [self._completed(head, newest.get(head.session_id)) for head in heads]
@@ -89,7 +90,7 @@ class Listing:
         return self.completed([head for head, _ in zip(found, range(limit), strict=False)])
 
     def describe(self, session_id: str, scope: Scope, metadata: dict[str, Any]) -> None:
-        """Replace a session's metadata. A session that does not exist is created."""
+        """Replace a session's metadata. See `AgentMemory.describe`."""
         if not isinstance(metadata, dict):
             raise InvalidInput("The metadata is not a dict. Give a dict of plain JSON.")
         self._values(replace(scope, session_id=session_id)).put((), _NAME, metadata)

@@ -64,8 +64,8 @@ class AgentMemory(OpenMemory):
     Pass a configuration or its fields: `AgentMemory(max_tokens=8000, model="openai/gpt-4o-mini")`.
     Threads may share one instance. Use it as a context manager, or call `close`.
 
-    A session belongs to the first user named for it. Every call that names another user raises
-    `SessionOfAnotherUser` and changes nothing.
+    A session belongs to the first user that a call names for it. Every call that names another user
+    raises `SessionOfAnotherUser` and changes nothing.
 
     Args:
         config: All settings. None takes the defaults: one SQLite file, no model, a `VectorMemory`.
@@ -77,7 +77,8 @@ class AgentMemory(OpenMemory):
     Attributes:
         config: The settings.
         blocks: The configured long-term blocks, by name.
-        components: Internal parts, for this package's own interfaces. They may change at any time.
+        components: Internal objects, for other modules of this package. They may change without
+            notice.
 
     Raises:
         ConfigError: The configuration cannot work: an unknown store, a missing extra, or stored
@@ -102,23 +103,23 @@ class AgentMemory(OpenMemory):
         key: str | None = None,
         expected_end: int | None = None,
     ) -> Head:
-        """Append a message, or a list of messages atomically, and shorten a window that overflows.
+        """Append a message, or a list of messages atomically. Shorten the window if it overflows.
 
-        With `overflow_mode="background"` the window is shortened after this call returns.
+        With `overflow_mode="background"`, the window is shortened after this call returns.
 
         Args:
             session_id: The conversation.
             message: Text, a `Message`, or a list of messages. A message may also be a dict in the
                 shape of OpenAI's, Anthropic's, Gemini's or Bedrock's API or of LangChain, or an
                 object or a whole response of their SDKs. A system message replaces the session's
-                system message. Messages at the start of a list that come from the session's last
-                `get` are already stored and are skipped.
-            user_id: The user it belongs to.
+                system message. A list may begin with the messages of the session's last `get`.
+                They are skipped, because they are already stored.
+            user_id: The user that the session belongs to.
             key: An idempotency key for this write in its session, such as a UUID. A retry with the
-                same key and the same messages stores nothing. Messages with an `id` are
-                deduplicated without a key: only new ids are stored.
-            expected_end: Append only if the log still ends at this seq: the `end` of the last known
-                head, 0 for a new session.
+                same key and the same messages stores nothing. Messages with an `id` need no key:
+                a message whose `id` is already stored is skipped.
+            expected_end: Append only if the log still ends at this seq. Pass the `end` of the last
+                head that you have read, or 0 for a new session.
 
         Returns:
             The session's head afterwards. The messages are durable, even if shortening the window
@@ -126,12 +127,12 @@ class AgentMemory(OpenMemory):
 
         Raises:
             InvalidInput: An id or a message is not valid. Or a message is larger than
-                `max_message_bytes`, or contains recalls or the summary of an older context.
+                `max_message_bytes`, or is a part of an older context: its recalls or its summary.
                 Nothing was stored.
             Conflict: The key or an id was used for other content, or the log does not end at
                 `expected_end`. Nothing was stored.
             StoreError: The store failed. Nothing was stored, unless the connection to a server
-                broke during the write, or the write was interrupted. A retry with `key` is safe.
+                broke during the write, or the write was interrupted. Retry with the same `key`.
         """
         self._guard.check_session(session_id, user_id)
         check_pair(message)
@@ -166,23 +167,25 @@ class AgentMemory(OpenMemory):
     ) -> MemoryContext:
         """Return the window, plus the records that blocks recall for `message`, within the budget.
 
-        Long messages are shortened and marked. `warnings` lists the messages of the newest turn
-        that were shortened.
+        Long messages are shortened and marked. `warnings` of the result says how many messages of
+        the newest turn were shortened or left out.
 
         Args:
-            session_id: The conversation. A session that does not exist yet has recalls only.
+            session_id: The conversation. For a session that does not exist yet, the context has
+                recalls only.
             message: Text or a message to recall for. It is not stored. If it is a user's message,
                 `to_messages()` ends with it. None recalls for the window's newest user message.
             user_id: The user. Required if the session does not exist yet.
-            max_tokens: A smaller budget than the configured one, for this call.
+            max_tokens: A smaller budget than the configured one, in tokens, for this call.
             format: The provider for `to_arguments()` and `to_messages()`: "openai.chat",
                 "openai.responses", "anthropic.messages", "google.contents", "bedrock.converse" or
-                "langchain". None means OpenAI's chat. The provider's own items are included
-                unchanged, from its newest compaction on.
-            window: Messages to show instead of the session's window, such as the messages that a
-                framework is about to send, including its current turn. Each has a form that
-                `update` takes. They are not stored. A system message is shown only if it is among
-                them. Messages of the session's window count as shown and are not recalled.
+                "langchain". None means OpenAI's chat. Items that only the provider reads, such as
+                its reasoning, are included unchanged. The provider may have compacted the
+                conversation itself. Then its newest compaction replaces all earlier messages.
+            window: Messages to show instead of the session's window, each in a form that `update`
+                takes. Frameworks pass the messages that they are about to send, with the current
+                turn. They are not stored. A system message is shown only if it is among them. The
+                messages of the session's own window are not recalled either.
 
         Raises:
             InvalidInput: An id, a message or the format is not valid.
@@ -209,24 +212,24 @@ class AgentMemory(OpenMemory):
     ) -> list[Recall]:
         """Return the records and notes that match a query, best first, without a window.
 
-        Pending messages, which blocks have not absorbed yet, are included. If no block recalls
-        them, a word search covers the newest 5,000. Without an absorbing block, all messages are
-        pending.
+        Messages that blocks have not absorbed yet are pending, and are searched too. If no block
+        recalls them, a word search covers the newest 5,000. If no block absorbs messages, all
+        messages are pending.
 
         Args:
             query: The text to search for.
-            user_id: The user whose memory is searched. Without user and session, only records for
-                everyone are searched.
-            session_id: Only records from this session, notes, and records for everyone.
+            user_id: The user whose memory is searched. If neither a user nor a session is named,
+                only records for everyone are searched.
+            session_id: Only records from this session, and records from no session, such as notes.
             limit: The maximum number of results.
-            blocks: Only records of these blocks, by name. "log" is the search in the log. An
-                unknown name logs a warning.
+            blocks: Only records of these blocks, by name. "log" is the word search in the log. For
+                an unknown name, a warning is logged.
             roles: Only records from messages of these roles.
-            since: Only messages of this time or later, as a date (UTC) or with a time zone.
+            since: Only messages of this time or later: a date (UTC), or a time with a time zone.
             until: Only messages before this time.
             where: Conditions on the messages' metadata, as for `KeyValues.search`.
-            least: The minimum score. If it is set, the relevance floor is off: 0 returns the
-                nearest records, except those that share nothing with the query.
+            least: The minimum score. It replaces the minimum relevance of `min_relevance`. 0
+                returns the nearest records, except those that share nothing with the query.
             entries: Whether each recall includes its source messages.
 
         Raises:
@@ -243,13 +246,14 @@ class AgentMemory(OpenMemory):
     ) -> Explanation:
         """Return the records that a question would recall, and why it would not recall the others.
 
-        Reasons are: below a floor, no room, superseded, given up, pending, or another user's data.
-        `print` shows it in full.
+        A record is left out if it is not relevant enough, is superseded, has no room in the budget
+        or is shown already. Warnings name messages that blocks have not absorbed yet or could not
+        absorb, and a session that belongs to another user. `print` shows all of this.
 
         Args:
             question: The question.
             user_id: The user who asks.
-            session_id: The session in which it is asked. None for a new one.
+            session_id: The session in which the user asks. None for a new one.
 
         Raises:
             InvalidInput: Neither a user nor a session is named, or an id is not valid.
@@ -272,21 +276,21 @@ class AgentMemory(OpenMemory):
     ) -> Note:
         """Store a text as a note, without a message and without a model.
 
-        `get` and `search` find it immediately. A note with the same words is not stored twice. With
-        `blocks=[]` only `search` finds it.
+        `get` and `search` find the note immediately. With `blocks=[]`, only `search` does. A note
+        with the same words is not stored twice.
 
         Args:
             text: The text to remember, ideally one fact in a full sentence.
             user_id: The owner of the note.
             session_id: The session of the note, if any. The note is deleted with the session.
-                Required for a session without a user, which has its own memory.
-            at: The time from which the text holds, as a date (UTC) or with a time zone. None for
-                now.
+                Without `user_id`, the session is required, and the note belongs to it.
+            at: The time from which the text is true: a date (UTC), or a time with a time zone. None
+                for now.
             key: An idempotency key, for retries with the same text.
 
         Raises:
-            InvalidInput: The text is empty or too long, or there are too many notes. Or neither a
-                user nor a session is named, or `at` has no time zone. Nothing was stored.
+            InvalidInput: The text is empty or too long, there are too many notes, neither a user
+                nor a session is named, or `at` has no time zone. Nothing was stored.
             Conflict: The key was used for a stored note with another text.
             SessionOfAnotherUser: The session belongs to another user.
         """
@@ -302,15 +306,16 @@ class AgentMemory(OpenMemory):
         limit: int | None = None,
         last: int | None = None,
     ) -> list[Entry]:
-        """Return the log's entries with a seq above `after`, in order. Entries that left the window
-        are included.
+        """Return the log's entries in order, also those that left the window.
+
+        A session that does not exist has none.
 
         Args:
             session_id: The conversation.
-            user_id: The user it must belong to.
+            user_id: The user that the session must belong to.
             after: Only entries after this seq.
-            limit: The maximum number of entries, from there on.
-            last: The maximum number of newest entries, in place of `limit`.
+            limit: The maximum number of entries, counted from the oldest.
+            last: The maximum number of entries, counted from the newest.
 
         Raises:
             InvalidInput: Both `limit` and `last` are set, or a number is not valid.
@@ -337,16 +342,17 @@ class AgentMemory(OpenMemory):
     ) -> list[SentContext]:
         """Return the contexts that models were sent in a session, oldest first.
 
-        These are the contexts of `get`, of turns and of their tool rounds. Contexts are stored from
-        the moment `keep_contexts=True` is set.
+        These are the contexts of `get`, `before_turn` and `completion` with its tool rounds. They
+        are stored only while `keep_contexts=True` is set.
 
-        Limitations: Before a session's first message, only the latest context is stored, by the
-        process that stores the message. The same holds for a user's context in a session without a
-        user, until the session belongs to the user.
+        Limitations: A context is stored only in a session that exists and belongs to its user. A
+        session begins with its first message, and belongs to a user once a call names the user.
+        Before that, a process holds only the latest context, and stores it when the same process
+        stores such a message.
 
         Args:
             session_id: The conversation.
-            user_id: The user it must belong to.
+            user_id: The user that the session must belong to.
             after: Only turns that begin after this seq.
             limit: The maximum number of turns.
 
@@ -361,29 +367,29 @@ class AgentMemory(OpenMemory):
         """Remove the newest messages and the records derived from them.
 
         Returns:
-            The removed messages, oldest first. Fewer than `count` if the log has fewer.
+            The removed messages, oldest first: fewer than `count` if the log has fewer.
 
         Raises:
             InvalidInput: `count` is not a whole number of 0 or more.
-            StoreUnavailable: A worker did not release the session. Nothing was removed.
+            StoreUnavailable: A worker did not release the session in time. Nothing was removed.
         """
         self._guard.check_session(session_id, user_id)
         return self.components.editor.pop(session_id, how_many("count", count), user_id)
 
     def prune(self, session_id: str, max_tokens: int, *, user_id: str | None = None) -> Head:
-        """Cut the session's window to `max_tokens` tokens of turns now, even if it has room.
+        """Shorten the session's window to `max_tokens` tokens now, even if it does not overflow.
 
-        Messages that leave the window go to the summary and to blocks as usual. The log is not
-        changed.
+        The oldest messages leave the window. The summary and the blocks take them up, as after an
+        overflow. The log is not changed.
 
         Returns:
-            The head afterwards. The head's `window_tokens` are at most `max_tokens`, unless the
-            newest step and its question alone are larger.
+            The head afterwards. Its `window_tokens` are at most `max_tokens`, unless the newest
+            message is larger together with its question and the tool calls that belong to it.
 
         Raises:
             InvalidBudget: `max_tokens` is not a positive number of tokens.
             InvalidInput: The session does not exist.
-            StoreUnavailable: A worker did not release the session. Nothing was changed.
+            StoreUnavailable: A worker did not release the session in time. Nothing was changed.
         """
         from agent_memory.engine.recall.contexts import checked_budget
 
@@ -397,10 +403,10 @@ class AgentMemory(OpenMemory):
         return head or Head(session_id, user_id, created_at=datetime.now(UTC))
 
     def pin(self, session_id: str, seq: int, *, user_id: str | None = None) -> None:
-        """Keep a message in the window, with its question and the tool calls it depends on.
+        """Keep a message in the window, with its question, tool calls and results. Idempotent.
 
         A message that had left the window returns to it. Pinned messages take at most half of the
-        window: beyond that, the oldest leave as usual. Idempotent.
+        window. If they need more, the oldest of them leave the window.
 
         Raises:
             InvalidInput: The log has no message with this seq, or it is a system message.
@@ -414,7 +420,7 @@ class AgentMemory(OpenMemory):
         self.components.pins.pin_message(head, seq)
 
     def unpin(self, session_id: str, seq: int, *, user_id: str | None = None) -> None:
-        """Let a pinned message leave the window with the next cut. Idempotent."""
+        """Undo `pin`: the message may leave the window at the next overflow. Idempotent."""
         from agent_memory.engine.pins import check_seq
 
         seq = check_seq(seq)
@@ -435,16 +441,16 @@ class AgentMemory(OpenMemory):
             memory.edit("s-1", lambda log: log[10:])  # without its ten oldest
             memory.edit("s-1", lambda log: [*log[:-1], corrected])
 
-        Readers see the old log or the new one. Entries are renumbered from the first changed
-        message on. Blocks delete their records of these entries and absorb the new log. A session
+        Readers see either the old log or the new one. Entries are renumbered from the first changed
+        message on. Blocks delete their records of these entries and absorb the new ones. A session
         that does not exist is created.
 
         Args:
             session_id: The conversation.
-            change: Takes the current entries and returns the new ones: entries, or messages as
-                `update` takes them. A concurrent write causes another call, so the function must
-                have no side effects.
-            user_id: The user it belongs to.
+            change: A function from the current entries to the new ones, which are entries, or
+                messages as `update` takes them. It is called again after a concurrent write, so it
+                must have no side effects.
+            user_id: The user that the session belongs to.
 
         Returns:
             The head afterwards.
@@ -453,10 +459,10 @@ class AgentMemory(OpenMemory):
             InvalidInput: A message is not valid, or larger than `max_message_bytes`, or `change` is
                 not a function. Nothing was changed.
             SessionOfAnotherUser: The session belongs to another user.
-            UnsupportedOperation: The new log is empty, and a `retention` has removed messages.
-                Delete the session instead.
-            StoreError: The store failed, or a worker did not release the session. Nothing was
-                changed.
+            UnsupportedOperation: The new log is empty, and `retention` has removed messages of the
+                session. Delete the session instead.
+            StoreError: The store failed, or a worker did not release the session in time. Nothing
+                was changed.
         """
         self._guard.check_session(session_id, user_id)
         drafted = partial(self._appender.drafts, session_id=session_id, user_id=user_id)
@@ -466,7 +472,7 @@ class AgentMemory(OpenMemory):
         return self._settle(head)
 
     def before_turn(self, session_id: str, message: Any, *, user_id: str | None = None) -> Turn:
-        """Return the context for a turn, with the turn at its end. Stores nothing.
+        """Return the context for a turn, which ends with the turn's messages. Stores nothing.
 
         Args:
             session_id: The conversation.
@@ -475,9 +481,9 @@ class AgentMemory(OpenMemory):
             user_id: The user. Required if the session does not exist yet.
 
         Returns:
-            The turn. Its `messages` suit any chat API and are within `max_tokens`. The turn has
-            priority over recalls and the oldest turns. Long messages of the turn itself are
-            shortened. The turn's `asked` holds them in full.
+            The turn. Its `messages` suit any chat API and are within `max_tokens`. Recalls and the
+            oldest turns are left out to make room for the new messages. Long new messages are
+            shortened in `messages`, and stand in full in `asked`.
 
         Raises:
             InvalidMessage: There is no question, or a tool call has no result.
@@ -497,10 +503,10 @@ class AgentMemory(OpenMemory):
         A turn of `regenerate` replaces the old answer.
 
         Args:
-            turn: The turn of `before_turn` or `regenerate`.
+            turn: The result of `before_turn` or `regenerate`.
             answer: The model's answer, as text or in any form that `update` takes. Or a list in
                 order: assistant messages with tool calls, their results, the answer.
-            key: As for `update`. A turn of `regenerate` needs none: storing the same answer twice
+            key: As for `update`. A turn of `regenerate` needs no key: storing the same answer twice
                 changes nothing.
             expected_end: As for `update`, for a new turn.
 
@@ -515,10 +521,9 @@ class AgentMemory(OpenMemory):
     def regenerate(self, session_id: str, *, user_id: str | None = None) -> Turn:
         """Return the context for another answer to the session's newest question. Stores nothing.
 
-        The context is the one before the question. It excludes the current answer, its tool calls,
-        and records derived from these. Pass the new answer to `after_turn`, which replaces the old
-        one atomically. Until then the old answer stays. A question without an answer is asked as
-        usual.
+        The context excludes the current answer, its tool calls, and records derived from them. Pass
+        the new answer to `after_turn`, which replaces the old one atomically. Until then the old
+        answer stays. The newest question may also have no answer yet.
 
         Raises:
             InvalidInput: The session has no user message.
@@ -544,33 +549,35 @@ class AgentMemory(OpenMemory):
     ) -> Any:
         """Recall, call the model, run its tools, and store the turn when the answer is complete.
 
-        If a step fails or is interrupted, nothing is stored.
+        If any of this fails or is interrupted, nothing is stored.
 
         Args:
             session_id: The conversation.
             message: As for `before_turn`.
             user_id: The user. Required if the session does not exist yet.
             model: Another litellm model than the configured one.
-            tools: Tools that the model may call. Schemas of the memory's own tools (see `tools`)
-                run for this session and user. Functions are called with checked arguments. Their
-                exceptions are raised, except `ToolRefused`, which the model reads. A call of any
-                other schema is returned to the caller: see below.
-            stream: Return litellm's chunks as they arrive, of all rounds.
-            max_rounds: The maximum number of tool rounds. After that, the model must answer.
+            tools: Tools that the model may call: Python functions, or OpenAI schemas. A function is
+                called with checked arguments. Its exceptions are raised, except `ToolRefused`: the
+                model gets the text of it. Schemas from the method `tools` are the memory's own
+                tools, and run for this session and user. A call of any other schema is returned to
+                the caller: see below.
+            stream: Return the chunks of all rounds as they arrive.
+            max_rounds: The maximum number of rounds in which the model may call tools. After that,
+                it must answer.
             key: An idempotency key for this turn. If the turn is stored, a retry with the same key
                 and question returns the stored answer and calls no model.
             expected_end: As for `update`.
             **options: Further arguments for litellm: `temperature`, `response_format`, ...
 
         Returns:
-            litellm's `ModelResponse`, or with `stream` an iterator of its chunks. If it calls
-            tools that the caller must run, nothing is stored yet. Continue with
-            `completion(session_id, [question, response, *results], ...)`.
+            litellm's `ModelResponse`, or with `stream` an iterator of its chunks. If the response
+            calls tools that the caller must run, nothing is stored yet. Run them, and continue
+            with `completion(session_id, [question, response, *results], ...)`.
 
         Raises:
-            InvalidInput: The turn so far, a tool or an option is not valid.
+            InvalidInput: `message`, a tool or an option is not valid.
             Conflict: The key was used for another question, or its stored answer was removed. Or
-                the log does not end at `expected_end` when the answer is complete.
+                the log does not end at `expected_end` when the answer is to be stored.
             ModelRequired: No model is configured or named.
             ModelError: The model failed.
         """
@@ -598,7 +605,7 @@ class AgentMemory(OpenMemory):
                 "google.contents", "langchain" or "mcp".
 
         Raises:
-            InvalidInput: Tools have no form in this format.
+            InvalidInput: There is no such format, or it has no form for tools.
             ConfigError: Two tools have the same name.
         """
         return self.components.toolbox.schemas(session_id, user_id, format)
@@ -623,14 +630,15 @@ class AgentMemory(OpenMemory):
             arguments: The arguments: a mapping, or JSON as models send it.
             user_id: The user. Required if the session does not exist yet.
             key: An idempotency key for this call: a retried `memory_write` stores one note. Tools
-                of blocks find it in the scope.
+                of blocks read it as `scope.key`.
         """
         return self.components.toolbox.call(session_id, name, arguments, user_id, key)
 
     def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]:
-        """Close a conversation for now: absorb its pending messages and clear `WorkingMemory`.
+        """Absorb a session's pending messages, as `flush`, and clear its `WorkingMemory`.
 
-        A `WorkingMemory(persist=True)` stays. The log stays, and the conversation may continue.
+        A `WorkingMemory(persist=True)` is not cleared. The log stays, and the conversation may
+        continue.
         """
         self._guard.check_session(session_id, user_id)
         scope = self._guard.scope(user_id, session_id)
@@ -648,13 +656,17 @@ class AgentMemory(OpenMemory):
     ) -> list[Absorbed]:
         """Absorb all pending messages of one session, of one user, or of all. Idempotent.
 
-        A fallback summary is replaced if the model is available again. Among several sessions, a
-        damaged one is skipped with a warning.
+        A summary that was made without its model, after a failure, is replaced if the model works
+        again. Among several sessions, a damaged one is skipped with a warning.
 
         Args:
             session_id: Only this session.
             user_id: Only sessions of this user.
-            progress: Called after each session. Ignored with `session_id`.
+            progress: Called after each session. Ignored if `session_id` is set.
+
+        Returns:
+            A result for each block and session with pending messages. A failed block raises
+            nothing: its result has the `error`.
         """
         if progress is not None:
             check_callable("progress", progress)
@@ -668,11 +680,12 @@ class AgentMemory(OpenMemory):
         """Delete the session's log and head, and every record that blocks derived from it.
 
         Idempotent. The next `update`, `flush` or `delete` of the session, or a worker, finishes an
-        interrupted deletion. Records of blocks that are no longer configured are deleted too, in
-        this memory's own store. `import_session` restores a deleted session only on request.
+        interrupted deletion. Records of blocks that are no longer configured are deleted too, if
+        they are in this memory's own store. `operations.import_session` refuses a session that was
+        deleted, unless it is called with `deleted=True`.
 
         Returns:
-            The result of each place: see `Receipt`.
+            A receipt, with the result for each place that stored data of the session.
         """
         self._guard.check_session(session_id, user_id)
         self._guard.admit(session_id, user_id)
@@ -689,10 +702,10 @@ class AgentMemory(OpenMemory):
         return parts.receipts.of_deletion("user", user_id, parts.deletion.user(user_id))
 
     def checkpoint(self, session_id: str, *, user_id: str | None = None) -> Receipt:
-        """Return a receipt for all messages up to the newest one.
+        """Return a receipt which confirms that all messages of the session are durable.
 
-        The messages are durable, so a host may remove them from its own context. A `memory://`
-        store is not durable, and the receipt says so.
+        An agent framework may then remove them from its own context. A `memory://` store is not
+        durable, and the receipt says so.
 
         Raises:
             InvalidInput: The session does not exist.
@@ -717,15 +730,16 @@ class AgentMemory(OpenMemory):
         Sessions of shared namespaces are not included: see `Share.sessions`.
 
         Args:
-            user_id: Only this user's.
+            user_id: Only sessions of this user.
             limit: The maximum number of sessions.
-            after: Only sessions after the session of this id, in the requested order.
-            prefix: Only sessions whose ids start with this.
-            newest: Sort by the newest message first, which requires a read of all heads.
+            after: The id of the last session of the previous page.
+            prefix: Only sessions whose ids start with this text.
+            newest: Sort by the time of the newest message, latest first. This reads the heads of
+                all sessions of the user, or of the whole namespace.
 
         Raises:
-            InvalidInput: `limit` is not a number, or `after` is not an id. With `newest`, `after`
-                is not the id of a session.
+            InvalidInput: `limit` is not a number, or `after` is not a valid id. With `newest`, no
+                session has the id `after`.
         """
         self._guard.check(None, user_id)
         return self.components.listing.page(user_id, limit, after, prefix, newest)
@@ -738,13 +752,12 @@ class AgentMemory(OpenMemory):
     def describe(
         self, session_id: str, metadata: dict[str, Any], *, user_id: str | None = None
     ) -> None:
-        """Store a session's metadata, which `sessions` and `head` return: a title, tags, any JSON.
+        """Replace a session's metadata, such as a title or tags. `sessions` and `head` return it.
 
-        The metadata replaces the stored metadata and is deleted with the session. A session that
-        does not exist is created.
+        The metadata is deleted with the session. A session that does not exist is created.
 
         Raises:
-            InvalidInput: `metadata` is not a dict that JSON reproduces exactly. Nothing was stored.
+            InvalidInput: `metadata` is not a dict, or JSON would change it. Nothing was stored.
             SessionOfAnotherUser: The session belongs to another user.
         """
         self._guard.check_session(session_id, user_id)
@@ -753,14 +766,14 @@ class AgentMemory(OpenMemory):
         )
 
     def session(self, session_id: str, user_id: str | None = None) -> Session:
-        """Return the calls for one conversation, with the ids bound."""
+        """Return a handle for one session: its methods need no ids."""
         self._guard.check_session(session_id, user_id)
         from agent_memory.engine.session import Session
 
         return Session(self, session_id, user_id)
 
     def user(self, user_id: str) -> User:
-        """Return the calls for one user: facts, notes, files, skills, places."""
+        """Return a handle for one user's memory: facts, notes, files, skills, places."""
         check_id("user_id", user_id)
         self._guard.check(None, user_id)
         from agent_memory.engine.user import User
@@ -768,23 +781,23 @@ class AgentMemory(OpenMemory):
         return User(self, user_id)
 
     def values(self, user_id: str | None = None, *, embedder: Embedder | None = None) -> KeyValues:
-        """Return values by namespace and key, independent of conversations.
+        """Return a store of values by namespace and key, independent of conversations.
 
-        Examples are settings or the state of an agent: any value that JSON reproduces. A user's
-        values are deleted with the user.
+        A value is plain JSON, such as settings or the state of an agent. A user's values are
+        deleted with the user.
 
         Args:
             user_id: The owner. None for values without an owner.
-            embedder: Embeds the texts. By default the memory's own embedder.
+            embedder: Embeds the texts of values and queries. None for the memory's own embedder.
         """
         self._guard.check(None, user_id)
         return self.components.values_of(Scope(user_id, None), embedder)
 
     def share(self, name: str) -> Share:
-        """Return a namespace that several agents read and write, according to their grants.
+        """Return a shared namespace, which agents read and write according to their grants.
 
-        A name stands for one share per store, in all processes, and for one object per memory.
-        Nothing is written before the first grant. `name` has 1 to 64 characters.
+        The name identifies the namespace in the store, for all processes. Nothing is written before
+        the first grant. `name` has 1 to 64 characters.
 
         Raises:
             InvalidId: The name is not valid.
@@ -798,20 +811,23 @@ class AgentMemory(OpenMemory):
             return self._shares.setdefault(name, made)
 
     def open(self, kind: str) -> Any:
-        """Return the handle of a kind of block for data of everyone, such as `open("skills")`.
+        """Return a block's handle on data that belongs to no user, such as `open("skills")`.
+
+        Args:
+            kind: The block's `kind`, or its name if there are several blocks of that kind.
 
         Raises:
-            ConfigError: No block of that kind is configured, or it has no handle.
-            InvalidInput: The block stores no data for everyone.
+            ConfigError: No such block is configured, or it has no handle.
+            InvalidInput: All data of the block belongs to a user or a session.
         """
         self._guard.check(None, None)
         return self.components.open(kind, Scope())
 
     def replay(self, block: str) -> Iterator[Progress]:
-        """Rebuild one block from the log, session by session, and yield the progress after each.
+        """Rebuild one block from the log, and yield the progress after each session.
 
-        Other calls continue meanwhile. An interrupted replay resumes after its last finished
-        session.
+        Other calls are possible meanwhile. After an interruption, the next call continues after the
+        last finished session.
 
         Raises:
             ConfigError: No absorbing block has that name.
@@ -821,13 +837,13 @@ class AgentMemory(OpenMemory):
         return self.components.replay(block)
 
     def stats(self) -> Stats:
-        """Return counts, pending messages of each block, model calls, tokens and cost."""
+        """Return counts of sessions and messages, the state of each block, model calls and cost."""
         self._guard.check(None, None)
         return self.components.stats()
 
     @property
     def turns(self) -> Turns:
-        """Return the calls about a turn, bound to this memory. For this package's interfaces."""
+        """Return the calls of a turn, bound to this memory. For other modules of this package."""
         load_rest()
         from agent_memory.engine.loop.turns import Turns, call_hooks
 

@@ -33,16 +33,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_AT_ONCE = 50  # sessions whose pending messages are prepared together
+_AT_ONCE = 50  # sessions that `Absorber.prepare` takes in one call
 
 
 class OpenMemory:
-    """Opens the parts of a configuration, and closes them. `AgentMemory` has the calls.
-
-    Args:
-        config: See `AgentMemory`.
-        **fields: See `AgentMemory`.
-    """
+    """The part of `AgentMemory` that opens the objects of a configuration and closes them."""
 
     _components: ClassVar[type[Components]] = Components
 
@@ -67,12 +62,12 @@ class OpenMemory:
         self._will_ask_models = bool(self.config.language_models)
         in_background = self.config.overflow_mode == "background"
         threads = self.config.background_threads if in_background else 1
-        # Without background mode, the thread starts with the first backlog.
+        # without background mode, the thread starts when a session has a large backlog
         self._behind = parts.worker(threads, polls=in_background)
         self._background = self._behind if in_background else None
         if in_background:
             self._behind.start()
-        # the threads of a memory that is collected without `close` end too
+        # the threads also end if the memory is garbage-collected without `close`
         weakref.finalize(self, self._behind.stop, 0).atexit = False
 
     def __repr__(self) -> str:
@@ -85,14 +80,15 @@ class OpenMemory:
         self.close()
 
     def warm_up(self, user_id: str | None = None) -> None:
-        """Load the tokenizer, local embedders, resources of blocks, and litellm if models are used.
+        """Load slow parts: the tokenizer, local embedders, blocks, and litellm if models are used.
 
-        Services call this before they report that they are ready. Otherwise the first calls load
-        these, and a first `completion` takes seconds. Nothing is stored, and no model is called. A
-        failure is logged, and raised again by the call that needs the part.
+        A service calls this before it reports that it is ready. Otherwise the first calls load
+        these parts, and the first `completion` takes seconds. Nothing is stored, and no model is
+        called. A failure is only logged here. The call that needs the part raises it.
 
         Args:
-            user_id: A user whose indexes are loaded too. Otherwise the user's first `get` does so.
+            user_id: A user whose indexes are loaded too. Otherwise the user's first `get` loads
+                them.
 
         Raises:
             InvalidId: The id is not valid.
@@ -114,23 +110,20 @@ class OpenMemory:
             self.components.close()
 
     def _update_all(self, updates: Sequence[Update]) -> list[Head | Exception]:
-        """Run the updates of concurrent callers in one transaction.
-
-        Each succeeds or returns its error.
-        """
+        """Run several callers' updates in one transaction. Return the head or the error of each."""
         done = self._appender.append_all(updates, self._guard.check_session)
         return [one if isinstance(one, Exception) else self._updated(*one) for one in done]
 
     def _updated(self, head: Head, before: KeptKey | None) -> Head:
-        """Return the head of an update. For a retry, `before` is the key of the first call."""
+        """Return the head of an update. For a retry, `before` is the first call's stored key."""
         head = self._settle(head)
-        if self._will_ask_models:  # not earlier: the import would delay the first update
+        if self._will_ask_models:  # litellm is imported after the first update, not before it
             self._will_ask_models = False
             load_in_background()
         return head if before is None else as_it_was(head, before)
 
     def _settle(self, head: Head) -> Head:
-        """Do the work that follows an update. Log a failure, which does not fail the update."""
+        """Do the work that follows an update. A failure is only logged."""
         self.components.begun(head)
         for block in self.blocks.values():
             block.said(Scope(head.user_id, head.session_id))
@@ -143,18 +136,14 @@ class OpenMemory:
                     head = self.components.work.after_update(head)
             self._behind.work_off()
             return head
-        except AgentMemoryError:  # not more: an exception of a signal handler may occur here
+        except AgentMemoryError:  # exceptions of signal handlers pass
             logger.exception("session %r not processed; it will be tried again", head.session_id)
             return head
 
     def _stored(
         self, session_id: str, key: WriteKey, *, user_id: str | None = None
     ) -> list[Message] | None:
-        """Return the messages stored under a key. None if the key is unknown.
-
-        Raises:
-            Conflict: The key was used for other content.
-        """
+        """Return the messages stored under a key. See `Appender.stored`."""
         head = self._guard.owned(session_id, user_id)
         return None if head is None else self._appender.stored(head, key)
 
@@ -191,13 +180,9 @@ class OpenMemory:
     def _bring_messages(
         self, session_id: str, messages: Sequence[tuple[str, Message]], user_id: str | None
     ) -> int:
-        """Append imported messages, each once. For importers.
+        """Append imported messages. See `Appender.bring`.
 
-        No model is called: absorption and summaries are left to `flush`, the next update or a
-        worker.
-
-        Returns:
-            The number of new messages.
+        No model is called: `flush`, the next update or a worker absorbs and summarizes them.
         """
         self._guard.check_session(session_id, user_id)
         bring = partial(self._appender.bring, session_id, messages, user_id)

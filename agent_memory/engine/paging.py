@@ -1,4 +1,4 @@
-"""Reading sessions and their logs in pages."""
+"""Reads of sessions and their logs, in pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PAGE = 200
 def all_heads(
     store: SessionStore, user_id: str | None = None, after: str | None = None
 ) -> Iterator[Head]:
-    """Yield the heads of all sessions, or of one user's, after `after`, in order of their ids."""
+    """Yield the heads of all sessions, or of one user's, with ids above `after`, in their order."""
     for page in head_pages(store, user_id, after):
         yield from page
 
@@ -32,7 +32,7 @@ def head_pages(
 
 
 def keys_of(store: SessionStore, head: Head) -> list[KeptKey]:
-    """Return the keys of a session as of its head, without keys of later messages."""
+    """Return the idempotency keys of a session's messages up to the end in its head."""
     return [key for key in store.keys(head.session_id) if key.seq <= head.end]
 
 
@@ -41,8 +41,8 @@ def read_of(
 ) -> list[Entry]:
     """Return the entries of a log after a seq, in order. Empty if the session is gone.
 
-    Stores read logs by session id, and an id may belong to another user's session meanwhile. The
-    result therefore counts only if the session still exists afterwards.
+    A deleted session's id may soon belong to another user's session. Entries are therefore returned
+    only if the session of `head` still exists after the read.
     """
     found = store.read(head.session_id, after=after, limit=limit)
     return found if not found or is_there(store, head) else []
@@ -54,7 +54,7 @@ def range_of(store: SessionStore, head: Head, after: int, upto: int) -> list[Ent
 
 
 def entries_of(store: SessionStore, head: Head) -> Iterator[Entry]:
-    """Yield the entries of a log, read in pages. The entries end early if the session is gone."""
+    """Yield the entries of a log, read in pages. Stop early if the session is gone."""
     after = head.expired
     while page := read_of(store, head, after=after, limit=_PAGE):
         yield from page
@@ -68,18 +68,18 @@ def picked_of(store: SessionStore, head: Head, seqs: Sequence[int]) -> list[Entr
 
 
 def head_now(store: SessionStore, head: Head) -> Head | None:
-    """Return a session's current head. None if it is gone, even if a newer session has its id."""
+    """Return a session's current head. None if the session is gone or a newer one has its id."""
     now = store.head(head.session_id)
     return now if now is not None and now.created_at == head.created_at else None
 
 
 def is_there(store: SessionStore, head: Head) -> bool:
-    """Return whether a session still exists. A newer session with its id does not count."""
+    """Return whether the session of a head still exists. A newer one with its id does not count."""
     return head_now(store, head) is not None
 
 
 class LogChanged(Exception):
-    """A log differs from its head because of a concurrent change. Never raised to users."""
+    """A concurrent change has removed entries that a head still counts. Only used internally."""
 
 
 def log_pages(store: SessionStore, head: Head, size: int) -> Iterator[list[Entry]]:
@@ -105,9 +105,9 @@ def page_of(
     after: str | None,
     shared: bool = False,
 ) -> list[Head]:
-    """Return a page of sessions without unfinished deletions.
+    """Return a page of sessions, without those that are being deleted.
 
-    `shared` selects sessions of shared namespaces, instead of all others.
+    With `shared`, return sessions of shared namespaces instead of all others.
 
     Raises:
         InvalidInput: `limit` is not a number, or `after` is not an id.

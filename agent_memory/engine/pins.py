@@ -28,13 +28,11 @@ _MOST = 10_000
 
 
 class Pins:
-    """Stores and reads pins."""
-
     def __init__(self, parts: Components) -> None:
         self._parts, self._store, self._values = parts, parts.store, parts.values_of
 
     def of(self, scope: Scope) -> frozenset[str]:
-        """Return the ids of the records to recall first."""
+        """Return the ids of the user's pinned records."""
         if not scope.is_somebodys:
             return frozenset()
         found = self._values(scope).search(PINNED, limit=_MOST)
@@ -49,11 +47,7 @@ class Pins:
             values.delete(PINNED, text_of("id", name))
 
     def pin_message(self, head: Head, seq: int) -> None:
-        """Keep a message in its session's window, with the messages it depends on.
-
-        Raises:
-            InvalidInput: The log has no such message.
-        """
+        """Pin a message. See `AgentMemory.pin`."""
         entry = next(iter(self._store.pick(head.session_id, [seq])), None)
         if entry is None or entry.message.is_system:
             raise InvalidInput(
@@ -80,7 +74,7 @@ class Pins:
             head = now
 
     def unpin_message(self, head: Head, seq: int) -> None:
-        """Let a message leave the window with the next cut. Idempotent."""
+        """Unpin a message. See `AgentMemory.unpin`."""
         scope = Scope(head.user_id, head.session_id)
         self._values(scope, of_session=True).delete(PINNED, str(seq))
 
@@ -100,7 +94,7 @@ class Pins:
         return frozenset(held)
 
     def _with_its_own(self, head: Head, entry: Entry) -> list[Entry]:
-        """Return a message with its tool calls and results, and the question before them."""
+        """Return a message with its tool calls and results, and the user's message before them."""
         first, last = entry.seq, min(head.end, entry.seq + _AT_ONCE)
         while True:
             first = max(head.expired, first - _AT_ONCE)
@@ -112,18 +106,14 @@ class Pins:
 
 
 def _group(entries: Sequence[Entry], entry: Entry) -> list[Entry]:
-    """Return the entries that form a unit with an entry, and the user's message before them."""
+    """Return an entry with its tool calls and results, and the user's message before them."""
     own = next((unit for unit in units(entries) if any(each.seq == entry.seq for each in unit)), [])
     before = [each for each in entries if is_user(each) and own and each.seq < own[0].seq]
     return [*before[-1:], *own] if own and not is_user(own[0]) else own
 
 
 def check_seq(seq: object) -> int:
-    """Return a valid seq.
-
-    Raises:
-        InvalidInput: The value is not an integer of 1 or more.
-    """
+    """Return a valid seq. Raise `InvalidInput` if it is not a whole number of 1 or more."""
     if type(seq) is not int or not 1 <= seq <= MOST:
         raise InvalidInput(f"seq is {quoted(seq)}. Give a message's number, from 1 on.")
     return seq

@@ -1,4 +1,4 @@
-"""Reads by a model: records as data, and long messages page by page."""
+"""The engine's part of the tools that read: records as data, and long messages in pages."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 _MOST_OF_A_PAGE = 2_000
 _LEAST = 32
-_SHARE = 6  # a page takes a sixth of the budget at most, to fit beside a long question
-_CHARS = 8  # for a page, this many characters of the text are read per token of room
+_SHARE = 6  # a page takes at most a sixth of the budget, so that it fits together with a question
+_CHARS = 8  # for each token of a page, at most this many characters of the text are considered
 _TOLD = ("role", "content", "name", "tool_call_id")
 _FARTHEST = 10**12
 
@@ -39,7 +39,7 @@ _TURN: ContextVar[tuple[str, int, Sequence[Message]]] = ContextVar("turn")
 
 @contextmanager
 def readable(session_id: str, head: Head | None, asked: Sequence[Message]) -> Iterator[None]:
-    """Let tool calls within the `with` body read the turn's messages as if they were stored."""
+    """Let tool calls in the `with` block read messages of a turn that is not stored yet."""
     messages = [message for message in asked if not message.is_system]
     token = _TURN.set((session_id, head.end if head is not None else 0, messages))
     try:
@@ -62,7 +62,7 @@ class ReadMessage(Arguments):
 
 
 class MessagePages:
-    """Returns a message's text in pages that fit a context."""
+    """Reads a message's text in pages that fit a context."""
 
     def __init__(self, parts: Components) -> None:
         self._store, self._counter = parts.store, parts.resources.counter
@@ -145,7 +145,7 @@ class MessagePages:
 
 
 def _of_turn(scope: Scope, request: ReadMessage) -> Entry | None:
-    """Return a message of the current turn, by the number that its context shows."""
+    """Return a message of the turn of `readable`. None if the request is for another message."""
     session_id, end, messages = _TURN.get(("", 0, ()))
     index = request.seq - end - 1
     at_hand = scope.session_id == session_id and request.session_id in (None, session_id)
@@ -155,7 +155,10 @@ def _of_turn(scope: Scope, request: ReadMessage) -> Entry | None:
 
 
 def read_on(recall: Recall) -> dict[str, Any] | None:
-    """Return the arguments of `memory_read_message` to continue after a passage, or None."""
+    """Return the arguments of `memory_read_message` that read on from a recalled part of a message.
+
+    None if the recall has a whole message.
+    """
     if PART not in recall.metadata or not recall.sources:
         return None
     session_id, seq = recall.sources[0]
@@ -163,7 +166,7 @@ def read_on(recall: Recall) -> dict[str, Any] | None:
 
 
 def _text(message: Message) -> str:
-    """Return the whole text of a message. Content comes first, so its offsets are stable."""
+    """Return the whole text of a message: its content, then its other text fields."""
     others = (message.to_openai() or {}).items()
     more = [
         f"({key}: {text})" for key, text in others if key not in _TOLD and isinstance(text, str)
@@ -172,14 +175,14 @@ def _text(message: Message) -> str:
 
 
 def page(text: str, offset: int, count: Callable[[str], int], room: int) -> str:
-    """Return about `room` tokens of a text from an offset on, and at least one character."""
+    """Return the text from an offset on, cut to about `room` tokens. Never empty."""
     rest = text[offset : offset + room * _CHARS]
     return clip(rest, count, room) or rest[:room]
 
 
 Kind = Literal["note", "fact", "message", "other"]
 
-_NOBODY = "_"  # no block can have this name: it has no cursor, and the whole log is pending
+_NOBODY = "_"  # not a valid block name: it has no cursor, so the whole log is pending for it
 _MOST_PENDING = 5_000
 _SHOWN = 600  # maximum characters of a message in a list
 
@@ -202,7 +205,7 @@ class Query(Arguments):
 
     @property
     def times(self) -> tuple[datetime | None, datetime | None]:
-        """The start of the period, and its end, which is not included."""
+        """The start of the period, and the first moment after its end. None where it is open."""
         first = None if self.since is None else datetime.combine(self.since, time(), UTC)
         if self.until in (None, date.max):
             return first, None
@@ -228,7 +231,7 @@ class Finding:
         return [self._recalled(recall) for recall in recalls], warnings
 
     def all_of(self, scope: Scope, query: Query) -> list[dict[str, Any]]:
-        """Return the results of an empty query: notes and facts, or the messages of a period."""
+        """Return the results of a query without words: notes and facts, or a period's messages."""
         self._parts.guard.check(scope.session_id, scope.user_id)
         since, until = query.times
         return (
@@ -252,7 +255,7 @@ class Finding:
     def _in_period(
         self, scope: Scope, since: datetime | None, until: datetime | None
     ) -> list[dict[str, Any]]:
-        """Return the messages of a period, oldest first, among the newest 5,000."""
+        """Return the messages of a period, oldest first. Only the newest 5,000 are looked at."""
         pending = self._parts.resources.pending
         tails = pending.of(_NOBODY, scope, _MOST_PENDING).read
         entries = (entry for tail in tails for entry in tail.entries[tail.since :])
@@ -267,10 +270,10 @@ class Finding:
         return [_entry(one) for one in sorted(matching, key=lambda one: one.created_at)]
 
     def _recalled(self, recall: Recall) -> dict[str, Any]:
-        """Return a recall as data. A message has its session and seq instead of an id."""
+        """Return a recall as JSON data. A message has its session and seq instead of an id."""
         block = self._parts.all_blocks.get(recall.block)
         kind: Kind = "other"
-        if block is None or isinstance(block, NoteBlock):  # notes without sources, or the log
+        if block is None or isinstance(block, NoteBlock):  # None: the word search in the log
             kind = "message" if recall.sources else "note"
         elif isinstance(block, FactBlock):
             kind = "fact"

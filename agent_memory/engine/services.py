@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """The services of one `AgentMemory`. Models and embedders open on first use.
+    """The store, tokenizer and models of one `AgentMemory`. Models and embedders open on first use.
 
-    `at` maps the URL of a block's database to the URL to open, such as that of a copy.
+    `at` maps the URL of a block's own database to the URL to open, such as that of a copy.
     """
 
     def __init__(self, config: AgentMemoryConfig, at: Callable[[str], str] = str) -> None:
@@ -61,7 +61,7 @@ class Services:
             )
 
         def embedders(name: object) -> Encoder:
-            # one embedder under all its names, so that each text is embedded once
+            # None and the configured name share one embedder, so that each text is embedded once
             return opened_embedder(name or config.embedding)
 
         keys = None
@@ -83,7 +83,7 @@ class Services:
             return EncryptedStore(store, keys, config.namespace)
 
         main = opened(config.store)
-        # by attribute: a store of the caller may be encrypted, and its proxy is of another class
+        # by attribute, because the caller's store may be a proxy around an encrypted one
         self.keys = keys or getattr(main, "signing_keys", None)
         beside = main
 
@@ -92,12 +92,12 @@ class Services:
                 return beside
             from agent_memory.stores.qdrant.store import QdrantStore
 
-            # by attribute, since a proxy of an encrypted store is of another class
+            # by attribute, because `main` may be a proxy around an encrypted store
             around: Callable[[VectorStore], VectorStore]
             around = getattr(main, "vectors_of", lambda beside: beside)
             return around(QdrantStore(url, config.namespace))
 
-        with ExitStack() as stores:  # if one does not open, none stays open
+        with ExitStack() as stores:  # if one cannot be opened, the others are closed
             stores.callback(self.close)
             places = {block.name: block.routed_to for block in config.all_blocks}
             urls = dict.fromkeys(url for url in places.values() if url is not None)

@@ -1,4 +1,4 @@
-"""`Session`: a memory's calls with the ids bound."""
+"""`Session`: a handle for one session of a memory."""
 
 from __future__ import annotations
 
@@ -27,20 +27,7 @@ if TYPE_CHECKING:
 
 @with_call_errors
 class BoundSession:
-    """One conversation of one user, in any memory.
-
-    If the session belongs to another user than the bound one, every call raises
-    `SessionOfAnotherUser` and changes nothing. As a context manager, it calls `end` on exit.
-
-    Args:
-        memory: The memory.
-        session_id: The conversation.
-        user_id: The user. With None, the owner is not checked.
-
-    Attributes:
-        session_id: The conversation.
-        user_id: The user, or None.
-    """
+    """The methods that `Session` and the session of a `CompositeMemory` share."""
 
     def __init__(
         self, memory: AgentMemory | CompositeMemory, session_id: str, user_id: str | None
@@ -78,7 +65,7 @@ class BoundSession:
         """
         if self.user_id is None:
             return self._memory.search(query, session_id=self.session_id, limit=limit)
-        self.update([])  # appends nothing, and refuses another user's session
+        self.update([])  # appends nothing; raises if the session belongs to another user
         return self._memory.search(query, user_id=self.user_id, limit=limit)
 
     def history(
@@ -185,8 +172,8 @@ class BoundSession:
 class Session(BoundSession):
     """One conversation of one user. Made by `AgentMemory.session`.
 
-    If the session belongs to another user than the bound one, every call raises
-    `SessionOfAnotherUser` and changes nothing. As a context manager, it calls `end` on exit.
+    If the session belongs to another user than `user_id`, every call raises `SessionOfAnotherUser`
+    and changes nothing. As a context manager, it calls `end` on exit.
 
     Attributes:
         session_id: The conversation.
@@ -228,7 +215,7 @@ class Session(BoundSession):
         self._home.describe(self.session_id, metadata, user_id=self.user_id)
 
     def prune(self, max_tokens: int) -> Head:
-        """Cut the window. See `AgentMemory.prune`."""
+        """Shorten the window. See `AgentMemory.prune`."""
         return self._home.prune(self.session_id, max_tokens, user_id=self.user_id)
 
     def pin(self, seq: int) -> None:
@@ -236,7 +223,7 @@ class Session(BoundSession):
         self._home.pin(self.session_id, seq, user_id=self.user_id)
 
     def unpin(self, seq: int) -> None:
-        """Let a pinned message leave the window. See `AgentMemory.unpin`."""
+        """Undo `pin`. See `AgentMemory.unpin`."""
         self._home.unpin(self.session_id, seq, user_id=self.user_id)
 
     def edit(self, change: Callable[[list[Entry]], Iterable[Any]]) -> Head:
@@ -244,7 +231,7 @@ class Session(BoundSession):
         return self._home.edit(self.session_id, change, user_id=self.user_id)
 
     def checkpoint(self) -> Receipt:
-        """Return a receipt for all messages so far. See `AgentMemory.checkpoint`."""
+        """Return a receipt for the stored messages. See `AgentMemory.checkpoint`."""
         return self._home.checkpoint(self.session_id, user_id=self.user_id)
 
     def regenerate(self) -> Turn:
@@ -252,7 +239,7 @@ class Session(BoundSession):
         return self._home.regenerate(self.session_id, user_id=self.user_id)
 
     def working(self) -> Scratchpad:
-        """Return the session's scratchpad: JSON values by key.
+        """Return the session's scratchpad: a handle on JSON values by key.
 
         Raises:
             ConfigError: No `WorkingMemory` is configured.
@@ -262,28 +249,26 @@ class Session(BoundSession):
         return cast("Scratchpad", parts.open("working", scope))
 
     def owner(self) -> User:
-        """Return the calls for the user of the session, or for the bound user.
-
-        Without a user, they are for the session's own memory.
-        """
+        """Return a handle on the memory of the session's user, or of the session without a user."""
         scope = self._home.components.guard.scope(self.user_id, self.session_id)
         return User(self._home, scope.user_id, self.session_id)
 
     def export(self, to: str | Path | TextIO) -> Exported:
-        """Write a snapshot of the session: its log, its head, and the records of blocks.
+        """Write a snapshot of the session: its log, its head, and the blocks' records of it.
 
-        The snapshot is consistent. Messages that are appended meanwhile are not in it. Other work
-        on the session waits. The user's records that belong to no session are not in it.
-        `operations.import_session` imports it.
+        `operations.import_session` imports a snapshot. It is consistent: messages that are appended
+        during the export are not included. Records of the user that belong to no session are not
+        included either. Workers wait until the export ends.
 
         Args:
-            to: A path or a text file. At a path, the file appears when it is complete, readable by
-                its owner only.
+            to: A path or an open text file. A file at a path appears when it is complete, and only
+                its owner can read it.
 
         Raises:
             InvalidInput: The session does not exist, or nothing can be written to `to`.
-            StoreUnavailable: A worker held the session for a minute, or it was deleted or shortened
-                meanwhile. A text file is incomplete then, and `import_session` refuses it.
+            StoreUnavailable: A worker held the session for a minute. Or the session was deleted or
+                messages were removed during the export. An open text file is then incomplete, and
+                `import_session` refuses it.
         """
         from agent_memory.engine.transfer.export import Exporter, written
 

@@ -1,8 +1,8 @@
 """Enforcement of spending limits, by counters in the store that all processes share.
 
-A model call is counted with its maximum before it is made. The count is corrected afterwards.
-Concurrent processes therefore cannot exceed a limit on the number of calls. If a process dies
-during a call, the call stays counted.
+Before a model call, its maximum cost and tokens are added to the counters. Afterwards the counters
+are corrected. Concurrent processes therefore cannot exceed a limit on the number of calls. If a
+process dies during a call, the maximum stays counted.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _PLACE = SPENDING.name
 _TRIES = 1_000
 _PAUSE_SECONDS = 0.002
 _RETRY_SECONDS = 300.0
-"""Seconds until another attempt: by then, running calls may have released reserved tokens."""
+"""Seconds until another attempt. Running calls may end meanwhile, and use less than counted."""
 _LOOKED_FOR = 5.0
-"""Seconds for which a limit's stored state is cached."""
+"""Seconds for which a process caches whether a limit is reached."""
 _MOST_KNOWN = 10_000
 
 
@@ -51,8 +51,8 @@ class Today:
 
     Attributes:
         day: The day.
-        spent: The spending, including the maximum of running calls.
-        reached: The limit that forbids further model calls. None if there is room.
+        spent: The spending. A running call counts with its maximum.
+        reached: The limit that forbids further model calls. None if no limit is reached.
     """
 
     day: str
@@ -61,10 +61,7 @@ class Today:
 
 
 class Spending:
-    """Checks each model call of the memory against the limits.
-
-    Calls of `completion` are the caller's own, and are not limited.
-    """
+    """Checks each model call against the limits, except the calls of `completion`."""
 
     def __init__(self, store: RecordStore, limits: SpendingLimits, prices: Prices) -> None:
         self._store = store
@@ -80,7 +77,7 @@ class Spending:
 
     @property
     def job(self) -> str | None:
-        """The name of this job for `Housekeeping`. Changed limits make waiting sessions due."""
+        """The name of the limits for `Housekeeping`. If it changes, waiting sessions become due."""
         if not self.is_limited:
             return None
         return f"spending {self._limits['']} {self._per_user}"
@@ -92,7 +89,7 @@ class Spending:
     def hold(
         self, account: Account, model: str, prompt: Callable[[], int], answer: int
     ) -> Settle | None:
-        """Count a call before it is made. See `models.usage.Hold`."""
+        """Count the maximum of a call before it is made. See `models.usage.Hold`."""
         if account.purpose == "completion" or not self.is_limited:
             return None
         try:
@@ -102,7 +99,7 @@ class Spending:
             raise
 
     def reached(self, user_id: str | None) -> str | None:
-        """Return a warning if a limit forbids model calls for this user."""
+        """Return a warning if a limit forbids model calls for this user. None if no limit does."""
         for owner in self._concerned(user_id):
             warning = self._cached_refusal(owner)
             if warning is not None:
@@ -110,12 +107,12 @@ class Spending:
         return None
 
     def unaffordable(self, user_id: str | None) -> bool:
-        """Return whether a limit forbids model calls for this user now."""
+        """Return whether a limit forbids model calls for this user now, also a limit of 0 calls."""
         limits = [self._limit(owner).calls for owner in self._concerned(user_id)]
         return 0 in limits or self.reached(user_id) is not None
 
     def today(self) -> Today | None:
-        """Return the total spending of today. None without a limit of the total."""
+        """Return today's spending of all users. None if `total` has no limit."""
         if not self._limits[""].is_set:
             return None
         day = day_of(now_utc())
@@ -158,7 +155,7 @@ class Spending:
         return partial(self._settle, day, counted, more)
 
     def _concerned(self, user_id: str | None) -> list[str]:
-        """Return the owners of the counters of a call, the busiest counter last."""
+        """Return the owners of a call's counters: the user, then "" for all users."""
         users = [user_id] if user_id and self._per_user.is_set else []
         return users + ([""] if self._limits[""].is_set else [])
 
@@ -179,7 +176,7 @@ class Spending:
         return cost
 
     def _change(self, day: str, owner: str, more: Spent, limit: SpendingLimit | None) -> None:
-        """Add to a counter, unless that exceeds a limit.
+        """Add to a counter, unless the sum exceeds a limit.
 
         Raises:
             SpendingLimitReached: The counter would exceed the limit.
@@ -219,13 +216,13 @@ class Spending:
     def _cached_refusal(self, owner: str) -> str | None:
         """Return the message of a reached limit, from the store or from the cache."""
         if self._limit(owner).calls == 0:
-            return None  # a limit of 0 is a setting, and not worth a warning
+            return None  # no warning: 0 calls are a deliberate setting
         day = day_of(now_utc())
         at, reason = self._known.get((day, owner), (-_LOOKED_FOR, None))
         if monotonic() - at >= _LOOKED_FOR:
             try:
                 reason = _reached(self._store.record(_PLACE, _id(day, owner)))
-            except StoreError:  # the caller meets the error too, and reports it
+            except StoreError:  # the caller's next store call raises it
                 return None
             self._note(day, owner, reason)
         return None if reason is None else str(_refusal(owner, reason, 0.0))
@@ -234,7 +231,10 @@ class Spending:
         self._known.put((day, owner), (monotonic(), reason))
 
     def _clean_up(self, day: str) -> None:
-        """Delete the counters before yesterday's, once a day. Yesterday's calls may still run."""
+        """Once a day, delete the counters of the days before yesterday.
+
+        Calls that began yesterday may still run.
+        """
         if self._begun == day:
             return
         self._begun = day

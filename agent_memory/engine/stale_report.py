@@ -22,10 +22,10 @@ _SPOKEN = ("user", "assistant")
 
 
 def recalls_in(values: object) -> list[Recall]:
-    """Return the recalls of a search or of a report.
+    """Return the recalls in the results of a search or in a report.
 
     Raises:
-        InvalidInput: An item is neither a recall nor a report's item.
+        InvalidInput: An item is neither a recall nor an item of a report.
     """
     recalls = []
     for value in values if isinstance(values, Iterable) else (values,):
@@ -59,7 +59,7 @@ def surplus(
 
 
 def _of(recalls: Sequence[Recall], older_than: timedelta | None) -> list[Surplus]:
-    """Return the old records, and near-duplicates of newer records among the others."""
+    """Return the old records, and those of the others that are near-duplicates of a newer one."""
     aged = _aged(recalls, older_than)
     old = {one.recall.id for one in aged}
     fresh = [one for one in recalls if one.id not in old][::-1]

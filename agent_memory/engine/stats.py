@@ -1,4 +1,4 @@
-"""`Stats`, the progress of `replay`, and metrics that the processes of a service share."""
+"""`Stats`, `Progress`, and metrics that the processes of a service share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class BlockStats:
     Attributes:
         lag: The number of messages in all logs that the block has not absorbed yet.
         error: The block's last error. None if the last attempt succeeded.
-        dead_letters: The number of the block's dead letters. See `operations.dead_letters`.
+        dead_letters: The number of message ranges that the block could not absorb after several
+            attempts. See `operations.dead_letters`.
     """
 
     lag: int
@@ -40,12 +41,13 @@ class BlockStats:
 
 @dataclass(frozen=True, slots=True)
 class PromptStats:
-    """How much of this process's contexts repeats the previous context of the same session.
+    """Counts for prompt caches: how much of a context repeats the session's previous one.
 
     Attributes:
-        contexts: The number of contexts that have a previous context.
+        contexts: The number of contexts in this process that were not the first of their session.
         tokens: The tokens of these contexts.
-        kept_tokens: The number of repeated tokens. See `MemoryContext.kept_tokens`.
+        kept_tokens: The tokens among them that a prompt cache can reuse. See
+            `MemoryContext.kept_tokens`.
     """
 
     contexts: int = 0
@@ -55,12 +57,12 @@ class PromptStats:
 
 @dataclass(frozen=True, slots=True)
 class RecallStats:
-    """The number of recalls, for searches and for contexts whose question is not small talk.
+    """Counts of queries: searches, and contexts whose question is not small talk.
 
     Attributes:
-        asked: The number of recalls.
-        empty: The number of recalls that returned nothing, or only records that are shown for
-            every question.
+        asked: The number of queries.
+        empty: The number of queries for which no relevant record was recalled. Records that are
+            shown for every question do not count.
     """
 
     asked: int = 0
@@ -73,8 +75,8 @@ class Counted:
 
     Attributes:
         usage: Model calls, by purpose.
-        prompts: Contexts, and the part of them that prompt caches can reuse.
-        recalls: The number of recalls.
+        prompts: Counts of contexts, and of the part that prompt caches can reuse.
+        recalls: Counts of queries, and of queries without results.
     """
 
     usage: dict[Purpose, Usage]
@@ -90,11 +92,11 @@ class Stats:
         sessions: The number of sessions in the namespace.
         entries: The number of messages in their logs.
         blocks: The absorbing blocks, by name.
-        usage: Model calls of this process, their tokens and cost.
-        prompts: Contexts of this process, and the part of them that prompt caches can reuse.
-        usage_by_purpose: The usage by purpose.
-        spending: The spending of all processes today. None without a limit of the total.
-        recalls: The number of recalls of this process, and of recalls without results.
+        usage: Model calls of this process, with their tokens and cost.
+        prompts: Counts of contexts of this process, and of the part that prompt caches can reuse.
+        usage_by_purpose: `usage`, by the purpose of the calls.
+        spending: The spending of all processes today. None if `spending_limits` has no `total`.
+        recalls: Counts of queries of this process, and of queries without results.
     """
 
     sessions: int
@@ -117,10 +119,10 @@ class Progress:
     """One step of a replay or of a flush.
 
     Attributes:
-        block: The block that is rebuilt. None if all blocks absorb.
+        block: The block that is rebuilt. None for a flush.
         session_id: The session that was just processed.
-        done: The number of sessions processed.
-        total: The number of sessions in all, as known so far.
+        done: The number of sessions processed so far.
+        total: The number of all sessions, which may grow meanwhile.
         error: The error of this session, or None.
     """
 
@@ -150,12 +152,12 @@ class SharedMetrics:
         begin_anew_in_child(self, SharedMetrics._let_go)
 
     def _let_go(self) -> None:
-        self._lock = known_lock()  # no fork waits for it, since it is held during store calls
+        self._lock = known_lock()  # forks do not wait for it: it is held during store calls
 
     def add(self, counted: Counted) -> bool:
-        """Add the metrics of this process since the last call. Return whether that succeeded.
+        """Add the metrics of this process since the last call. Return whether they were written.
 
-        If the store fails, the next call adds them.
+        If not, the next call adds them.
         """
         with self._lock:
             now = _flat(counted)
@@ -172,7 +174,7 @@ class SharedMetrics:
 
     @contextmanager
     def kept_up(self, counted: Callable[[], Counted]) -> Iterator[None]:
-        """Add the metrics of this process every few seconds during the body, and at its end."""
+        """Add the metrics of this process every 15 seconds in the `with` block, and at its end."""
 
         def add() -> bool:
             self.add(counted())

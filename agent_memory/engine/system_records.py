@@ -1,4 +1,4 @@
-"""The engine's own durable state: small records in the fact store."""
+"""The engine's own durable state: small records, called notes, in the store."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from agent_memory.stores.base import RecordStore
 
 
 class Kind(Enum):
-    """The kinds of notes. Each belongs to one job of the engine."""
+    """The kinds of the engine's notes."""
 
     JOBS = "configured jobs"
-    """The configured blocks and settings that cause work on sessions."""
+    """The configured blocks and settings that cause work. A new one makes all sessions due."""
     REPLAYS = "replays"
     """The progress of a block's replay."""
     USER_DELETIONS = "user deletions"
     """Unfinished deletions of users."""
     SCRUBS = "scrubs"
-    """Pending erasures of traces in this store's files."""
+    """Pending erasures of deleted data that remains in this store's files."""
     MIGRATION = "migration"
     """The unfinished migration into this store."""
     HEARTBEATS = "signs of life"
-    """The last times at which a worker looked for work and blocks absorbed."""
+    """The times at which a worker last looked for work, and blocks last absorbed."""
 
 
 _OF_ONE_STORE = frozenset({Kind.SCRUBS.value, Kind.MIGRATION.value, Kind.HEARTBEATS.value})
 
 
 class SystemRecords:
-    """Stores the engine's notes by kind and key, and erases sessions from its collections."""
+    """Stores the engine's notes by kind and key."""
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
@@ -46,14 +46,14 @@ class SystemRecords:
         return Record(name, kind.value, "", 0, 0, key, (), now, values)
 
     def read(self, kind: Kind) -> dict[str, dict[str, Any]]:
-        """Return all notes of a kind by key, oldest first."""
+        """Return the values of all notes of a kind, by key, oldest first."""
         return {note.text: note.metadata for note in self._store.records(NOTES.name, kind.value)}
 
     def drop(self, kind: Kind, key: str) -> None:
         self._store.delete_records(NOTES.name, record_id=record_id(kind.value, key))
 
     def erase_session(self, session_id: str, lease: Lease | None = None) -> None:
-        """Erase a session's records from the system collections.
+        """Delete a session's records from the library's own collections.
 
         Raises:
             LeaseLost: The lease is not held any more.
@@ -64,5 +64,5 @@ class SystemRecords:
 
 
 def stays_behind(collection: str, record: Record) -> bool:
-    """Return whether a record concerns one store only, so that a migration leaves it there."""
+    """Return whether a migration must not copy a record, because it concerns one store only."""
     return collection == NOTES.name and record.owner in _OF_ONE_STORE

@@ -56,10 +56,7 @@ def run_tool(
     arguments: Mapping[str, Any] | str | None,
     scope: Callable[[], Scope],
 ) -> str:
-    """Run a tool call of a model, and return a text for the model.
-
-    Invalid input, and failures of the store or of a model, become texts too.
-    """
+    """Run a tool call of a model. Return its result, or the error, as text for the model."""
     try:
         found_scope = scope()
         tool = tools.get(name) if isinstance(name, str) else None
@@ -81,10 +78,9 @@ def run_tool(
 
 
 class Toolbox:
-    """Provides tools for a model and runs its calls.
+    """Provides tools for a model and runs its calls. The caller names the user and the session.
 
-    The user and the session are those of the caller. A model can name another session of the same
-    user only to read a message.
+    A model can name another session of the same user only to read a message.
     """
 
     def __init__(self, parts: Components) -> None:

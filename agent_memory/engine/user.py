@@ -35,15 +35,14 @@ if TYPE_CHECKING:
 
 @with_call_errors
 class User:
-    """One user's memory. Made by `AgentMemory.user`.
+    """One user's memory. Made by `AgentMemory.user`, and by `Session.owner` for a session's user.
 
-    `Session.owner` returns a `User` with a current session. Records that this `User` stores name
-    the session as their source. If the session belongs to no user, the memory is the session's own.
+    A session without a user has its own memory, which `Session.owner` returns as a `User`.
 
     Args:
         memory: The memory.
-        user_id: The user. None for a session without a user.
-        session_id: The current session, if any.
+        user_id: The user. None for the own memory of a session without a user.
+        session_id: The session that stored records name as their source, if any.
 
     Attributes:
         user_id: The user, or None.
@@ -76,9 +75,9 @@ class User:
 
         Args:
             session_id: Only facts from this session.
-            as_of: The facts that held at that time (UTC for a date). None for all facts that are
-                not superseded, whether their time is past, present or future.
-            known_at: The facts as known at that time. None for now.
+            as_of: Only facts that were true at this time. A date means its start (UTC). None for
+                all facts that are not superseded, whether their time is past, present or future.
+            known_at: The facts as the memory knew them at this time. None for now.
             superseded: Include superseded facts: the whole history, regardless of `as_of`.
 
         Raises:
@@ -102,14 +101,18 @@ class User:
         as_of: datetime | date | None = None,
         known_at: datetime | date | None = None,
     ) -> BaseModel:
-        """Return the user's profile, now or at an earlier time: see `facts`.
+        """Return the user's profile: the pydantic model of a block, filled from the user's facts.
 
-        Unknown fields have their default.
+        Fields without a fact have their default.
+
+        Args:
+            as_of: As for `facts`.
+            known_at: As for `facts`.
 
         Raises:
             ConfigError: No block fills a profile.
             InvalidInput: A time has no time zone.
-            pydantic.ValidationError: The known facts do not fit the changed profile.
+            pydantic.ValidationError: The stored facts do not fit the model, which was changed.
         """
         moments = _moments(as_of, known_at)
         scope = self._scope()
@@ -123,7 +126,7 @@ class User:
         )
 
     def stale(self) -> list[Stale]:
-        """Return current facts that are not worth recalling: near-duplicates, or too old.
+        """Return the current facts that are near-duplicates, or too old for their category.
 
         Raises:
             ConfigError: No block stores facts.
@@ -153,7 +156,7 @@ class User:
     ) -> list[Fact]:
         """Forget a fact, or all facts from a session or a part of it, permanently.
 
-        Facts that were superseded by forgotten facts hold again. The messages stay in the log and
+        A fact that a forgotten fact superseded is current again. The messages stay in the log and
         in other blocks. If the block absorbs them again, the facts stay forgotten. Idempotent.
 
         Args:
@@ -163,12 +166,12 @@ class User:
             why: The reason, for the audit.
 
         Returns:
-            The forgotten facts, without facts that other messages state too.
+            The forgotten facts. Facts that other messages state too are not forgotten.
 
         Raises:
             ConfigError: No block stores facts.
-            InvalidInput: Both or neither of fact and source are named, or the memory is a session's
-                own and the source is another session.
+            InvalidInput: `fact_id` and `source` are both set, or neither is. Or this is the own
+                memory of a session, and the source is another session.
             SessionOfAnotherUser: The session belongs to another user.
         """
         if (fact_id is None) == (source is None):
@@ -194,15 +197,15 @@ class User:
     def surplus(
         self, *, older_than: float | timedelta | None = None, messages: bool = False
     ) -> list[Surplus]:
-        """Return a report of near-duplicates and old records of all blocks.
+        """Return a report of near-duplicates and old records. Nothing is changed.
 
-        The report covers notes, facts, files, skills, places and custom blocks. Nothing is changed.
-        Pass items of the report to `forget_all` to delete them.
+        The report covers notes, facts, files, skills, places and custom blocks. Pass its items to
+        `forget_all` to delete them.
 
         Args:
-            older_than: The age from which records are reported as old. With None, only facts are
-                reported as old, by the settings of their block.
-            messages: Whether to include the messages of all of the user's logs.
+            older_than: The age from which a record is old, as a timedelta or in seconds. With None,
+                only facts can be old, by the settings of their block.
+            messages: Whether to include the messages of all sessions of the user.
         """
         scope, parts = self._scope(), self._parts
         if older_than is not None and not isinstance(older_than, timedelta):
@@ -212,24 +215,24 @@ class User:
     def forget_all(
         self, found: Iterable[Recall | Surplus], *, messages: bool = False, why: str = ""
     ) -> list[Recall]:
-        """Forget the records of a search or a report, permanently.
+        """Delete the records that a search or a report found, permanently. Idempotent.
 
-        A search is the preview: `found = memory.search(...)` with its filters, then `len(found)`.
-        Exactly these records are deleted. Idempotent.
+        To see beforehand which records will be deleted, look at the results of the search.
 
         Args:
-            found: Results of `search`, `get` or `surplus`.
-            messages: Whether to remove messages from their logs, with the tool calls and results
-                that depend on them, and records derived from them. By default, messages stay.
+            found: Results of `search` or `surplus`, or `recalls` of a context.
+            messages: Whether to remove found messages from their logs, with their tool calls and
+                results, and the records derived from them. By default, messages stay.
             why: The reason, for the audit.
 
         Returns:
-            The deleted records. Other records were deleted before, or their block cannot forget.
+            The deleted records. A record is missing if it was deleted before, or if its block
+            cannot forget single records.
 
         Raises:
-            InvalidInput: An item is neither a recall nor a report's item.
-            SessionOfAnotherUser: A message is in another user's session. Records, and messages in
-                sessions before it, are already deleted.
+            InvalidInput: An item is neither a recall nor an item of a report.
+            SessionOfAnotherUser: A message is in another user's session. The other records are
+                already deleted, and perhaps messages of other sessions.
         """
         scope, recalls = self._scope(), recalls_in(found)
         text_of("why", why)
@@ -264,7 +267,7 @@ class User:
     def pin(self, id: str) -> None:
         """Recall a note or a fact first for every question, within the budget. Idempotent.
 
-        A record of another kind is put first only when a question recalls it.
+        A pinned record of another kind comes first only if a question recalls it.
         """
         self._parts.pins.pin(self._scope(), id)
 
@@ -273,14 +276,11 @@ class User:
         self._parts.pins.pin(self._scope(), id, pinned=False)
 
     def notes(self) -> Notes:
-        """Return the notes of people and models.
-
-        Notes need no block. `search` finds notes. `get` recalls them if any block is configured.
-        """
+        """Return a handle on the user's notes. `get` recalls them if any block is configured."""
         return cast("Notes", self.open("notes"))
 
     def files(self) -> Files:
-        """Return the files that a model stores under /memories.
+        """Return a handle on the files that a model stores under /memories.
 
         Raises:
             ConfigError: No `FileMemory` is configured.
@@ -288,7 +288,7 @@ class User:
         return cast("Files", self.open("files"))
 
     def skills(self) -> Skills:
-        """Return procedures as Markdown files: shared ones and the user's own.
+        """Return a handle on skills: procedures in Markdown, shared ones and the user's own.
 
         Raises:
             ConfigError: No `SkillMemory` is configured.
@@ -296,7 +296,7 @@ class User:
         return cast("Skills", self.open("skills"))
 
     def spatial(self) -> SpatialHandle:
-        """Return observations and their places.
+        """Return a handle on observations and their places.
 
         Raises:
             ConfigError: No `SpatialMemory` is configured.
@@ -304,17 +304,14 @@ class User:
         return cast("SpatialHandle", self.open("spatial"))
 
     def values(self) -> KeyValues:
-        """Return the user's values by namespace and key: settings, states of an agent, any JSON.
-
-        No model reads them.
-        """
+        """Return a store of the user's values by namespace and key. No model reads these values."""
         return self._parts.values_of(self._scope())
 
     def open(self, kind: str) -> Any:
-        """Return the handle of any block for the user's data.
+        """Return a block's handle on the user's data.
 
         Args:
-            kind: The block's `kind`, or its name if there are several of a kind.
+            kind: The block's `kind`, or its name if there are several blocks of that kind.
 
         Raises:
             ConfigError: No such block is configured, or it has no handle.
@@ -322,7 +319,7 @@ class User:
         return self._parts.open(kind, self._scope())
 
     def sessions(self, *, limit: int = 100, after: str | None = None) -> list[Head]:
-        """Return a page of the user's sessions after `after`, in order of their ids."""
+        """Return a page of the user's sessions with ids above `after`, in order of their ids."""
         scope = self._scope()
         if scope.user_id is not None:
             return self._memory.sessions(user_id=scope.user_id, limit=limit, after=after)
@@ -335,7 +332,7 @@ class User:
     def delete(self) -> Receipt:
         """Delete all of the user's sessions and records, as `AgentMemory.delete_user`.
 
-        If the memory is a session's own, delete the session.
+        For the own memory of a session without a user, delete the session.
         """
         scope = self._scope()
         if scope.user_id is not None:
@@ -344,11 +341,7 @@ class User:
         return self._memory.delete(scope.session_id)
 
     def _scope(self) -> Scope:
-        """Return the current scope. The session may belong to a user by now.
-
-        Raises:
-            SessionOfAnotherUser: The current session belongs to another user.
-        """
+        """Return the current scope. The session may have got a user since this handle was made."""
         return self._parts.guard.scope(self.user_id, self._session_id)
 
     def _head(self, session_id: str, scope: Scope) -> Head | None:
@@ -363,9 +356,7 @@ class User:
 
 
 def span_of(source: object) -> Span:
-    """Return the part of a session that a source names.
-
-    For a whole session `last` is 0. Replace it by the end of the log.
+    """Return the part of a session that a source names. For a whole session, `last` is 0.
 
     Raises:
         InvalidInput: The value is not a source.

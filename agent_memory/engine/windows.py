@@ -1,4 +1,4 @@
-"""The cache of windows. Entries of a log never change, so only newer entries are read."""
+"""The cache of windows. Entries of a log never change, so only new entries are read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent_memory.stores.base import SessionStore
 from agent_memory.stores.log import entries_after, entry_for_caller
 
 _MOST = 20_000
-"""Maximum number of cached entries. A long entry counts as several."""
+"""Maximum number of cached entries. An entry counts once more for each 1,000 tokens."""
 _TOKENS_EACH = 1_000
 
 
@@ -25,8 +25,9 @@ class _CachedWindow(NamedTuple):
     def serves(self, head: Head) -> bool:
         """Return whether the window of a head begins with these entries.
 
-        Cuts, pops and deletions change the version of a head. A new session has another creation
-        time. A restored snapshot may have the same version and creation time, but another total.
+        A change of the window or the log, other than an append, changes the head's version. A new
+        session has another creation time. A restored snapshot may have the same version and
+        creation time, but then it has another running total.
         """
         if self.head.version != head.version or self.head.created_at != head.created_at:
             return False
@@ -38,8 +39,6 @@ class _CachedWindow(NamedTuple):
 
 
 class Windows:
-    """The cache of windows."""
-
     def __init__(self, store: SessionStore) -> None:
         self._store = store
         self._cached: Cache[str, _CachedWindow] = Cache(_MOST, lambda one: one.weight, 1)
@@ -47,8 +46,8 @@ class Windows:
     def of(self, head: Head) -> list[Entry]:
         """Return the entries of a session's window: pinned entries, then entries after its start.
 
-        Entries appended since the head was read may follow. Callers share the entries: do not
-        change their messages.
+        The list may also have entries that were appended after the head was read. Callers share
+        the entries, and must not change their messages.
         """
         window = self._cached.get(head.session_id)
         if window is None or not window.serves(head):
@@ -57,7 +56,7 @@ class Windows:
         end = max(window.head.end, entries[-1].seq if entries else 0)
         if end < head.end:
             newer = read_of(self._store, head, after=end)
-            # the running totals continue: see `_CachedWindow.serves`
+            # the running total must continue: see `_CachedWindow.serves`
             follows = not entries or not newer or newer[0].before == entries[-1].total
             window = self._put(head, [*entries, *newer]) if follows else self._read(head)
             entries = window.entries.copy()
@@ -68,8 +67,8 @@ class Windows:
         return self._put(head, [*pinned, *read_of(self._store, head, after=head.start)])
 
     def appended(self, head: Head, drafts: Sequence[Draft]) -> None:
-        """Add appended messages to the cache, so that they need not be read."""
-        if head.session_id not in self._cached:  # most sessions are written more often than read
+        """Add appended messages to the cached window of their session, if there is one."""
+        if head.session_id not in self._cached:
             return
         begin = head.end - len(drafts)
         with self._cached.lock:
@@ -83,7 +82,7 @@ class Windows:
             self._cached.put(head.session_id, _CachedWindow(head, window.entries, weight))
 
     def moved(self, before: Head, after: Head) -> None:
-        """Keep the cached entries after this process moved a head without changing the log."""
+        """Update the cached window after this process changed a head without changing the log."""
         window = self._cached.get(before.session_id)
         if window is not None and window.serves(before) and after.version == before.version + 1:
             pinned = set(after.pinned)
@@ -101,5 +100,5 @@ class Windows:
 
 
 def _weight(entries: Sequence[Entry | Draft]) -> int:
-    """Return the size of entries, in entries of usual length."""
+    """Return the number of entries, where each 1,000 tokens count as one more."""
     return sum([1 + entry.tokens // _TOKENS_EACH for entry in entries])

@@ -27,7 +27,7 @@ _PAGE = 64
 
 
 class Regenerate:
-    """Regenerates the answer to the newest question. `settle` does the work after an edit."""
+    """Replaces the answer to the newest question. `settle` does the work that follows an edit."""
 
     def __init__(self, parts: Components, settle: Callable[[Head], Head]) -> None:
         self._parts, self._store, self._settle = parts, parts.store, settle
@@ -89,11 +89,11 @@ class Regenerate:
         return None
 
     def _before(self, head: Head, question: Entry) -> tuple[Head, list[Entry]]:
-        """Return the head and the window without the question and all that followed it."""
+        """Return the head and the window as they were before the question."""
         end = question.seq - 1
         if head.start <= end:
             shown = [entry for entry in self._parts.windows.of(head) if entry.seq <= end]
-        else:  # the window, and the summary, begin after the question
+        else:  # the question has left the window
             head = window_before(head, end, partial(range_of, self._store, head))
             shown = range_of(self._store, head, head.start, end)
         return replace(head, end=end, total=question.total - question.tokens), shown
@@ -103,7 +103,8 @@ class Regenerate:
     ) -> dict[str, list[Recall]]:
         """Drop the recalls that derive from the question or from later messages of the session.
 
-        A record that spans the question counts as later, with all its messages.
+        If a record spans the question and earlier messages, recalls of these messages are dropped
+        too.
         """
         kept: dict[str, list[Recall]] = {}
         for block, recalls in found.items():

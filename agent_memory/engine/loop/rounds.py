@@ -1,4 +1,4 @@
-"""The rounds of a turn: tools for a model, its calls and their results, its answer."""
+"""The rounds of a turn: a model calls tools, reads their results, and finally answers."""
 
 from __future__ import annotations
 
@@ -37,11 +37,17 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 GivenTool = Any
-"""An OpenAI schema or a function. `Any`: type checkers infer `list[object]` for a mixed list."""
+"""A tool: an OpenAI schema or a function. Type checkers infer `list[object]` for a mixed list, so
+the type is `Any`."""
 
 
 class Offer:
-    """The tools of one turn.
+    """The tools that the model may call in one turn.
+
+    Args:
+        tools: Schemas and functions, from the caller of `completion`.
+        known: The names of the memory's own tools.
+        call: Runs a tool of the memory, by its name and JSON arguments.
 
     Raises:
         InvalidInput: A tool is neither a schema nor a function, a function has no valid schema, or
@@ -82,13 +88,13 @@ class Offer:
         return self._here.keys()
 
     def is_run_here(self, call: Mapping[str, Any]) -> bool:
-        """Return whether a call is for a tool of the memory or a function."""
+        """Return whether a call is for a tool of the memory or for a function."""
         return _asked(call)[0] in self._here
 
     def hands_back(self, answer: Message) -> bool:
-        """Return whether the caller must run a tool call of a model's answer.
+        """Return whether a model's answer has a tool call that the caller of `completion` must run.
 
-        If the caller gave no own schemas, an unknown tool is the model's mistake.
+        If the caller passed no schemas of its own, an unknown tool is a mistake of the model.
         """
         if (answer.to_openai() or {}).get("function_call"):
             return True
@@ -96,7 +102,7 @@ class Offer:
         return is_callers and not all(map(self.is_run_here, answer.tool_calls or ()))
 
     def run(self, call: Mapping[str, Any]) -> str:
-        """Run a tool call and return its result, as text for the model."""
+        """Run a tool call, and return its result or error as text for the model."""
         name, arguments = _asked(call)
         run = self._here.get(name)
         if run is None:
@@ -182,7 +188,7 @@ class Conversation:
     """Runs the rounds of one turn.
 
     Raises:
-        InvalidMessage: The turn has an open tool call that only the caller can run.
+        InvalidMessage: A tool call of the turn has no result, and only the caller can run it.
     """
 
     _turn: Turn
@@ -199,9 +205,10 @@ class Conversation:
         check_so_far(asked, self._waiting)
 
     def rounds(self, *, stream: bool) -> Chunks:
-        """Call the model and its tools in turn, and store the turn with the answer.
+        """Call the model and run its tools until it answers. Then store the turn.
 
-        Return the model's last response. If the caller must run a tool, nothing is stored.
+        With `stream`, yield the chunks of all rounds. Return the model's last response. If it calls
+        a tool that the caller must run, nothing is stored.
 
         Raises:
             ModelError: The model failed, or calls tools after the last round.
@@ -235,7 +242,8 @@ class Conversation:
     def _fields(self, *, is_first: bool, is_last: bool) -> dict[str, Any]:
         """Return the arguments of one request, without its messages.
 
-        `tool_choice` is for the first request: a forced call in each round would never end.
+        Only the first request has the caller's `tool_choice`: a model that must call a tool in each
+        round would never answer.
         """
         fields = dict(self._options)
         if not is_first:
@@ -249,10 +257,7 @@ class Conversation:
     def _done(
         self, turn: Turn, messages: Iterable[Message], calls: Iterable[Mapping[str, Any]]
     ) -> Turn:
-        """Return the turn with new messages and the results of calls.
-
-        `asked` contains them in full. The turn's context shows the part that fits.
-        """
+        """Return the turn with new messages, and with the results of calls, which are run here."""
         asked, todo = [*turn.asked, *messages], list(calls)
         for call in todo:
             with readable(turn.session_id, turn.context.head, asked):
@@ -264,19 +269,18 @@ class Conversation:
 
 
 class CompletionStream:
-    """litellm's chunks, as they arrive. The turn is stored after the last chunk was read.
+    """An iterator of litellm's chunks, as they arrive. At its end, the turn is stored.
 
-    A stream that was closed early or failed stores nothing. `close` may be called from any thread,
-    and does not wait for the model.
+    A stream that is closed earlier, or fails, stores nothing.
 
     Args:
         chunks: The generator of `Conversation.rounds`.
         account: The account of the model calls.
-        usage_asked: Whether to yield a chunk that has no choices and reports only the usage.
+        usage_asked: Whether to yield chunks that have no choices and report only the usage.
 
     Attributes:
-        response: At the end, the assembled chunks of the last round. `response.cost` is the cost
-            of the whole turn.
+        response: The whole response of the last round, and None until the stream has ended.
+            `response.cost` is the cost of the whole turn.
     """
 
     def __init__(self, chunks: Chunks, account: Account, *, usage_asked: bool = False) -> None:
@@ -289,7 +293,7 @@ class CompletionStream:
 
     @property
     def usage(self) -> Usage:
-        """The model usage of this turn so far, by all rounds and by recall."""
+        """The model usage of this turn so far, including recall."""
         return self._account.usage
 
     @property
@@ -318,7 +322,7 @@ class CompletionStream:
                     self._chunks.close()
 
     def close(self) -> None:
-        """Stop. A thread that is reading stops after its current chunk."""
+        """Stop, from any thread. A thread that is reading stops after its current chunk."""
         self._stopped = True
         if self._reading.acquire(blocking=False):
             try:

@@ -1,4 +1,4 @@
-"""A whole turn: recall, call a model, run tools, store. Blocks have hooks for start and end."""
+"""A whole turn: recall, call a model, run tools, store. Blocks have hooks for its start and end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def answered_before(
     llm: LLM, messages: Sequence[Message], key: str | None, *, stream: bool
 ) -> Generator[Any, None, Any]:
-    """Yield the response of a stored turn, in the form of `Conversation.rounds`.
+    """Return the answer of a stored turn as `Conversation.rounds` would, with `stream` as a chunk.
 
     Raises:
         Conflict: The answer is not in the log any more.
@@ -65,7 +65,7 @@ def call_hooks(
     turn: Turn,
     messages: Sequence[Message] | None,
 ) -> None:
-    """Call the blocks' hooks for the start of a turn or, with all its messages, for its end."""
+    """Call the blocks' hooks for the start of a turn, or with its `messages` for its end."""
     hook = "turn_began" if messages is None else "turn_ended"
     own = [block for block in blocks if getattr(type(block), hook) is not getattr(Block, hook)]
     scope = scope_of(turn.user_id, turn.session_id) if own else Scope()
@@ -84,10 +84,10 @@ _SET_HERE = ("messages", "api_base", "api_key", "num_retries", "max_retries", "d
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """The calls about a turn, built on the calls that read and store.
+    """The calls of a turn. The attributes are the functions on which they are built.
 
-    No lock is held during model calls: other calls for the session continue, and each turn is
-    stored atomically.
+    No lock is held during model calls, so other calls for the session continue. Each turn is stored
+    atomically.
 
     Attributes:
         begin: Returns a function that packs a turn's context, as `Contexts.begin`.
@@ -96,8 +96,8 @@ class Turns:
         replaced: Replaces the answer that a turn regenerates.
         call_tool: Runs a tool of the memory, as `AgentMemory.call_tool`.
         toolbox: Returns the tools of the memory, by name.
-        models: Opens a language model by name. None opens the configured one, if any.
-        notify: Calls the turn hooks for the start or, with all messages, for the end of a turn.
+        models: Returns a language model by name. For None, the configured one, if any.
+        notify: Calls the blocks' turn hooks. See `call_hooks`.
     """
 
     begin: Callable[..., Pack]
@@ -199,11 +199,7 @@ def _read(chunks: CompletionStream) -> Any:
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    """Refuse options that the memory sets itself, or that allow several answers.
-
-    Raises:
-        InvalidInput: There is such an option.
-    """
+    """Raise `InvalidInput` for options that the memory sets, or that ask for several answers."""
     if options.get("n") not in (None, 1):
         raise InvalidInput("n must be 1: a turn has one answer. Ask again for another one.")
     for name in _SET_HERE:

@@ -37,17 +37,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_IS_MEANT = 0.5  # minimum relevance of a recall that answers the question
+_IS_MEANT = 0.5  # minimum relevance of a recall that counts as an answer to the question
 
 Found = dict[str, list[Recall]]
 
 
 Pack = Callable[[Sequence[Message]], MemoryContext]
-"""Returns the context for a turn so far."""
+"""Returns a context that ends with the given messages of the current turn."""
 
 
 class Seen(NamedTuple):
-    """The state of a session before recall."""
+    """A session as it was read, before blocks recall.
+
+    `asked` holds the messages of the current turn, `query` the message to recall for, and `window`
+    the messages that the context shows.
+    """
 
     packer: Packer
     head: Head | None
@@ -59,7 +63,10 @@ class Seen(NamedTuple):
 
 
 class View(NamedTuple):
-    """The input of a context. `among` names the blocks with sources in the session's store."""
+    """A session and the recalls for it, from which contexts are packed.
+
+    `among` names the blocks whose sources are in the session's store; None for all.
+    """
 
     seen: Seen
     found: Found
@@ -68,7 +75,7 @@ class View(NamedTuple):
     usage: Usage = Usage()
 
     def context(self, window: Shown | None = None) -> MemoryContext:
-        """Return the context, for another window if the turn has grown."""
+        """Return the context. Pass `window` if the turn has got more messages."""
         seen = self.seen
         window = window or seen.window
         recalls = self.merged(window)
@@ -77,9 +84,9 @@ class View(NamedTuple):
         return packed if self.usage == Usage() else replace(packed, usage=self.usage)
 
     def merged(self, window: Shown, *, all_of_it: bool = False) -> list[Recall]:
-        """Return the recalls that the window does not show in full, merged, best first.
+        """Return the merged recalls, best first, without messages that the window shows in full.
 
-        With `all_of_it`, include recalls that are much less relevant than the best.
+        With `all_of_it`, include recalls with a much lower score than the best of their block.
         """
         if not any(self.found.values()):
             return []
@@ -90,13 +97,13 @@ class View(NamedTuple):
         return merge(self.found, shown, self.among, floors)
 
     def left_out(self, context: MemoryContext, window: Shown) -> list[LeftOut]:
-        """Return the recalls that are not in a context, each with the reason."""
+        """Return the recalls that a context leaves out, each with the reason."""
         found = [recall for recalls in self.found.values() for recall in recalls]
         merged = self.merged(window, all_of_it=True)
         return left_out_of(found, merged, self.merged(window), context)
 
     def window(self, asked: Sequence[Message]) -> Shown:
-        """Return the part of the window that a context shows for the turn so far."""
+        """Return the part of the window that a context shows together with these messages."""
         seen = self.seen
         if asked is seen.asked:
             return seen.window
@@ -137,10 +144,7 @@ class Contexts:
         form: str | None = None,
         shown: Sequence[Any] | None = None,
     ) -> MemoryContext:
-        """Return a context. See `AgentMemory.get`.
-
-        Packing runs on the caller's thread. `Block.query_thread` says where each block runs.
-        """
+        """Return a context. See `AgentMemory.get`. Packing runs on the caller's thread."""
         query = query_of(message)
         packer = self.packer.lowered(checked_budget(max_tokens))
         options: dict[str, Any] = {"once": True, "form": form, "shown": shown}
@@ -171,16 +175,16 @@ class Contexts:
         user_id: str | None,
         reads_turn: bool = False,
     ) -> Pack:
-        """Return a function that packs the context of a turn, repeatedly as the turn grows.
+        """Return a function that packs the context of a turn. Call it again as the turn grows.
 
-        With `reads_turn`, the model can read shortened messages of the turn in full.
+        With `reads_turn`, the model has a tool that reads shortened messages of the turn in full.
         """
         packer = replace(self.packer, reads_turn=reads_turn)
         seen = self.see(session_id, asked, user_id, packer=packer)
         return self.sending(session_id, self._view(seen))
 
     def sending(self, session_id: str, view: View, form: str | None = None) -> Pack:
-        """Return a function that packs contexts for a model, and counts and logs them."""
+        """Return a function that packs contexts, counts their recalls and logs the prompts."""
         counted = False
 
         def pack(asked: Sequence[Message]) -> MemoryContext:
@@ -215,7 +219,7 @@ class Contexts:
             if ids and block.counts_recalls:
                 try:
                     apart(block.recalled)(seen.scope, ids)
-                except StoreError as error:  # the count must not fail the context
+                except StoreError as error:  # a context is returned even without the count
                     logger.warning("recalls were not counted: %s", error)
         if self.blocks and query is not None and not is_courtesy(query.text()):
             selective = (context.blocks[recall.block].selective for recall in context.recalls)
@@ -229,7 +233,7 @@ class Contexts:
         self._sent.keep(session_id, kept, seen.scope.user_id, seen.head)
 
     def new_in(self, session_id: str, messages: Sequence[Any]) -> Sequence[Any]:
-        """Return the messages that the log lacks, without messages of the session's last context.
+        """Return the messages of an update without a leading copy of the session's last context.
 
         Raises:
             InvalidMessage: The messages contain recalls or the summary of another context.
@@ -237,7 +241,7 @@ class Contexts:
         return self.prompts.without_context(session_id, messages, self._is_stored)
 
     def _is_stored(self, head: Head) -> bool:
-        """Return whether the log still ends as at a head: nothing was popped or deleted."""
+        """Return whether the log still has the messages of a head: none was popped or deleted."""
         newest = picked_of(self._store, head, [head.end]) if head.end else []
         if head.end and (not newest or newest[0].total != head.total):
             return False
@@ -256,6 +260,13 @@ class Contexts:
         shown: Sequence[Any] | None = None,
     ) -> Seen:
         """Read a session.
+
+        Args:
+            asked: The messages of the current turn.
+            query: The message to recall for. None for the newest user message.
+            once: Whether to leave out the current turn if the window already ends with it.
+            form: The provider's format. None for OpenAI's chat.
+            shown: Messages to show in place of the session's window.
 
         Raises:
             InvalidInput: An id or a message is not valid.
@@ -291,9 +302,9 @@ class Contexts:
         return View(seen, found, [*warnings, *troubles], usage=account.usage)
 
     def waiting(self, scope: Scope, head: Head | None) -> list[str]:
-        """Return a warning for each block with pending messages, usually because of its model.
+        """Return a warning for each block that has not absorbed all messages.
 
-        Messages in the session's own window are not counted, because the context shows them.
+        Messages in the window of the session `head` do not count, because the context shows them.
         """
         warnings = []
         for block in self.blocks:
@@ -314,7 +325,7 @@ class Contexts:
     def recall(self, scope: Scope, message: Message | None) -> tuple[Found, list[str]]:
         """Return the recalls by block, and a warning for each block that failed.
 
-        For small talk, only blocks that recall regardless of the question are queried.
+        If the message is small talk, only blocks that ignore the message are queried.
         """
         if not self.blocks:
             return {}, []
@@ -342,7 +353,8 @@ def _window(
 ) -> Shown:
     """Return the part of a window that a context shows.
 
-    In a provider's format, the part begins at the provider's own compaction if that item fits.
+    If the provider of the format has compacted the conversation, the part begins at the newest
+    compaction, if that item fits the budget.
     """
     if form is None:
         return packer.window(head, entries, asked, once=once)
@@ -373,7 +385,7 @@ def existing(store: SessionStore, found: Found) -> Found:
 
 
 def to_add(query: Message | None) -> list[Message]:
-    """Return the messages of a query that a context ends with: a user's message."""
+    """Return the messages with which a context for a query ends: the query, if a user wrote it."""
     return [query] if query is not None and role_of(query) == "user" else []
 
 

@@ -1,4 +1,4 @@
-"""Explanations: why a record is recalled for a question, or is not."""
+"""Explanations: the records that a question recalls, and the reasons why others are left out."""
 
 from __future__ import annotations
 

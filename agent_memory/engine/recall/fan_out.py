@@ -33,8 +33,8 @@ LOAD_SECONDS = 10.0
 class FanOut:
     """Queries blocks in parallel, each with a time limit. A failure becomes a warning.
 
-    A circuit breaker guards each block. All callers query a working block. After a failure, one
-    caller at a time queries the block, after a growing pause, until a query succeeds.
+    After a failure, a circuit breaker admits only one query of the block at a time, after pauses
+    that grow. A query that succeeds admits all callers again.
     """
 
     def __init__(
@@ -63,7 +63,10 @@ class FanOut:
         limit: int,
         only: Collection[str] | None = None,
     ) -> tuple[dict[str, list[Recall]], list[str]]:
-        """Return the recalls of each block, and a warning for each that failed or was too slow."""
+        """Return the recalls by block, and a warning for each block that failed or was too slow.
+
+        `limit` is the maximum number of recalls of a block, `only` names the blocks to query.
+        """
         message = message and asked_for(message)
         with operation("search_memory", self._store_id, scope.session_id) as span:
             found, warnings = self._recall(scope, message, limit, only)
@@ -98,10 +101,10 @@ class FanOut:
         return {name: recalls for name, (recalls, _) in answers.items()}, warnings
 
     def load(self, name: str, block: Block) -> None:
-        """Load a block before its first query, outside of the time limit of that query.
+        """Load a block before its first query, so that the query's time limit does not include it.
 
-        A load that hangs is waited for only once. If a load fails, the block is still queried, and
-        its query reports the failure.
+        Wait at most `LOAD_SECONDS`. After a failure, the block is queried nevertheless, and the
+        query reports the failure.
         """
         if name not in self._loaded and type(block).load is not Block.load:
             self._load(name, block)
@@ -118,10 +121,7 @@ class FanOut:
         self._loaded.add(name)
 
     def marked(self, scope: Scope, found: Mapping[str, list[Recall]]) -> dict[str, list[Recall]]:
-        """Return the recalls, with outdated ones marked according to other blocks.
-
-        If a block fails to answer, its marks are missing.
-        """
+        """Return the recalls, and mark those that another block reports as outdated."""
         calls = {
             block.name: partial(block.outdated, scope, sources)
             for block in self.blocks
@@ -166,17 +166,17 @@ class FanOut:
         return found, warnings
 
     def _admits(self, name: str) -> bool:
-        """Return whether a block may be queried now. The caller must report to `_note`."""
+        """Return whether a block may be queried now. If so, the caller must call `_note` later."""
         with self._lock:
             if self._backoff.idle(name):
                 return True
             if not self._backoff.ready(name):
                 return False
-            self._backoff.failed(name)  # keeps other callers out until the result is there
+            self._backoff.failed(name)  # other callers are refused until the result is there
             return True
 
     def _note(self, name: str, *, worked: bool) -> None:
-        """Record the outcome of a query. Simultaneous failures count once."""
+        """Record the outcome of a query. Failures of concurrent queries count as one."""
         with self._lock:
             if worked:
                 self._backoff.succeeded(name)
@@ -195,23 +195,23 @@ def _sources(found: Mapping[str, Sequence[Recall]], besides: str) -> set[Source]
 
 
 def concerns(block: Block, scope: Scope) -> bool:
-    """Return whether to query a block: an absorbing one has no data for everyone."""
+    """Return whether to query a block. An absorbing block has data of users and sessions only."""
     return scope.is_somebodys or not block.absorbs
 
 
 def ask_block(
     block: Block, name: str, scope: Scope, message: Message | None, limit: int
 ) -> list[Recall]:
-    """Return a block's recalls under the given name, awaited if necessary.
-
-    Raises:
-        TypeError: A recall has no text.
-    """
+    """Return a block's recalls under the given name, awaited if necessary."""
     return [_named(recall, name) for recall in resolve(block.get(scope, message, limit))]
 
 
 def _named(recall: Recall, name: str) -> Recall:
-    """Return a recall under its block's name, which limits, contexts and statistics use."""
+    """Return a recall with the block's name and a float score.
+
+    Raises:
+        TypeError: The recall has no text.
+    """
     if not isinstance(recall.text, str):
         raise TypeError(f"The text of recall {recall.id!r} is {recall.text!r}.")
     if recall.block == name and type(recall.score) is float:

@@ -37,19 +37,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The conditions on the results of a search.
+    """The conditions on the results of a search. `AgentMemory.search` explains each.
 
-    A record of several messages matches if one of them meets all conditions on messages. A record
-    without messages has its own time, and neither role nor metadata.
-
-    Attributes:
-        blocks: Only records of these blocks. None for all.
-        roles: Only records from messages of these roles.
-        since: Only messages of this time or later.
-        until: Only messages before this time.
-        where: Conditions on the messages' metadata. See `filters.matches`.
-        least: The minimum score. If it is set, the relevance floor is off.
-        entries: Whether each recall includes its source messages.
+    A record from several messages matches if one of them meets all conditions on messages. A record
+    without messages, such as a note, has its own time, and neither role nor metadata.
     """
 
     blocks: frozenset[str] | None = None
@@ -71,11 +62,7 @@ class Filter:
         least: float | None = None,
         entries: bool = False,
     ) -> Filter:
-        """Return a checked filter.
-
-        Raises:
-            InvalidInput: A condition is not valid.
-        """
+        """Return a filter. Raise `InvalidInput` if a condition is not valid."""
         return cls(
             _names("blocks", blocks), _names("roles", roles),
             check_moment("since", since), check_moment("until", until),
@@ -99,7 +86,7 @@ class Filter:
     def matching(
         self, recalls: Iterable[Recall], store: SessionStore, user_id: str | None
     ) -> list[Recall]:
-        """Return the recalls that match, with their messages if these are requested.
+        """Return the recalls that match, with their source messages if `entries` is set.
 
         Only messages of the user's sessions are read."""
         candidates = [recall for recall in recalls if not self.least or recall.score >= self.least]
@@ -170,8 +157,9 @@ _NOBODY = "_"  # not a valid block name: the whole log is pending for it
 class LogBlock(ManualBlock):
     """The engine's word search in the log, used if no block recalls pending messages.
 
-    For each absorbing block, the search covers the user and assistant messages among the block's
-    newest 5,000 pending messages. If no block absorbs, all messages are pending.
+    A message is pending for a block that has not absorbed it. For each absorbing block, the search
+    covers the newest 5,000 pending messages, of which it reads those of users and assistants. If no
+    block absorbs messages, all are pending.
 
     Attributes:
         behind: The names of the absorbing blocks.
@@ -189,7 +177,7 @@ class LogBlock(ManualBlock):
         return "shared" if self.resources.is_local else "own"
 
     def bind(self, resources: Resources) -> Self:
-        """Bind the block and create an index of pending messages per absorbing block."""
+        """Bind the block and create an index of pending messages for each absorbing block."""
         bound = super().bind(resources)
         bound._waiting = {name: Waiting(_ROLES) for name in self.behind or (_NOBODY,)}
         return bound
@@ -250,14 +238,13 @@ def _id(entry: Entry, turn: Turn) -> str:
 
 
 SPARE = 2
-"""Several blocks return this many times `limit` results each: some may be near-duplicates."""
+"""If there are several blocks, each returns `SPARE * limit` results: some are near-duplicates."""
 
 ELSEWHERE = 20
-"""With a filter, such as a session, blocks return this many times `limit` results: the number of
-results that match the filter is unknown."""
+"""With a filter, each block returns `ELSEWHERE * limit` results: some do not match the filter."""
 
 SEARCHED = 0.05
-"""Share of `min_relevance` that a search requires. A list of results may be less precise."""
+"""The share of `min_relevance` that a search requires. A context requires all of it."""
 
 logger = logging.getLogger(__name__)
 
@@ -284,10 +271,7 @@ class Search:
         limit: int,
         only: Filter = _ALL,
     ) -> tuple[list[Recall], list[str]]:
-        """Search like `AgentMemory.search`, and return a warning for each block that failed.
-
-        Warnings are also logged.
-        """
+        """Search like `AgentMemory.search`. Return and log a warning for each failed block."""
         self._guard.check(session_id, user_id)
         query, limit = text_of("query", query), how_many("limit", limit)
         head = self._guard.owned(session_id, user_id) if session_id is not None else None
@@ -312,7 +296,7 @@ class Search:
         return self.priced(best), warnings
 
     def _unknown(self, only: Filter) -> list[str]:
-        """Return a warning for each requested block that does not exist. "log" is always valid."""
+        """Return a warning for each requested block that does not exist or cannot be searched."""
         known = [block.name for block in self.blocks]
         requested = only.blocks or frozenset()
         return [
@@ -326,14 +310,14 @@ class Search:
 
 
 def most_of(limit: int, scope: Scope, blocks: int) -> int:
-    """Return how many results to request from each block, so that enough remain in the end."""
+    """Return how many results to request from each block, so that `limit` results remain."""
     if scope.only_session:
         return limit * ELSEWHERE
     return limit * SPARE if blocks > 1 else limit
 
 
 def wanted(found: Found, scope: Scope) -> Found:
-    """Return the recalls that the scope allows. Call this before near-duplicates are folded."""
+    """Return the recalls that the scope allows. Call this before `merge` drops near-duplicates."""
     return {
         block: [recall for recall in recalls if scope.wants(recall.sources)]
         for block, recalls in found.items()

@@ -1,4 +1,4 @@
-"""The prompt log in the store, and how much of each prompt repeats the one before."""
+"""The prompt log in the store, and counts of how much each prompt repeats the previous one."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components
 
 _MOST = 1_000
-"""Maximum number of sessions whose last context is compared with the next."""
+"""Maximum number of sessions for which the pieces of the last context are cached."""
 _MOST_CONTEXTS = 100
-"""Maximum number of sessions whose last context is cached in full."""
+"""Maximum number of sessions for which the whole last context is cached."""
 
 
 class Prompts:
-    """The last contexts of this process, and statistics on their stable prefixes. Thread-safe."""
+    """The last contexts of this process, and counts of their repeated prefixes. Thread-safe."""
 
     def __init__(self) -> None:
         self._last: Cache[tuple[str | None, str | None], list[Piece]] = Cache(_MOST)
@@ -50,7 +50,7 @@ class Prompts:
         self.stats = PromptStats()
 
     def noted(self, scope: Scope, context: MemoryContext, shown: Shown) -> MemoryContext:
-        """Return a context with the number of tokens it shares with the last one of its session."""
+        """Return a context with `kept_tokens`, by comparison with the session's last context."""
         owner = scope.session_id, scope.user_id
         now = pieces(
             list(zip(shown.leading, shown.leading_tokens, strict=True)),
@@ -73,13 +73,13 @@ class Prompts:
         return replace(context, kept_tokens=kept)
 
     def keep(self, session_id: str, context: MemoryContext, asked: Sequence[Message]) -> None:
-        """Cache the last context of a session, with its question if that is not stored yet."""
+        """Cache the last context of a session. `asked` is its question, if that is not stored."""
         self._contexts.put(session_id, (context, asked))
 
     def without_context(
         self, session_id: str, messages: Sequence[Any], is_stored: Callable[[Head], bool]
     ) -> Sequence[Any]:
-        """Return the messages that are not part of the session's last context."""
+        """Return the messages of an update without a leading copy of the session's last context."""
         context, asked = self._contexts.get(session_id, (None, ()))
         new = without_context(messages, context, asked)
         head = context.head if context is not None else None
@@ -89,7 +89,7 @@ class Prompts:
 
 
 class Recalls:
-    """Counts the recalls of this process, and the recalls without results. Thread-safe."""
+    """Counts the queries of this process, and the queries without results. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
@@ -104,11 +104,12 @@ class Recalls:
 logger = logging.getLogger(__name__)
 
 _MOST_PENDING = 1_000
-"""Maximum number of pending contexts. A context is pending while its session does not exist or has
-no user. The context is stored when the session belongs to the context's user."""
+"""Maximum number of pending contexts. A context is pending until its session belongs to the user
+for whom the context was made. Then it is stored."""
 
 _BEGUN = "begun"
-"""Metadata key of the time at which a context's session began: session ids may be reused."""
+"""Metadata key of the time at which a context's session began. It tells sessions with the same id
+apart."""
 
 RecallNow = Callable[[str], Sequence[Recall]]
 """Returns the current recalls for a question."""
@@ -130,10 +131,10 @@ class SentContexts:
     def keep(
         self, session_id: str, kept: StoredContext, user_id: str | None, head: Head | None
     ) -> None:
-        """Store a context, in place of one of the same turn and step. A failure is only logged.
+        """Store a context, in place of an earlier one of the same turn and tool round.
 
-        While the session does not exist or belongs to no user, the context stays pending: another
-        user may get the session.
+        A failure is only logged. If the session does not belong to the user yet, the context stays
+        pending, because the session may become another user's.
         """
         if head is not None and head.user_id == user_id:
             try:
@@ -144,9 +145,9 @@ class SentContexts:
         self._pending.put((session_id, user_id), _Pending(kept, datetime.now(UTC)))
 
     def begun(self, head: Head) -> None:
-        """Store a session's pending context when the session begins or gets a user.
+        """Store a session's pending context after an update, which may have set the session's user.
 
-        A context of another user, or from before a deletion, is not stored.
+        A context for another user, or from before a deletion of the session, is not stored.
         """
         if not self._pending:
             return
@@ -158,12 +159,12 @@ class SentContexts:
         self.keep(head.session_id, pending.kept, head.user_id, head)
 
     def cut(self, session_id: str, end: int, lease: Lease | None = None) -> None:
-        """Delete contexts that depend on messages after a seq, which were changed or deleted."""
+        """Delete contexts that depend on messages after a seq, which are changed or deleted."""
         for place in (SENT, SENT_TEXTS, WORDS):
             self._store.delete_records(place.name, session_id=session_id, after=end, lease=lease)
 
     def expire(self, session_id: str, upto: int) -> None:
-        """Delete the contexts and words of turns up to a seq, which the log no longer has."""
+        """Delete the contexts and words of turns up to a seq, which `retention` removed."""
         for place in (SENT, WORDS):
             for one in self._of(session_id, place):
                 if one.first <= upto:
@@ -174,9 +175,9 @@ class SentContexts:
     ) -> list[SentContext]:
         """Return the contexts of a session's turns after a seq, oldest first.
 
-        Contexts of an earlier session with the same id are left out. `recall_now` returns the
-        current recalls for a question. The texts of records without source messages, such as notes,
-        are not stored. Such a text is taken from the current recalls, if the record is unchanged.
+        Contexts of an earlier session with the same id are left out. The texts of records without
+        source messages, such as notes, are not stored. They are taken from `recall_now`, if the
+        record is unchanged.
         """
         session_id, begun = head.session_id, to_micros(head.created_at)
         every = [one for one in self._of(session_id) if one.first > after]
@@ -215,9 +216,10 @@ class SentContexts:
         )
 
     def _source_text(self, recall: Recall, at: datetime, user_id: str | None) -> str:
-        """Return the source text of a recall, if it was the user's at that time.
+        """Return the text of a recall's source message, or "".
 
-        A session that began later only has the same id, and may belong to another user.
+        A session that began after `at` is another session with the same id, perhaps of another
+        user. Its text is not returned.
         """
         for session_id, seq in recall.sources[:1]:
             head = self._store.head(session_id)

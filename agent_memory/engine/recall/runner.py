@@ -1,4 +1,4 @@
-"""Calls to blocks: async ones from synchronous code, in parallel, and with time limits."""
+"""Calls to blocks from synchronous code: async calls, parallel calls, calls with a time limit."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from agent_memory.ltm_blocks.base import QueryThread
 T = TypeVar("T")
 
 MOST_ABANDONED = 32
-"""Maximum number of running abandoned calls to a block. At the maximum, no new call starts."""
+"""Maximum number of abandoned calls to a block that still run. Then no new call starts."""
 
 
 def resolve(value: T | Awaitable[T]) -> T:
-    """Return the value, or the result of awaiting it on a new event loop.
+    """Return the value. If it is awaitable, await it on a new event loop and return the result.
 
-    Inside a running loop, another thread awaits it.
+    If the calling thread has a running loop, another thread awaits it.
 
     Raises:
-        RuntimeError: The coroutine cancelled itself. A `CancelledError` would instead mean that the
-            caller's own task was cancelled.
+        RuntimeError: The coroutine was cancelled. A `CancelledError` would tell the caller that its
+            own task was cancelled.
     """
     if not inspect.isawaitable(value):
         return value
@@ -48,8 +48,7 @@ def resolve(value: T | Awaitable[T]) -> T:
 def together(calls: Sequence[Callable[[], T]]) -> list[T]:
     """Run all calls in parallel, the first on the caller's thread. Return the results in order.
 
-    Raises:
-        Exception: The first error, after all calls have ended.
+    If calls fail, the first error is raised after all calls have ended.
     """
     if not calls:
         return []
@@ -63,11 +62,10 @@ def together(calls: Sequence[Callable[[], T]]) -> list[T]:
 
 
 class TimeLimited:
-    """Runs calls to blocks on daemon threads and waits for them within a limit.
+    """Runs calls to blocks on daemon threads, each with a time limit.
 
-    A call that takes longer is abandoned and continues: neither the caller nor the exit of the
-    interpreter waits for it. While `MOST_ABANDONED` calls to a block continue, no further call is
-    started. Calls that hang therefore cannot fill a process with threads.
+    A call that takes longer is abandoned. It continues, but neither the caller nor the exit of the
+    interpreter waits for it. `MOST_ABANDONED` limits the number of threads that hang.
     """
 
     def __init__(self) -> None:
@@ -78,9 +76,9 @@ class TimeLimited:
     def run(
         self, name: str, call: Callable[[], T], seconds: float, abandoned: Callable[[], None]
     ) -> T:
-        """Return the call's result, if it arrives within the limit.
+        """Run a call, and return its result.
 
-        `abandoned` is called when an abandoned call ends.
+        If the call is abandoned, `abandoned` is called when it ends.
 
         Raises:
             TimeoutError: The call took longer, or too many abandoned calls to the block still run.
@@ -100,18 +98,19 @@ class TimeLimited:
         timeouts: Mapping[str, float] = MappingProxyType({}),
         threads: Mapping[str, QueryThread] = MappingProxyType({}),
     ) -> tuple[dict[str, T | Exception], list[str]]:
-        """Run all calls in parallel and wait at most `timeout` seconds for each.
+        """Run all calls in parallel, each with a time limit.
 
         Args:
             calls: The calls, by the name of the block.
-            timeout: Seconds to wait for a call.
-            timeouts: Seconds to wait for particular blocks, by name. A result that arrives
-                before the longest wait ends counts, even if it was late.
-            threads: The threads of particular blocks, by name; see `Block.query_thread`. Calls
-                on the caller's thread have no limit.
+            timeout: The time limit in seconds.
+            timeouts: Other time limits of single blocks, by name. A late result still counts if it
+                arrives before the longest limit ends.
+            threads: The threads of single blocks, by name; see `Block.query_thread`. Calls on the
+                caller's thread have no limit.
 
         Returns:
-            The result or the error of each call, in order, and the names of the abandoned calls.
+            The result or the error of each call that ended, by the name of the block. The names of
+            the blocks with abandoned calls.
         """
         begun = monotonic()
         lanes: dict[str, list[str]] = {}
@@ -165,7 +164,7 @@ class TimeLimited:
         return Handover(f"block-{name}", call, ended)
 
     def _abandon(self, name: str, handover: Handover[T]) -> bool:
-        """Abandon a call unless it has ended. Return whether this call abandons it."""
+        """Abandon a call. Return False if it has ended or was abandoned before."""
         with self._lock:
             is_abandoned = handover.abandon()
             self._abandoned[name] += is_abandoned
@@ -196,7 +195,7 @@ def _uncancelled(call: Callable[[], T]) -> T:
 
 
 def _not_cancelled(error: BaseException) -> BaseException:
-    """Return an error in place of a `CancelledError`, and any other error itself."""
+    """Return a `RuntimeError` in place of a `CancelledError`, and any other error unchanged."""
     from asyncio import CancelledError  # a slow import that few processes need
 
     if not isinstance(error, CancelledError):

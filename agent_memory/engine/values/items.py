@@ -1,4 +1,4 @@
-"""The records of values."""
+"""The values of `KeyValues`, and their records in the store."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class KeyValue:
         namespace: The labels, from the widest to the narrowest.
         key: The name within the namespace.
         value: A copy of the value, as JSON reproduces it.
-        created_at: When the key was first written (UTC).
-        updated_at: When it was last written.
-        expires_at: When it expires. None for never.
-        score: In a search by meaning, the cosine of the query and the value's nearest text. None
-            otherwise.
+        created_at: The time at which the key was first written (UTC).
+        updated_at: The time at which it was last written.
+        expires_at: The time at which it expires. None for never.
+        score: In a search with a query, the cosine similarity of the query and the value's nearest
+            text. None otherwise.
     """
 
     namespace: Namespace
@@ -90,12 +90,12 @@ class StoredValue:
 
     @cached_property
     def value(self) -> Any:
-        """The value. Do not change it, and do not pass it to callers: `item` makes a copy."""
+        """The value, shared. Do not change it or pass it to callers: `item` makes a copy."""
         return json.loads(self.record.metadata["value"])
 
     @cached_property
     def vectors(self) -> np.ndarray | None:
-        """The vectors of the texts, as (texts, dimension). None without texts."""
+        """The vectors of the texts, one in each row. None without texts."""
         import numpy as np
 
         encoded = self.record.metadata.get("vectors")
@@ -168,7 +168,7 @@ def checked(namespace: Sequence[str], *, what: str = "namespace") -> Namespace:
 
 
 def checked_put(value: object) -> Put:
-    """Return a checked value to store, with its labels and texts in their stored form."""
+    """Return a checked value to store, with a tuple of labels and a list of texts."""
     if not isinstance(value, Put):
         raise InvalidInput(f"{quoted(value)} is not a value to store. Give a Put.")
     namespace, key = checked(value.namespace), text_of("key", value.key)
@@ -196,17 +196,17 @@ def owner_of(root: str, namespace: Namespace) -> str:
 
 
 def own_root(session_id: str) -> str:
-    """Return the owner of values that belong to a session, regardless of its user."""
+    """Return the owner of values that belong to a session and not to its user."""
     return Scope(None, session_id).owner
 
 
 def is_owned(owner: str, root: str) -> bool:
-    """Return whether an owner is the root itself, or a namespace of values under it."""
+    """Return whether an owner of records is the root, or one of its namespaces."""
     return owner == root or owner.startswith(root + _END)
 
 
 def namespace_of(root: str, owner: str) -> Namespace:
-    """Return the namespace of an owner, as the inverse of `owner_of`."""
+    """Return the namespace of an owner. The inverse of `owner_of`."""
     return tuple(unquote(label) for label in owner[len(root) + 1 :].split(_END)[:-1])
 
 
@@ -215,7 +215,7 @@ def id_of(owner: str, key: str) -> str:
 
 
 def _written(label: str) -> str:
-    """Return a label with separators escaped. A prefix of the label stays a prefix."""
+    """Return a label with separators escaped."""
     return label.replace("%", "%25").replace(_END, quote(_END))
 
 

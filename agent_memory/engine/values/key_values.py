@@ -41,19 +41,19 @@ Values = FollowedRecords[StoredValue]
 
 
 class KeyValues:
-    """Values by namespace and key: settings, the state of an agent, any value of plain JSON.
+    """A store of values by namespace and key. A value is plain JSON of any shape.
 
     `AgentMemory.values` and `User.values` return one. A namespace is a tuple of labels, such as
-    ("users", "ana", "orders"). A namespace exists while it holds a value. A stored value is durable
-    and immediately visible to every process. Threads may share one instance.
+    ("users", "ana", "orders"). It exists while it holds a value. A stored value is durable and
+    immediately visible to every process. Threads may share one instance.
 
     Args:
         store: The store.
-        scope: The owner: a user, nobody, or a session without a user.
-        embedder: Opens the embedder of texts.
+        scope: The owner of the values: a user, nobody, or a session without a user.
+        embedder: Returns the embedder of texts.
         cache: The cache of values, shared by all handles of a memory.
-        of_session: Whether the values belong to the session rather than to its user. The session
-            begins with the first value, and its deletion removes the values.
+        of_session: Whether the values belong to the session rather than to its user. They are then
+            deleted with the session. The first value creates a session that does not exist.
     """
 
     def __init__(
@@ -90,16 +90,13 @@ class KeyValues:
             namespace: The labels from the widest to the narrowest. () for the top.
             key: The name within the namespace.
             value: Plain JSON of any shape.
-            ttl: The time until it expires, in seconds or as a timedelta. None for never.
-            texts: Texts that a search by meaning compares with its query. In such a search, values
-                without texts come last.
-
-        Returns:
-            The stored value.
+            ttl: The time until the value expires, in seconds or as a timedelta. None for never.
+            texts: Texts that `search` compares with its query by meaning. Values without texts come
+                last in such a search.
 
         Raises:
-            InvalidInput: JSON would not reproduce the value exactly, or a label, the key or the
-                time is not valid. Nothing was stored.
+            InvalidInput: JSON would change the value, or a label, the key, a text or `ttl` is not
+                valid. Nothing was stored.
             ModelError: The embedder failed. Nothing was stored.
             StoreError: The store failed.
         """
@@ -108,7 +105,7 @@ class KeyValues:
     def put_many(self, puts: Iterable[Put]) -> list[KeyValue]:
         """Store several values atomically, like `put`, and return one value for each key.
 
-        If a key is repeated, its last value counts.
+        If two values have the same namespace and key, the last one is stored.
         """
         if not isinstance(puts, Iterable):
             raise InvalidInput(f"puts is {quoted(puts)}. Give a list of Put.")
@@ -132,7 +129,7 @@ class KeyValues:
         Args:
             namespace: The labels.
             key: The name within the namespace.
-            refresh: Whether the time to live starts again.
+            refresh: Whether to restart the time until the value expires.
         """
         checked_namespace, now = checked(namespace), now_utc()
         found = self._store.record(
@@ -166,19 +163,21 @@ class KeyValues:
         offset: int = 0,
         least: float | None = None,
     ) -> list[KeyValue]:
-        """Return the values whose namespaces begin with a prefix.
+        """Return the values in the namespaces that begin with a prefix.
 
-        With a query, the nearest in meaning come first. Values without texts, or with vectors of
-        another embedder, follow unless `least` is set. Without a query, the latest come first.
+        With a query, the values with the nearest texts come first. If `least` is not set, values
+        without texts or with vectors of another embedder follow. Without a query, the values that
+        were written last come first.
 
         Args:
-            prefix: Complete labels with which the namespaces begin. () for all.
+            prefix: The first labels of the namespaces. () for all namespaces.
             query: The text to search for, by meaning.
-            where: For each field of a value, what the field must equal, or comparisons ("$eq",
-                "$ne", "$in", "$gt", "$gte", "$lt", "$lte"). A field may be a path: "author.name".
+            where: Conditions on fields of a value: a value that the field must equal, or a dict of
+                comparisons ("$eq", "$ne", "$in", "$gt", "$gte", "$lt", "$lte"). A field may be a
+                path: "author.name".
             limit: The maximum number of values.
             offset: The number of values to skip.
-            least: With a query, the minimum cosine.
+            least: With a query, the minimum cosine similarity.
 
         Raises:
             InvalidInput: A condition or a number is not valid.
@@ -213,7 +212,8 @@ class KeyValues:
         Args:
             prefix: The first labels. "*" matches any label.
             suffix: The last labels. "*" matches any label.
-            depth: Shorten the namespaces to this number of labels, without repetitions.
+            depth: The number of labels to which longer namespaces are cut. Each result is returned
+                once.
             limit: The maximum number of namespaces.
             offset: The number of namespaces to skip.
         """
@@ -230,7 +230,7 @@ class KeyValues:
         return sorted(namespaces)[offset : offset + limit]
 
     def sweep(self) -> int:
-        """Delete expired values, which reads ignore already. Return their number."""
+        """Delete expired values, and return their number. Other calls ignore them already."""
         now, count = now_utc(), 0
         for owner in self._owners(()):
             over = [value.record.id for value in self._of(owner) if value.is_over(now)]
@@ -257,7 +257,7 @@ class KeyValues:
         self._store.put_records(_BLOCK, [new_version(owner) for owner in owners])
 
     def _vectors(self, puts: Sequence[Put]) -> dict[int, tuple[str, Any]]:
-        """Return the vectors of each value that has texts, by its position."""
+        """Return the embedder's name and the vectors for each value with texts, by its position."""
         texts = [text for put in puts for text in put.texts]
         if not texts:
             return {}
