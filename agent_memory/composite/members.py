@@ -29,8 +29,7 @@ class Asked:
     Attributes:
         name: The block's name in contexts: "<member>.<block>" for a block of a member memory, and
             the member's name for a member block.
-        member: The name of the member.
-        memory: The memory that has the block; None for a member block.
+        memory: The memory that has the block. None for a member block.
     """
 
     name: str
@@ -122,10 +121,7 @@ def _check(name: str, member: object) -> None:
 
 
 def _named(name: str, block: Block) -> Block:
-    """Name a block after its member, unless it has a name of its own.
-
-    Two member blocks of one kind then store their records separately.
-    """
+    """Give a block its member's name by default, so that blocks of one kind stay separate."""
     return block.model_copy(update={"name": name}) if block.name == block.kind else block
 
 
@@ -151,11 +147,7 @@ def _bound(blocks: Mapping[str, Block], resources: Resources) -> dict[str, Block
 
 
 def all_done(what: str, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
-    """Make all calls, one after the other, and return their results by name.
-
-    Raises:
-        StoreError: Some calls failed. All were made, and the error names the failed ones.
-    """
+    """Make all calls and return their results by name. Then raise `StoreError` if some failed."""
     done: dict[str, T] = {}
     failed: dict[str, Exception] = {}
     for name, call in calls.items():
@@ -182,8 +174,7 @@ _LONGEST = 64  # the limit of chat APIs
 def tools_of(members: Members, home: str, user_id: str | None) -> dict[str, Tool]:
     """Return the tools of all members, by name. See `CompositeMemory.tools`.
 
-    Tools of another memory work on the user's data there. Its tools that need a session are left
-    out.
+    Tools of other memories work on the user's data there. Those that need a session are left out.
     """
     found = {**members.memories[home].components.toolbox.tools()}
     others = [tool for block in members.blocks.values() for tool in block.tools()]

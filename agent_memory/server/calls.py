@@ -124,8 +124,8 @@ def replay(at: At, block: Name) -> Lines:
 def stream_turn(at: At, asked: Any) -> Lines:
     """Run take_turn as server-sent events: `token` with a `text` for each piece, then `stored`.
 
-    Answers in the library's own form are `value` for each piece, then `end`. If the client
-    disconnects before the end, nothing is stored.
+    For a client that accepts the exact format, the events are `value` for each piece, then `end`.
+    If the client disconnects before the end, nothing is stored.
     """
     found = made(_TURN, at, asked, stream=True)
     return _events(found) if at.exact else _tokens(at, asked.session_id, found)
@@ -205,8 +205,8 @@ _SPENDING = shape_of(
 
 @operation("GET", "/spending", "admin", _SPENDING)
 def read_spending(at: At) -> dict[str, Any]:
-    """Return the model usage and its cost, by purpose, of all processes; and that of today, if
-    spending is limited.
+    """Return the model usage and cost of all processes, by purpose. If spending is limited, return
+    today's usage too.
 
     Each process adds its counters every 15 seconds.
     """

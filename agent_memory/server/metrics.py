@@ -255,7 +255,7 @@ class Watch:
         self.stalled: list[Stalled] = []
 
     def look(self) -> bool:
-        """Check the blocks, and log an error for each stalled one. True makes `repeated` go on."""
+        """Check the blocks, and log an error for each stalled one. Return True, to continue."""
         try:
             self.stalled = self._found()
         except StoreError as error:

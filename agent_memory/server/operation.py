@@ -1,4 +1,4 @@
-"""The calls of the service, and the request context that a call runs in."""
+"""`Operation`, a call of the service, and `At`, the context of a request."""
 
 from __future__ import annotations
 

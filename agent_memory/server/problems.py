@@ -138,7 +138,6 @@ _KINDS: Mapping[type[BaseException], Kind] = {
     TimeoutError: TOO_SLOW,
 }
 KINDS = tuple(one for one in [*globals().values()] if isinstance(one, Kind))
-"""All kinds of problems."""
 
 
 class Refused(errors.AgentMemoryError):

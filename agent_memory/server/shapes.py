@@ -265,7 +265,6 @@ SHAPES: Mapping[type, Shape] = dict(
         ),
     ]
 )
-"""The forms of the library's types."""
 
 
 def plain(value: Any) -> Any:

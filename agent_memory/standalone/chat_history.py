@@ -117,8 +117,8 @@ class ChatHistory:
     def clear(self, session_id: str) -> None:
         """Delete a session. Idempotent.
 
-        Records that blocks derived from the session are deleted in this store, but not in databases
-        of their own.
+        Records that blocks derived from the session are deleted too, except in a block's own
+        database.
 
         Raises:
             InvalidId: The id is invalid.

@@ -198,12 +198,7 @@ class ItemIndex(ABC):
         self.delete(found, user_id=user_id)
 
     def delete(self, ids: str | Iterable[str], *, user_id: str | None = None) -> None:
-        """Delete items by id, one after the other. Idempotent.
-
-        Args:
-            ids: One id or several.
-            user_id: The owner; None for shared items.
-        """
+        """Delete items by id, one after the other. Idempotent."""
         owner = self._owner(user_id)
         for one in _ids(ids):
             self._vectors.delete_vectors(self._block, session_id=self._key(owner, one))
@@ -261,7 +256,7 @@ class ItemIndex(ABC):
         return Scope(user_id).owner
 
     def _key(self, owner: str, item_id: str) -> str:
-        """Return an item's record id. The record has it as session id too, to be deleted by it."""
+        """Return an item's record id. It is the session id too, to delete single items by it."""
         return record_id(self._block, owner, item_id)
 
     def _read(self, owner: str, session_id: str | None = None) -> Iterator[Item]:

@@ -79,8 +79,6 @@ class Edited(NamedTuple):
 
 
 class Editor:
-    """Edits logs."""
-
     def __init__(self, parts: Components) -> None:
         self._parts, self._store, self._absorber = parts, parts.store, parts.absorber
 
@@ -235,7 +233,7 @@ class Editor:
             self._absorber.forget(block, rewound, scope)
             return
         erase_derived(self._store, name, scope)
-        # a former block would resume at its cursor, unless that is 0, and not delete its own data
+        # configured again, the block resumes at a cursor above 0 without deleting its own data
         if before.cursors.get(name, 0) > rewound.cursors.get(name, 0) > 0:
             logger.warning(
                 "block %r absorbed session %r and is not configured now: its records of removed "

@@ -168,7 +168,6 @@ def changed(
 
 
 def entries_and_messages(value: object) -> list[Entry | Message]:
-    """Return the messages and entries of a function's result."""
     if not isinstance(value, Iterable) or isinstance(value, str | Mapping):
         raise InvalidMessage("Return a list of entries or messages: the whole new log.")
     return [
@@ -190,7 +189,7 @@ def redacted(
     """Return the edit that empties an author's messages in place. None if there are none.
 
     `theirs` returns whether the author wrote a message. `noted` is a seq before which the author
-    wrote nothing, or None if unknown. Its message may have expired.
+    wrote nothing, or None if unknown. The message with this seq may have expired.
     """
     had = log(head.expired, head.end)
     seqs = [entry.seq for entry in had if theirs(entry.message)]

@@ -76,7 +76,6 @@ class Receipts:
         self._reached = parts.elsewhere  # the blocks whose own databases are open here
 
     def of_deletion(self, kind: Literal["session", "user"], name: str, outcome: Outcome) -> Receipt:
-        """Return the receipt for the deletion of a session or a user."""
         made = Receipt(kind, name, self._namespace, now_utc(), ())
         damaged = self._unread_files() if outcome.unread is None else outcome.unread
         elsewhere = self._elsewhere() if outcome.has_registry else []

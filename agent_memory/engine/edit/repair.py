@@ -90,8 +90,6 @@ def _read(store: Store, head: Head) -> None:
 
 
 class Repair:
-    """Repairs damaged records."""
-
     def __init__(self, parts: Components) -> None:
         self._parts, self._store = parts, parts.store
         self._leases, self._absorber = parts.leases, parts.absorber

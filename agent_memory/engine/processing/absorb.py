@@ -236,7 +236,7 @@ class Absorber:
         """Have a block delete the records of a scope, within the time limit of a batch.
 
         Raises:
-            LeaseLost: Another worker took the session over. The block absorbs it again.
+            LeaseLost: Another worker took the session over. The block absorbs the session again.
         """
         failed: Exception | None = None
         try:

@@ -35,8 +35,6 @@ _LEAST_SUMMARY = 8
 
 
 class Compaction:
-    """Applies the configured strategy to sessions."""
-
     def __init__(self, parts: Components) -> None:
         config, strategy = parts.config, parts.config.strategy
         self._parts, self._store, self._windows = parts, parts.store, parts.windows
@@ -179,7 +177,7 @@ class Compaction:
         return stored or head
 
     def refresh_wait(self, head: Head) -> float | None:
-        """Return the seconds until a pending summary may be tried again. None if nothing delays it."""
+        """Return the seconds until a pending summary may be tried again. None if not delayed."""
         waits = head.summary is not None and head.summary.redo_after is not None
         if waits and self._unaffordable(head.user_id):
             return seconds_left(now_utc())

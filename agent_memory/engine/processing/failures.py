@@ -190,11 +190,7 @@ class Failures:
         self._met[block] = message
 
     def note(self, block: str, first: int, last: int, message: str, lease: Lease) -> bool:
-        """Store a temporary failure of a batch, if the store works. Return whether it is new.
-
-        Raises:
-            LeaseLost: The session was taken over.
-        """
+        """Store a temporary failure of a batch, if the store works. Return whether it is new."""
         session = (block, lease.session_id)
         if self._noted.get(session) == message:
             return False
@@ -220,11 +216,7 @@ class Failures:
         self._stored = {name: error for name, error in found.items() if error is not None}
 
     def _within(self, call: Callable[[], object]) -> bool:
-        """Run a call to the store. Return whether it succeeded in time.
-
-        Raises:
-            LeaseLost: The session was taken over.
-        """
+        """Run a call to the store. Return False if the store fails or takes too long."""
         try:
             self._limited.run("failures", call, self._patience, lambda: None)
         except LeaseLost:

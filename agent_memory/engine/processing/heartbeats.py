@@ -15,7 +15,7 @@ _BLOCK = "block "
 
 
 class Heartbeats:
-    """Writes and reads heartbeats."""
+    """The times at which workers last looked for work, and blocks last absorbed a batch."""
 
     def __init__(self, records: SystemRecords) -> None:
         self._records = records
@@ -64,7 +64,7 @@ class Backlog:
         self._sessions: OrderedDict[str, None] = OrderedDict()
 
     def note(self, block: str, lags: Sequence[Lag]) -> None:
-        """Add the sessions of `lags`, which begin with the newest, so that the oldest is first."""
+        """Add the sessions of `lags`, from its end: `lags` begins with the newest session."""
         if block not in self._blocks:
             return
         with self._lock:

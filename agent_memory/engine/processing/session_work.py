@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 _HELD = "another worker holds the session"
 _HELD_SECONDS = 1.0
-"""Seconds until the next look at a session that another worker holds."""
+"""Seconds until the next check of a session that another worker holds."""
 _LONGEST_WAIT = 600.0
 """Maximum seconds until a changed session is checked, since a killed process may leave work."""
 
@@ -93,7 +93,7 @@ class Processed:
 
     Attributes:
         absorbed: The result of each block.
-        again: The seconds until the next look at the session. 0 means immediately. None means that
+        again: The seconds until the next check of the session. 0 means immediately. None means that
             no work is left until the session changes.
     """
 
@@ -168,8 +168,8 @@ class SessionWork:
     def put_off(self, head: Head) -> bool:
         """Schedule a due session for later if it only has to wait. Return whether that was done.
 
-        No lease is taken (it would dominate the cost). The write is skipped if the session changed
-        meanwhile. A session that is not put off must be processed.
+        No lease is taken, since it would dominate the cost. The write is skipped if the session
+        changed meanwhile.
         """
         if head.deleting or self._compaction.overflows(head) or self._retention.removes(head):
             return False

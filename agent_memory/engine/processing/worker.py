@@ -67,7 +67,7 @@ class FairQueue:
             self._pending.setdefault(owner, OrderedDict())[session_id] = None
 
     def take(self) -> tuple[str, str] | None:
-        """Return the next session and its owner, who moves to the end. None if it is empty."""
+        """Return the next session and its owner, who then comes last. None for an empty queue."""
         if not self._pending:
             return None
         owner, sessions = self._pending.popitem(last=False)

@@ -32,8 +32,6 @@ _RECORDS = ("fact", "vector", "dead_letter", "forgotten")
 
 
 class Exporter:
-    """Exports sessions."""
-
     def __init__(self, parts: Components) -> None:
         self._parts, self._store, self._blocks = parts, parts.store, parts.all_blocks
 

@@ -30,8 +30,6 @@ _LONGEST = 2**28  # bytes of a line: a message of 64 MiB takes at most 3 times a
 
 
 class Importer:
-    """Imports sessions."""
-
     def __init__(self, parts: Components) -> None:
         self._parts, self._store, self._deletion = parts, parts.store, parts.deletion
 

@@ -55,7 +55,6 @@ def head_digest(head: Head) -> bytes:
 
 
 def session_digest(head: Head, entries: Iterable[Entry], keys: Iterable[KeptKey] = ()) -> bytes:
-    """Return a digest of a head, its log, and its keys in order."""
     both = sha256(head_digest(head))
     for one in chain(entries, keys):
         both.update(_digest(one))
@@ -227,7 +226,7 @@ class Sessions:
     """The sessions of two stores.
 
     A session with an unfinished deletion is copied without messages and stays marked as deleted. A
-    worker on the target then finishes the deletion, since blocks may have records elsewhere.
+    worker on the target then finishes the deletion, since blocks may have their own databases.
     """
 
     _source: SessionStore

@@ -365,7 +365,6 @@ def _check_format(line: bytes) -> None:
 
 
 def _parsed(number: int, line: bytes) -> dict[str, Any]:
-    """Return the fields of a line of plain JSON."""
     try:
         fields = json.loads(line, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:

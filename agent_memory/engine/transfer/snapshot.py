@@ -234,7 +234,6 @@ class Digest:
 
 
 def refused(number: int, why: str) -> InvalidSnapshot:
-    """Return the error for a line of a snapshot, with the reason."""
     return InvalidSnapshot(
         f"line {number}: {why}. Nothing was imported. Use an intact copy of the file."
     )
@@ -245,7 +244,6 @@ class Exported:
     """The result of an export.
 
     Attributes:
-        session_id: The session.
         entries: The number of messages.
         records: The number of records of blocks: facts, vectors, dead letters and tombstones.
         left_out: Names of the blocks whose records this store cannot export. These blocks absorb
@@ -294,7 +292,7 @@ class Writing:
         return self.line("forgotten", record, at=record.created_at, **record.metadata)
 
     def value(self, record: Record) -> str:
-        """Return the line of a value of the session, such as its metadata."""
+        """Return the line of a value that the session stores, such as its metadata."""
         metadata = record.metadata
         name, vectors, count = metadata.get("vectors") or (None, None, None)
         return self.line(

@@ -1,6 +1,6 @@
-// Asks the service. The key stands in a header of each request and nowhere else: not in an address,
-// not in a cookie. It is kept in sessionStorage, which this tab alone has, until it is closed: so
-// reloading does not sign out, and no other site's request can carry it.
+// Requests to the service. Each sends the key in a header, never in a URL or a cookie, so no other
+// site's request can contain it. sessionStorage keeps the key until the tab is closed, so a reload
+// does not sign out.
 
 const KEPT = "agent-memory key";
 const ROOT = new URL("v1/", document.baseURI);
@@ -46,15 +46,15 @@ async function send(method, path, { query = {}, body, signal } = {}) {
   return answer;
 }
 
-// An answer as it was sent, for who shows it as JSON: numbers that a browser would round, or write
-// otherwise, stay as they are, where it can do that.
+// Parses JSON to show it unchanged. If the browser supports it, numbers stay as they were sent,
+// without being rounded or written differently.
 export function exact(text) {
   if (!JSON.rawJSON) return JSON.parse(text);
   return JSON.parse(text, (name, value, { source }) =>
     (typeof value === "number" && source !== undefined && String(value) !== source ? JSON.rawJSON(source) : value));
 }
 
-// Calls for one user, or about the service; with `all`, each page of a list.
+// Calls for one user, or about the service if the user is null. `all` reads every page of a list.
 export class Api {
   constructor(user, signal) {
     this.user = user;

@@ -1,4 +1,4 @@
-// The page's frame: sign-in, choice of the user, and the view in the address.
+// The page's frame: sign-in, the user, and the view that the address names.
 
 import { Api, key } from "./api.js";
 import { badge, button, fill, h, mono } from "./dom.js";
@@ -7,7 +7,7 @@ import { VIEWS, nav } from "./views.js";
 
 let me = null;
 let running = null;
-let last = null; // the last user shown: the menu keeps their views beside the service's
+let last = null; // the last user shown, whose views stay in the menu beside the service's
 
 export const address = (...parts) => `#/${parts.map((one) => encodeURIComponent(one)).join("/")}`;
 
@@ -19,7 +19,7 @@ const parse = () => {
   }
 };
 
-// The user of a key for a single user.
+// The user of a key for a single user, else null.
 const onlyUser = () => (me.users.length === 1 && !me.users[0].endsWith("*") ? me.users[0] : null);
 
 function skip(event) {
@@ -83,7 +83,7 @@ function bar(ctx, name) {
   ];
 }
 
-// Views of a user have the address #/u/USER/VIEW/...; of the service #/VIEW.
+// A user's view has the address #/u/USER/VIEW/..., a view of the service #/VIEW.
 function context(parts, signal) {
   const named = parts[0] === "u" && parts.length > 1;
   const [name, ...rest] = named ? parts.slice(2) : parts;

@@ -1,10 +1,10 @@
-// Asking once before something is destroyed, with what would become of it; and the receipt.
+// The confirmation before a deletion, with a preview of its effects, and the receipt after it.
 
 import { download } from "./api.js";
 import { badge, button, fill, h, json, mono, when } from "./dom.js";
 import { announce, failed, table } from "./parts.js";
 
-// The answer of `act`, once it was confirmed; undefined where it was not.
+// Shows a dialog. Returns the result of `act` after a confirmation, and undefined without one.
 export function ask(title, preview, { word, act, confirm, input }) {
   const before = document.activeElement;
   return new Promise((resolve) => {

@@ -1,5 +1,5 @@
-// Elements out of values. A child is a text or an element: nothing here can take markup, so that
-// whatever was stored is shown as the text that it is.
+// Builds elements from values. A child is a text or an element, never markup, so stored data is
+// always shown as text.
 
 const SVG = "http://www.w3.org/2000/svg";
 const SHAPES = new Set(["svg", "rect", "line"]);
@@ -26,8 +26,7 @@ export function fill(place, ...children) {
   return place;
 }
 
-// What people or models said: of any length and direction, and never wider than its place.
-// A value as text: JSON where it is no plain one, whose own toString may be anything.
+// A value as text. Objects become JSON, because their own toString may return anything.
 export const words = (value) => (typeof value === "object" && value !== null ? json(value) : String(value));
 export const said = (text, kind = "") => h("div", { class: `said ${kind}`, dir: "auto" }, words(text));
 export const mono = (text) => h("code", { dir: "auto" }, words(text));

@@ -1,4 +1,4 @@
-// Messages, as a log or a model has them.
+// Shows messages of a log or a prompt.
 
 import { badge, h, json, mono, num, said, when, words } from "./dom.js";
 
@@ -18,7 +18,7 @@ function calls(message) {
     call?.function?.arguments !== undefined && said(call.function.arguments, "raw")));
 }
 
-// The body of a message: what it says, what it calls, and whatever else it has.
+// The body of a message: its content, its tool calls, and all other fields.
 export function body(message) {
   const rest = Object.fromEntries(Object.entries(message).filter(([name]) => !TOLD.has(name)));
   const told = [...content(message), ...calls(message)];
@@ -36,7 +36,7 @@ export function message(given, { seq, at, tokens, kind = "", marks = [], links =
     body(given));
 }
 
-// What part of a prompt a message is, told by its form: memory puts its own into elements of these names.
+// Returns which part of a prompt a message is. Summary and recalls are enclosed in elements.
 export function part(given, place) {
   const text = typeof given.content === "string" ? given.content : "";
   if (place <= 1 && text.startsWith("<summary>")) return "summary";

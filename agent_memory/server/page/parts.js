@@ -1,4 +1,4 @@
-// What views are made of: headings, panels, tables, lists that go on, and figures.
+// The parts of views: headings, panels, tables, paged lists, and figures.
 
 import { button, fill, h, num } from "./dom.js";
 
@@ -19,12 +19,12 @@ export function panel(title, count, ...children) {
 
 export const nothing = (text) => h("p", { class: "nothing" }, text);
 
-// columns: [title, cell of a row, class]
+// Each column is [title, function that returns a row's cell, CSS class].
 export function table(caption, columns, rows, empty) {
   if (!rows.length) return nothing(empty);
   const body = h("tbody", { role: "rowgroup" }, rows.map((row) => line(columns, row)));
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", { role: "table" }, h("caption", null, caption), // roles: narrow screens show no table
+    h("table", { role: "table" }, h("caption", null, caption), // roles: narrow screens have no table layout
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(([name, , kind]) =>
         h("th", { scope: "col", role: "columnheader", class: kind }, name)))),
       body));
@@ -37,7 +37,7 @@ function line(columns, row) {
   }));
 }
 
-// A list of which there is more: each page is added below.
+// A list in pages. The button adds the next page below.
 export function paged(first, read, show) {
   const place = h("div", { class: "paged" }, show(first));
   let next = first.next;

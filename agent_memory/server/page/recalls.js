@@ -1,4 +1,4 @@
-// What was recalled, with what its score is made of, the words it rests on, and where they were said.
+// Shows recalls with the signals of their score, quotes as evidence, and links to their messages.
 
 import { ask } from "./dialog.js";
 import { badge, button, h, num, said } from "./dom.js";
@@ -32,7 +32,7 @@ async function forget(ctx, fact, found) {
   }
 }
 
-// A button for a fact, if the key may use it.
+// The button that forgets a fact, if the key has the right.
 export function forgetting(ctx, fact, found) {
   return ctx.can("delete") && button("Forget", () => forget(ctx, fact, found), { class: "act small" });
 }
@@ -60,7 +60,7 @@ function card(ctx, recall, facts, mark, why) {
     h("footer", null, signals(recall), !fact && recall.sources.length > 0 && h("p", { class: "from" }, "from ", sources(ctx, recall.sources))));
 }
 
-// facts: by id, for their quotes; marks: what to say of each recall, by its id
+// `facts` has the facts by id, for their quotes. `marks` has a badge's text and class by recall id.
 export function recalled(ctx, found, facts, marks = new Map()) {
   if (!found.length) return nothing("Nothing was recalled.");
   return h("ol", { class: "recalls" }, found.map((one) => card(ctx, one, facts, marks.get(one.id))));
@@ -74,7 +74,7 @@ export function leftOut(ctx, found, facts) {
   return [first, h("details", null, h("summary", null, `${cards.length - FEW} more`), h("ol", { class: "recalls" }, cards.slice(FEW)))];
 }
 
-// The user's facts by their ids, superseded ones too; none where no block keeps facts.
+// The user's facts by id, including superseded ones. Empty if no block stores facts.
 export async function factsOf(ctx) {
   try {
     const found = await ctx.api.all(["facts"], "facts", { superseded: true });

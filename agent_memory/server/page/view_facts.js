@@ -1,4 +1,4 @@
-// Facts on a line of time, what took the place of what, and every change with its why.
+// Facts on a timeline, the facts they superseded, and every change with its reason.
 
 import { badge, fill, h, num, when } from "./dom.js";
 import { announce, heading, nothing, paged, table } from "./parts.js";
@@ -8,7 +8,7 @@ const current = (fact, now) => fact.superseded_at === null && !(fact.kind !== "e
 const begin = (fact) => Date.parse(fact.valid_from ?? fact.recorded_at);
 const end = (fact, now) => Date.parse(fact.valid_to ?? fact.superseded_at ?? new Date(now).toISOString());
 
-// What took whose place stands together, the newest first.
+// Groups each fact with the facts that it superseded, the newest group first.
 function chains(found) {
   const all = new Map(found.map((fact) => [fact.id, fact]));
   const root = (fact) => {

@@ -1,4 +1,4 @@
-// What is kept outright: notes, files, skills, and what was observed at places.
+// Notes, files, skills, and observations.
 
 import { ask } from "./dialog.js";
 import { badge, button, h, mono, num, said, when } from "./dom.js";
@@ -15,7 +15,7 @@ function remover(ctx, title, text, path, query) {
   }, { class: "act small" });
 }
 
-// The metadata of something, where it has any.
+// The metadata of an item, if there is any.
 function more(metadata) {
   return Object.keys(metadata).length ? h("details", null, h("summary", null, "Metadata"), said(JSON.stringify(metadata, null, 2), "raw")) : null;
 }

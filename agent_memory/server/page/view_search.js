@@ -1,4 +1,4 @@
-// Looking for something: what a context would recall for a question, what it leaves out, and why.
+// The recalls for a question, the records left out of the context, and the reasons.
 
 import { fill, h } from "./dom.js";
 import { announce, failed, field, heading, panel, warnings } from "./parts.js";

@@ -1,4 +1,4 @@
-// What a model was sent for a turn, to the byte, beside what it would be sent now.
+// The prompt that a model was sent for a turn, beside the prompt that it would be sent now.
 
 import { exact } from "./api.js";
 import { badge, button, h, json, money, num, said, when } from "./dom.js";
@@ -77,7 +77,7 @@ function now(ctx, one, facts, marks) {
     panel("Left out", one.left_out.length, leftOut(ctx, one.left_out, facts)));
 }
 
-// Marks for the recalls of one side that the other side lacks, with the reason if known.
+// Marks the recalls of one side that the other side lacks, with the reason if it is known.
 function marked(mine, other, text, why) {
   const has = new Set(other.recalls.map((one) => one.id));
   const out = new Map(other.left_out.map((one) => [one.recall.id, one.why]));

@@ -1,4 +1,4 @@
-// The service as a whole: what waits, what was given up, what was spent, whose it is, and receipts.
+// The whole service: pending work, dead letters, spending, users, and receipts.
 
 import { receipt } from "./dialog.js";
 import { badge, button, fill, h, mono, money, num, said, when } from "./dom.js";

@@ -1,4 +1,4 @@
-// Sessions, and one of them: its log, with the cut where its window begins.
+// The list of sessions, and the log of one session with a line where its window begins.
 
 import { ask, receipt } from "./dialog.js";
 import { button, fill, h, mono, num, said, when } from "./dom.js";
@@ -74,7 +74,7 @@ function entries(ctx, id, window, page, here) {
   });
 }
 
-// Removing a session, and forgetting what is known from it: each with what would become of it.
+// The buttons that delete a session or forget its facts. Each shows its effects first.
 function actions(ctx, id, window, done) {
   if (!ctx.can("delete")) return [];
   const counted = async () => {

@@ -1,4 +1,4 @@
-// The user as a whole: choosing one, taking everything along, and erasing everything.
+// The choice of a user, and a user's sizes, export and deletion.
 
 import { download } from "./api.js";
 import { ask, receipt } from "./dialog.js";
@@ -19,7 +19,7 @@ export async function choose(ctx) {
     known.length > 0 && h("ul", { class: "paths" }, known.map((one) => h("li", null, h("a", { href: ctx.toUser(one) }, mono(one)))))];
 }
 
-// How much there is of everything; what is not configured is left out.
+// The number of items of each kind. Kinds without a configured block are left out.
 async function sizes(ctx) {
   const count = async (path, name) => {
     try {

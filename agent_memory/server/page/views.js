@@ -1,4 +1,4 @@
-// The views by the names that addresses have for them.
+// The views, by the names in their addresses.
 
 import { audit, facts } from "./view_facts.js";
 import { file, files, notes, places, skills } from "./view_kept.js";
@@ -26,7 +26,7 @@ export const VIEWS = {
   users: { title: "Users", show: users, service: true },
 };
 
-// Kinds of blocks without which a view has nothing to show.
+// The kind of block that a view requires.
 const NEEDS = { facts: "extractive", audit: "extractive", files: "files", skills: "skills", places: "spatial" };
 
 export function nav(ctx) {
