@@ -36,11 +36,7 @@ if TYPE_CHECKING:
 
 
 def read_config(file: Path | None, given: dict[str, Any]) -> AgentMemoryConfig:
-    """Return the settings of FILE or FILE#NAME, and the environment. `given` overrides both.
-
-    Raises:
-        ConfigError: FILE describes several stores, or has no store with this name.
-    """
+    """Return the settings of FILE or FILE#NAME, and the environment. `given` overrides both."""
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.config.sources import read_settings
     from agent_memory.engine.deployment import STORES, store_config, store_tables
@@ -274,11 +270,7 @@ def open_memory(config: AgentMemoryConfig, *, create: bool = False) -> AgentMemo
 
 
 def existing(config: AgentMemoryConfig) -> AgentMemoryConfig:
-    """Return the settings without background threads. The store must exist.
-
-    Raises:
-        ConfigError: The store's file or folder does not exist.
-    """
+    """Return the settings without background threads. A missing store raises `ConfigError`."""
     if missing := missing_file(str(config.store)):
         raise ConfigError(
             f"There is no memory at {missing}. Name another with --store or --config, or create "
@@ -288,7 +280,7 @@ def existing(config: AgentMemoryConfig) -> AgentMemoryConfig:
 
 
 def has_failed(one: Absorbed) -> bool:
-    """Return whether a block failed. To wait for a model or a spending limit is no failure."""
+    """Return whether a block failed. Waiting for a model or a spending limit is not a failure."""
     waits = ("ModelRequired", "SpendingLimitReached")
     return one.error is not None and not one.error.startswith(waits)
 
@@ -336,7 +328,7 @@ def how_long(option: str, given: str | None) -> timedelta | None:
 
 
 def plain(text: str) -> str:
-    """Return a text without control characters, which could change the terminal."""
+    """Return a text with control characters replaced, because they could change the terminal."""
     return "".join(c if c in "\n\t" or c.isprintable() or c == "\u200d" else "\ufffd" for c in text)
 
 

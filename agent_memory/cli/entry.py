@@ -13,7 +13,6 @@ _FAILED = 1
 
 
 def main() -> None:
-    """Run the command line."""
     arguments = sys.argv[1:]
     if arguments[:2] == ["hook", _QUICK] and (given := _plain(arguments[2:])):
         from agent_memory.cli.hook_events import answered

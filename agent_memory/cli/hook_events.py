@@ -62,10 +62,7 @@ def _given() -> bytes:
 
 
 def _file(store: str | None, config: Path | None) -> str | None:
-    """Return the SQLite file that a prompt's hook may read directly; None if it must not.
-
-    The library must read the store if there are settings other than its URL.
-    """
+    """Return the SQLite file that a prompt's hook may read directly; None if settings forbid it."""
     others = any(name.startswith("AGENT_MEMORY_") and name != _STORE for name in os.environ)
     if store is None or not store.startswith(_SQLITE) or config is not None or others:
         return None

@@ -25,8 +25,8 @@ def read_lines(path: Path) -> list[tuple[int, Message]]:
     `timestamp` is the message's time. Its `id` and `session_id` go into the metadata.
 
     Raises:
-        InvalidInput: A line is not a message, a line is longer than 256 MiB, or there is none. The
-            error has the line's number.
+        InvalidInput: A line is not a message or longer than 256 MiB, or the file has no message.
+            The error has the line's number.
     """
     from agent_memory.integrations.imports.conversations import Unread
     from agent_memory.integrations.imports.json_parts import loaded

@@ -106,7 +106,7 @@ def costs(
     """Yield the cost of a log under each strategy.
 
     Args:
-        model: The model of the chat and of the memory. None: the costs are unknown.
+        model: The model of the chat and of the memory. If it is None, `cost` is None.
         max_tokens: The memory's budget.
         progress: Called with a number of messages just processed. The numbers of each strategy add
             up to `len(chat)`.

@@ -87,10 +87,7 @@ class AgentMemoryStorage:
                 self._index(length).store(items, user_id=self._user_id)
 
     def update(self, record: MemoryRecord) -> None:
-        """Replace the record with the same id. If `record` has no embedding, the old one stays.
-
-        Raises the errors of `save`.
-        """
+        """Replace the record with the same id. If `record` has no embedding, the old one stays."""
         vector = record.embedding or self._vector(record.id)
         self.save([record.model_copy(update={"embedding": vector})])
 
@@ -143,10 +140,7 @@ class AgentMemoryStorage:
         older_than: datetime | None = None,
         metadata_filter: dict[str, Any] | None = None,
     ) -> int:
-        """Delete the records that meet all conditions, and return their number.
-
-        Without conditions all records are deleted.
-        """
+        """Delete the records that meet all conditions, by default all, and return their number."""
         wanted = None if record_ids is None else set(record_ids)
         gone = [
             one["id"]
@@ -176,7 +170,6 @@ class AgentMemoryStorage:
         return [MemoryRecord.model_validate(one) for one in page]
 
     def get_scope_info(self, scope: str) -> ScopeInfo:
-        """Return statistics of a scope."""
         found = list(map(MemoryRecord.model_validate, self._in(scope)))
         times = sorted((one.created_at for one in found), key=_utc)
         return ScopeInfo(
@@ -195,7 +188,6 @@ class AgentMemoryStorage:
         return sorted(above + name for name in names if name)
 
     def list_categories(self, scope_prefix: str | None = None) -> dict[str, int]:
-        """Return the number of records in each category of a scope."""
         return dict(Counter(name for one in self._in(scope_prefix) for name in one["categories"]))
 
     def count(self, scope_prefix: str | None = None) -> int:

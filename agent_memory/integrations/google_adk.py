@@ -62,11 +62,6 @@ class AgentMemorySessionService(BaseSessionService):
         state: Json | None = None,
         session_id: str | None = None,
     ) -> Session:
-        """Create a session.
-
-        Raises:
-            AlreadyExistsError: The id exists.
-        """
         name = (session_id or "").strip() or str(uuid4())
         log = joined(app_name, user_id, name)
         with locked(self._memory, _ROOT, log):
@@ -86,7 +81,6 @@ class AgentMemorySessionService(BaseSessionService):
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """Return a session with its events; None if there is none."""
         name = session_id.strip()
         log = joined(app_name, user_id, name)
         head = self._memory.head(log)
@@ -121,11 +115,7 @@ class AgentMemorySessionService(BaseSessionService):
         return self._user_state(app_name, user_id)
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Store an event and its state changes, unless it is partial or already stored.
-
-        Raises:
-            SessionNotFoundError: The session does not exist.
-        """
+        """Store an event and its state changes, unless it is partial or already stored."""
         if event.partial or not await self._is_new(session, event):
             return event
         await super().append_event(session, event)
@@ -156,7 +146,7 @@ class AgentMemorySessionService(BaseSessionService):
             self._memory.update(log, _kept(event), user_id=joined(app, user))
 
     def _share(self, app: str, user: str, state: Json) -> Json:
-        """Store the parts of a state that belong to the app and the user. Return the session's."""
+        """Store the app's and the user's keys of a state. Return the session's keys."""
         own: Json = {}
         wide: dict[str, Json] = {State.APP_PREFIX: {}, State.USER_PREFIX: {}}
         for key, value in state.items():
@@ -204,7 +194,6 @@ class AgentMemoryMemoryService(BaseMemoryService):
 
     Args:
         memory: The memory; its blocks define the search.
-        limit: Maximum number of results.
     """
 
     def __init__(self, memory: AgentMemory, *, limit: int = 10) -> None:
@@ -213,7 +202,6 @@ class AgentMemoryMemoryService(BaseMemoryService):
 
     @threaded
     def add_session_to_memory(self, session: Session) -> None:
-        """Store the new events of a session."""
         self._add(session.app_name, session.user_id, session.id, list(session.events))
 
     @threaded
@@ -230,7 +218,6 @@ class AgentMemoryMemoryService(BaseMemoryService):
 
     @threaded
     def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
-        """Return the memories relevant to a query, best first."""
         words_alone = not self._memory.blocks  # then one word in common is a match
         recalls = self._memory.search(
             query,

@@ -68,7 +68,7 @@ class AgentMemoryProvider(MemoryProvider):
 
     @property
     def name(self) -> str:
-        """The name for Hermes' `memory.provider`."""
+        """The provider's name in Hermes' setting `memory.provider`."""
         return "agent_memory"
 
     def is_available(self) -> bool:
@@ -218,9 +218,9 @@ def _mark(message: Mapping[str, Any]) -> str:
 def _known(transcript: Sequence[str], log: Sequence[str]) -> int:
     """Return the number of messages at the start of a transcript that the log already has.
 
-    The newest message of the log that the transcript contains ends these messages. If it occurs
-    several times, the occurrence counts before which most messages agree with the log. In doubt,
-    messages count as new, because storing a message twice is better than losing it.
+    They end with the newest message of the log that the transcript contains. If it occurs there
+    several times, the occurrence is used that has the most earlier messages in common with the log.
+    In doubt, messages count as new, because storing a message twice is better than losing it.
     """
     for end in range(len(log), 0, -1):
         found = [at + 1 for at, one in enumerate(transcript) if one == log[end - 1]]

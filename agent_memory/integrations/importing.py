@@ -52,8 +52,8 @@ def import_chats(
         progress: Called with a number of bytes just read. The numbers add up to `size_of(path)`.
 
     Returns:
-        The counts of found and stored data. It lists unreadable data with its place and the reason:
-        a damaged message or conversation does not stop the import.
+        The counts of found and stored data, and the list of unreadable data with places and
+        reasons. A damaged message or conversation does not stop the import.
 
     Raises:
         InvalidInput: The path does not exist, or has no data of that source; or `assign` is given

@@ -32,14 +32,7 @@ __all__ = ["AgentMemoryBlock", "AgentMemoryChatStore", "AgentMemoryMemory"]
 
 
 class AgentMemoryMemory(BaseMemory):
-    """A chat within the memory's budget, with recalls for its user.
-
-    `get` returns the context, `get_all` all messages.
-
-    Attributes:
-        session_id: The session.
-        user_id: The user of the session.
-    """
+    """A chat. `get` returns its context within the memory's budget, `get_all` all messages."""
 
     session_id: str
     user_id: str | None = None
@@ -47,7 +40,6 @@ class AgentMemoryMemory(BaseMemory):
 
     @classmethod
     def class_name(cls) -> str:
-        """Return the name for serialization."""
         return "AgentMemoryMemory"
 
     @classmethod
@@ -73,7 +65,6 @@ class AgentMemoryMemory(BaseMemory):
 
         Args:
             input: The question for recall; by default the user's newest message.
-            **kwargs: Other arguments of LlamaIndex; ignored.
         """
         told = self._session.get(input, format=LLAMA_INDEX).to_messages()
         found = [ChatMessage.model_validate(one) for one in told]
@@ -129,15 +120,12 @@ class AgentMemoryChatStore(BaseChatStore):
 
     @classmethod
     def class_name(cls) -> str:
-        """Return the name for serialization."""
         return "AgentMemoryChatStore"
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        """Replace a key's list."""
         self._of(key).edit(lambda log: [_kept(one) for one in messages])
 
     def get_messages(self, key: str) -> list[ChatMessage]:
-        """Return a key's list; empty if there is none."""
         return _messages(self._of(key).history())
 
     def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
@@ -174,7 +162,6 @@ class AgentMemoryChatStore(BaseChatStore):
         return popped[0] if popped else None
 
     def get_keys(self) -> list[str]:
-        """Return the keys that have lists."""
         heads = self._memory.sessions(user_id=self.user_id, prefix=self.prefix, limit=MOST)
         return [head.session_id.removeprefix(self.prefix) for head in heads if head.end]
 
@@ -183,12 +170,7 @@ class AgentMemoryChatStore(BaseChatStore):
 
 
 class AgentMemoryBlock(BaseMemoryBlock[str]):
-    """A block for LlamaIndex's own `Memory` that recalls for a user, and stores messages.
-
-    Attributes:
-        user_id: The user.
-        limit: Maximum number of recalls.
-    """
+    """A block for LlamaIndex's own `Memory`: up to `limit` recalls for a user. Stores messages."""
 
     user_id: str
     limit: int = 8

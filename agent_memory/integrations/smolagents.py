@@ -97,7 +97,7 @@ def _step(raw: dict[str, Any]) -> MemoryStep:
     return ActionStep(
         step_number=0,
         timing=Timing(0.0, 0.0),
-        token_usage=TokenUsage(0, 0),  # for the agent's sum over all steps
+        token_usage=TokenUsage(0, 0),  # smolagents adds up all steps
         tool_calls=calls or None,
         model_output=raw.get("model_output") or (None if calls else raw.get("answer")),
         observations=raw.get("observations"),

@@ -39,7 +39,8 @@ class AgentMemorySessionRepository(SessionRepository):
     """Stores Strands' sessions and agents, and the messages of agents.
 
     The messages of each agent are a session of the memory with the id "SESSION/AGENT". The memory's
-    blocks absorb the messages, and its `search` finds them.
+    blocks absorb the messages, and its `search` finds them. The methods that change or list what
+    does not exist raise `SessionException`.
 
     Args:
         user_id: The user of the sessions; `memory.delete_user` erases them. None for no user.
@@ -51,48 +52,32 @@ class AgentMemorySessionRepository(SessionRepository):
         self._values = memory.values(user_id)
 
     def create_session(self, session: Session, **kwargs: Any) -> Session:
-        """Store a new session.
-
-        Raises:
-            SessionException: The id exists.
-        """
+        """Store a new session. An existing id raises `SessionException`."""
         if self.read_session(session.session_id) is not None:
             raise SessionException(f"Session {session.session_id} already exists")
         self._values.put((_ROOT, session.session_id), "session", session.to_dict())
         return session
 
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
-        """Return a session; None if there is none."""
         found = self._values.get((_ROOT, session_id), "session")
         return None if found is None else Session.from_dict(found.value)
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
-        """Delete a session with its agents and messages.
-
-        Raises:
-            SessionException: The session does not exist.
-        """
+        """Delete a session with its agents and messages."""
         self._needed(self.read_session(session_id), f"Session {session_id}")
         for found in self._values.search((_ROOT, session_id, "agents"), limit=10**6):
             self._memory.delete(joined(session_id, found.key), user_id=self._user_id)
         self._values.clear((_ROOT, session_id))
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
-        """Store a new agent of a session."""
         place = (_ROOT, session_id, "agents")
         self._values.put(place, session_agent.agent_id, session_agent.to_dict())
 
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
-        """Return an agent of a session; None if there is none."""
         found = self._values.get((_ROOT, session_id, "agents"), agent_id)
         return None if found is None else SessionAgent.from_dict(found.value)
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
-        """Store an agent's new state.
-
-        Raises:
-            SessionException: The agent does not exist.
-        """
         before = self._agent(session_id, session_agent.agent_id)
         session_agent.created_at = before.created_at
         self.create_agent(session_id, session_agent)
@@ -115,18 +100,13 @@ class AgentMemorySessionRepository(SessionRepository):
     def read_message(
         self, session_id: str, agent_id: str, message_id: int, **kwargs: Any
     ) -> SessionMessage | None:
-        """Return a message by its number; None if there is none."""
         found = (one for one in self._said(session_id, agent_id) if one.message_id == message_id)
         return next(found, None)
 
     def update_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
     ) -> None:
-        """Replace a message. Blocks forget everything that they absorbed from the old message.
-
-        Raises:
-            SessionException: The message does not exist.
-        """
+        """Replace a message. Blocks forget everything that they absorbed from the old message."""
         number = session_message.message_id
         before = self._needed(self.read_message(session_id, agent_id, number), f"Message {number}")
         session_message.created_at = before.created_at
@@ -145,36 +125,24 @@ class AgentMemorySessionRepository(SessionRepository):
         offset: int = 0,
         **kwargs: Any,
     ) -> list[SessionMessage]:
-        """Return at most `limit` messages of an agent, oldest first. Skip the first `offset`.
-
-        Raises:
-            SessionException: The agent does not exist.
-        """
         self._agent(session_id, agent_id)
         return self._said(session_id, agent_id, offset, limit)
 
     def create_multi_agent(
         self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any
     ) -> None:
-        """Store the state of a multi-agent group."""
         place = (_ROOT, session_id, "multi_agents")
         self._values.put(place, multi_agent.id, multi_agent.serialize_state())
 
     def read_multi_agent(
         self, session_id: str, multi_agent_id: str, **kwargs: Any
     ) -> dict[str, Any] | None:
-        """Return the state of a multi-agent group; None if there is none."""
         found = self._values.get((_ROOT, session_id, "multi_agents"), multi_agent_id)
         return None if found is None else dict(found.value)
 
     def update_multi_agent(
         self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any
     ) -> None:
-        """Store the new state of a multi-agent group.
-
-        Raises:
-            SessionException: The group does not exist.
-        """
         before = self.read_multi_agent(session_id, multi_agent.id)
         self._needed(before, f"MultiAgent state {multi_agent.id} in session {session_id}")
         self.create_multi_agent(session_id, multi_agent)
@@ -222,7 +190,6 @@ class AgentMemorySessionManager(RepositorySessionManager, AgentMemorySessionRepo
         )
 
     def initialize(self, agent: LocalAgent, **kwargs: Any) -> None:
-        """Restore or create the agent."""
         super().initialize(agent, **kwargs)
         if self._within_budget:
             agent.add_middleware(InvokeModelStage.Input, self._with_context)

@@ -21,7 +21,7 @@ _loader: Handover[Any] | None = None
 
 
 def load_litellm() -> Any:
-    """Return litellm, without telemetry and debug output. The first call imports it, for seconds.
+    """Return litellm, without telemetry and debug output. The first call takes seconds.
 
     Prices and context windows come from the file that litellm ships, not from a download.
 

@@ -95,7 +95,6 @@ class Ledger:
         return sum(self.by_purpose().values(), Usage())
 
     def by_purpose(self) -> dict[Purpose, Usage]:
-        """Return the current total of each purpose."""
         with self._lock:
             return dict(self._by_purpose)
 

@@ -1,4 +1,4 @@
-"""Contract tests for appending messages, expiring messages, and finding unabsorbed messages."""
+"""Contract tests for appending, expiring and finding messages; see `testing.contract`."""
 
 from __future__ import annotations
 

@@ -42,7 +42,6 @@ DAY = datetime(2024, 2, 29, 12, 30, 15, 123457, tzinfo=UTC)
 
 
 def draft(content: Any, tokens: int = 3, role: str = "user", **fields: Any) -> Draft:
-    """Return a draft of a chat message."""
     return Draft(Message(role=role, content=content, **fields), tokens, "test")
 
 

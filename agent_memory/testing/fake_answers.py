@@ -53,7 +53,6 @@ def _reason(message: dict[str, Any]) -> str:
 
 
 def completion(body: dict[str, Any], answer: Answer) -> dict[str, Any]:
-    """Return the response to a chat request."""
     message = _message(answer)
     return {
         **_envelope(body, "chat.completion"),
@@ -99,7 +98,6 @@ def _event(value: dict[str, Any]) -> bytes:
 
 
 def embeddings(vector_of: Vectors, body: dict[str, Any]) -> dict[str, Any]:
-    """Return the response to an embedding request."""
     texts = body["input"] if isinstance(body["input"], list) else [body["input"]]
     rows = []
     for index, text in enumerate(texts):

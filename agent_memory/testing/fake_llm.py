@@ -39,8 +39,6 @@ SLOW_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class _Scripted:
-    """The scripted answer to one request."""
-
     answer: Answer | None = None
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
@@ -290,7 +288,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_json({"error": {"message": f"no such path: {self.path}"}}, 404)
 
     def _stream(self, fake: FakeLLM, scripted: _Scripted, sent: list[bytes]) -> None:
-        """Send the events of a stream, up to the scripted number."""
         data = b"".join(sent[: scripted.events])
         length = len(data) if scripted.then == "end" else sum(map(len, sent))
         self._send(200, data, kind="text/event-stream", length=length)
@@ -300,7 +297,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"".join(sent[scripted.events :]))
 
     def _break(self, way: Outage, fake: FakeLLM, body: dict[str, Any], *, chat: bool) -> None:
-        """Answer as in an outage, or not at all."""
         answer = (
             completion(body, fake._default_answer(body)) if chat else embeddings(fake.vector, body)
         )

@@ -1,4 +1,4 @@
-"""Contract tests for the leases and the named locks of session stores."""
+"""Contract tests for the leases and locks of session stores; see `testing.contract`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ class Claim(NamedTuple):
         return bool(getattr(store, self.take)(name, owner, seconds, renew=renew))
 
     def returned(self, store: Store, owner: str, name: str = "s") -> None:
-        """Release the lock or lease."""
         getattr(store, self.give_back)(name, owner)
 
 

@@ -1,4 +1,4 @@
-"""Contract tests for idempotent writes of session stores."""
+"""Contract tests for idempotent writes of session stores; see `testing.contract`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,6 @@ def terms(
 
 
 def said(store: Store, session_id: str = "s") -> list[str]:
-    """Return the texts of the log."""
     return [entry.message.text() for entry in store.read(session_id)]
 
 

@@ -1,4 +1,4 @@
-"""Contract tests for rewriting a session's log from a seq on, as edits and imports do."""
+"""Contract tests for rewriting a log from a seq on; see `agent_memory.testing.contract`."""
 
 from __future__ import annotations
 

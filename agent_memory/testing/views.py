@@ -54,8 +54,6 @@ def words_of(hits: Sequence[Hit]) -> dict[str, float]:
 
 
 def encoded(texts: Sequence[str]) -> list[Encoding]:
-    """Return deterministic encodings derived from the texts' words."""
-
     def row(word: str, length: int) -> np.ndarray:
         seed = sum(ord(one) * 31**at for at, one in enumerate(word))
         return np.random.default_rng(seed).normal(size=length).astype(np.float32)

@@ -1,7 +1,4 @@
-"""Contract tests for the work of workers: due sessions, and writes that require a lease.
-
-See `agent_memory.testing.contract`.
-"""
+"""Contract tests for due sessions, and for writes under a lease; see `testing.contract`."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Event(NamedTuple):
 
 
 def read_event(agent: str, name: str, given: bytes) -> Event:
-    """Parse an agent's event. Cursor also runs Claude Code's hooks; its events get "cursor".
+    """Parse an event. Cursor also runs Claude Code's hooks; the agent is then "cursor".
 
     Raises:
         InvalidInput: The event is not a JSON object, or has no valid session id.

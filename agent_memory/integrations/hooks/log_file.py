@@ -22,7 +22,7 @@ from agent_memory.errors import StoreUnavailable
 from agent_memory.retrieval.words import RUN, pairs
 
 MOST = 256
-"""Maximum number of messages in one index. Their places, from 0, fit into one byte."""
+"""Maximum number of messages in one index. A message's place in it, from 0, fits into a byte."""
 
 _MARK = "words 3"
 _WIDTH = 9
@@ -44,7 +44,7 @@ class WordPlaces:
     def holding(self, root: str) -> set[int]:
         """Return the places of all messages with a word that begins with `root`.
 
-        Other messages may be among them, because the index has only the first 9 characters.
+        Other messages may be among them: the index has only the first 9 characters of a word.
         """
         prefix, places = root[:_WIDTH], ""
         at = bisect_left(range(len(self._entries)), prefix, key=self._word_at)
@@ -108,7 +108,7 @@ _WORDS = (
     "WHERE namespace = ? AND collection = 'fact:_words' AND session = ? ORDER BY first"
 )
 _SPOKEN = "role IN ('user', 'assistant')"
-_MESSAGES = (  # one text, 4 times faster than one row for each
+_MESSAGES = (  # all in one row: 4 times faster than a row for each
     "SELECT group_concat(seq), group_concat(CASE body WHEN '' THEN text ELSE body END, char(0)) "
     "FROM (SELECT seq, text, body FROM agent_memory_messages "
     "WHERE namespace = ? AND session = ? AND (seq < ? OR seq > ?) "

@@ -29,7 +29,7 @@ _MOST_WORDS = 24
 _MOST_PLACES = 2**32  # message `place` of part `n` has the number `n * _MOST_PLACES + place`
 _LOOKED_AT = 60
 _ENOUGH = 500
-_TELLING = 8  # words of a prompt that are compared with a message
+_TELLING = 8  # number of the rarest words of a prompt that define the threshold of a match
 _LEAST = 0.3
 _IDLE = (
     "ok okay yes yep no nope thanks thank great good nice cool sure done continue go ahead proceed "
@@ -90,10 +90,10 @@ def relevant_messages(
 def _counter(
     prompt: str, begun: Sequence[str], languages: frozenset[str]
 ) -> Callable[[str], tuple[Counter[str], int]]:
-    """Return a function that counts the words of a text: each of the prompt's words, and all.
+    """Return a function that counts the prompt's words, and all words, in a text.
 
-    Stemming takes most of the time. For ASCII text in English, only words that contain a root of
-    the prompt's words are therefore stemmed. This does not change the counts.
+    Stemming takes most of the time. For English in ASCII, only words that contain a root of the
+    prompt's words are therefore stemmed. The results are the same.
     """
 
     def count(text: str) -> tuple[Counter[str], int]:

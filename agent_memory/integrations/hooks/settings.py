@@ -77,7 +77,7 @@ PLACES = {
 
 
 def with_hooks(agent: str, command: Sequence[str], settings: Settings) -> Settings:
-    """Return settings with our hooks, which replace any earlier ones of ours.
+    """Return settings with our hooks, instead of any earlier hooks of ours.
 
     Args:
         command: The program `agent-memory`, and the options of all its hooks.

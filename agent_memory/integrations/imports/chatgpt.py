@@ -115,7 +115,7 @@ def _part(part: Mapping[str, Any]) -> str:
 
 
 def _paired(said: Sequence[SourceMessage]) -> Iterator[SourceMessage]:
-    """Yield messages in order. An assistant's message right before a tool's becomes a tool call."""
+    """Yield messages in order. A request to a tool becomes a tool call if the answer follows."""
     asked: str | None = None
     for one, after in zip(said, [*said[1:], None], strict=True):
         message, name = one.message, mapping(one.message.get("metadata")).get("tool")

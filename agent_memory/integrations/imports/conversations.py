@@ -178,7 +178,6 @@ def sessions_of(
     Args:
         main: The main session's id.
         about: The main session's metadata.
-        parents: The parent of each node.
         current: The conversation's current node; None for the last leaf.
         read: Returns the events of a node. It is called for a node's parent before the node.
         finish: Returns a session's messages to yield, given the messages of its nodes.

@@ -105,7 +105,7 @@ class SessionWriting:
     """Writes the messages of a session that are not in its log.
 
     Attributes:
-        parted: The id of the session in which the conversation continues; None for this session.
+        parted: The id of the session in which the conversation continues; None for this one.
         asked: The last question that was read.
         is_new: Whether the session has no log yet.
         known: The digests of this source's messages in the log, by id.
@@ -143,7 +143,7 @@ class SessionWriting:
         return known
 
     def parts_at(self, own: str) -> bool:
-        """Return whether the conversation departs from the stored log at a message.
+        """Return whether a message belongs to another branch than the stored log.
 
         This is so if the message is not in the log, and the log's last message was not read yet.
         """
@@ -196,7 +196,6 @@ class SessionWriting:
         self._done.elsewhere[head.user_id] += 1
 
     def flush(self) -> None:
-        """Write the buffered messages."""
         waiting, self._waiting = self._waiting, []
         if not waiting or self._is_refused:
             return
@@ -235,7 +234,7 @@ class SessionWriting:
         return self._since is not None and not (is_dated and message.created_at > self._since)
 
     def _begin(self) -> None:
-        if self.begun.about:  # first, so that an interrupted import has stored it
+        if self.begun.about:  # first, so that an interrupted import has stored the metadata
             self._memory.describe(self.begun.session_id, self.begun.about, user_id=self._user_id)
         self.is_new, self._is_first = False, True
 
@@ -254,7 +253,7 @@ class SessionWriting:
         self._done.new_messages += new
         if new and self._is_checked:  # the session now has a user
             self._done.elsewhere -= Counter([None])
-        if self._is_first and new:  # a concurrent import may have been first
+        if self._is_first and new:  # nothing new: a concurrent import created the session
             self._is_first = False
             self._done.new_sessions += 1
 
@@ -265,8 +264,6 @@ _HEAVY = 4_000_000  # maximum number of buffered characters
 
 
 class ImportWriting:
-    """Writes a reader's events."""
-
     def __init__(self, terms: Import) -> None:
         self._terms = terms
         self._begun: dict[str, SessionBegin] = {}
@@ -277,7 +274,6 @@ class ImportWriting:
         self._notes = None if terms.memory is None else NoteWriting(terms.memory, terms)
 
     def run(self, events: Iterable[Event]) -> Imported:
-        """Write all events, and return the result."""
         done = self._terms.done
         for event in events:
             match event:

@@ -82,7 +82,6 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
             config: The thread, namespace or checkpoint; None for all threads.
             filter: Required metadata.
             before: A config. Only checkpoints that are older than its checkpoint are returned.
-            limit: Maximum number of checkpoints.
         """
         wanted = get_checkpoint_id(config) if config else None
         end = get_checkpoint_id(before) if before else None
@@ -107,7 +106,6 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Store a checkpoint with the new values of its channels."""
         place, name = _place(config), checkpoint["id"]
         bare: dict[str, Any] = {**checkpoint}
         values = bare.pop("channel_values")

@@ -84,12 +84,11 @@ def text_of(content: Any) -> str:
 
 
 def messages(views: Iterable[Mapping[str, Any]], own: str, at: object) -> list[Json]:
-    """Return the messages of a line with ids and times, without empty messages.
+    """Return the messages of a line, without empty ones. Add ids and the line's time.
 
     Args:
         views: The messages of the line as chat dicts.
         own: The id of the line.
-        at: The time of the line.
     """
     said = [one for view in views if (one := _said(view)) is not None]
     return [

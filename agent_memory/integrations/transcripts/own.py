@@ -32,7 +32,7 @@ def without_ours(text: str) -> str:
     """
     kept: list[str] = []
     at = 0
-    while (end := text.find(_ENDS, at)) >= 0:  # one regex for both tags may take hours
+    while (end := text.find(_ENDS, at)) >= 0:  # a regex for both tags may take hours
         start = text.rfind(_OPENS, at, end)
         end += len(_ENDS)
         if start >= 0 and _OURS.fullmatch(text, start, end):

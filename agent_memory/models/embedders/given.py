@@ -81,11 +81,7 @@ def _array(rows: Any) -> np.ndarray:
 
 
 def check_embedding(value: object) -> object:
-    """Return the value if it names an embedder or can be used as one.
-
-    Raises:
-        ConfigError: It does neither.
-    """
+    """Return a value that names an embedder or can be used as one. Refuse other values."""
     known = value is None or isinstance(value, str) or hasattr(value, "embed")
     if known or any(hasattr(value, name) for name in _DOCUMENTS) or callable(value):
         return value

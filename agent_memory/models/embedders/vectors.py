@@ -14,8 +14,7 @@ def answered(name: str, function: Callable[[Any], Any], asked: Any) -> Any:
     """Call a user's function and return its result.
 
     Raises:
-        AgentMemoryError: The error that the function raised.
-        ModelUnavailable: The function raised an error of another type.
+        ModelUnavailable: The function raised an error other than an `AgentMemoryError`.
     """
     try:
         return function(asked)
