@@ -111,8 +111,8 @@ class Operation:
         once: Whether the call takes an Idempotency-Key.
         versioned: Whether the call takes If-Match.
         streams: The media type of a streamed response; empty for one JSON response.
-        together: Runs a batch of calls, and returns a response or an error for each call. None for
-            calls that take much longer than the start of a thread.
+        together: Runs a batch of calls, and returns a response or an error for each call. It is for
+            calls so short that one thread for each would cost more than the call.
         anyones: Whether an admin may make the call without a user; see `At.user_id`.
         exact: Whether the call can also respond in the format `EXACT`.
     """

@@ -198,8 +198,8 @@ class SessionWork:
             user_id: The user that must own the session. None allows any user.
 
         Returns:
-            The work done. Nothing is done for a session that another worker holds, unless the call
-            waits. With `everything` or `scheduled`, `again` is the time until the next check.
+            The work done: none if another worker still holds the session. With `everything` or
+            `scheduled`, `again` has the seconds until the next check.
 
         Raises:
             SessionOfAnotherUser: The session belongs to another user.

@@ -176,7 +176,7 @@ class Authors:
         return (agent, session_id) in self._known
 
     def wrote(self, agent: str, before: Head | None, after: Head) -> None:
-        """Store the seq after an agent's first write to a session."""
+        """After an agent's first write to a session, store where it began."""
         key = (agent, after.session_id)
         if self._known.get(key) == after.created_at:
             return
@@ -207,7 +207,7 @@ def _author(agent: str, session_id: str) -> str:
 
 
 class Redaction:
-    """Removes what a deleted user wrote as an agent, and the grants of users and namespaces."""
+    """Removes the messages and grants of deleted agents, and the grants of deleted namespaces."""
 
     def __init__(self, parts: Components) -> None:
         self._parts, self._store = parts, parts.store

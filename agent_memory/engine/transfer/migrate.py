@@ -102,7 +102,7 @@ def migrate(
 
     Raises:
         InvalidInput: There is nothing to move, or the target holds other data.
-        Undecryptable: The data is encrypted, and `keys` does not have its key.
+        Undecryptable: The data is encrypted, and its keys are missing.
         StoreError: The stores differ at the end, or one of them failed. Repeat the call to resume.
     """
     for url in (from_url, to_url):
