@@ -49,10 +49,10 @@ class Resources:
             returns None if no model is configured.
         embedders: Opens an embedder by name. The name None opens the configured embedder, or the
             local default.
-        vectors: Opens a vector store by its address, encrypted if `store` is. The caller closes
-            the opened store. The address None returns `store`.
-        locked: Waits for a named lock, and holds it across all processes of the deployment.
-        redact: Redacts a text. Blocks redact the data that users and tools write to them.
+        vectors: Opens a vector store by its address, encrypted if `store` is. The caller closes the
+            opened store. The address None returns `store`.
+        locked: Waits for and takes a named lock, which all processes of the deployment respect.
+        redact: Redacts a text. Blocks call it on the data that users and tools write to them.
         min_relevance: The minimum relevance of a recall; see `AgentMemoryConfig`.
         zones: The users' time zones, for messages whose time has no UTC offset of its own.
         is_local: Whether the store and the configured embedder need no network.
@@ -112,7 +112,7 @@ class Block(SettingsModel, ABC):
         of_session: Whether the block's data belongs to a session. Its tools then need a session.
         versioned: Whether the block caches an owner's records until their version changes. An
             import writes a new version for such a block; see `agent_memory.ltm_blocks.change_log`.
-        kind: The name of the block's class in configuration files.
+        kind: The name of the class in configuration files.
         name: The name of the block and its records, unique in a deployment. Default: `kind`.
         max_tokens: Maximum tokens of the block's recalls in a context; None for no separate limit.
         store: URL of a separate database for the block's data, such as "sqlite:///facts.db". None
@@ -139,9 +139,7 @@ class Block(SettingsModel, ABC):
 
     @property
     def routed_to(self) -> str | None:
-        """The URL of the database for the block's records and vectors; None for the sessions'
-        database.
-        """
+        """URL of the database for the block's data; None for the database of the sessions."""
         return self.store
 
     @property
@@ -160,9 +158,7 @@ class Block(SettingsModel, ABC):
         return False
 
     def recalled(self, scope: Scope, ids: Sequence[str]) -> None:
-        """Receive the ids of the block's recalls in a new context, without those of a relevance
-        below 0.5.
-        """
+        """Receive the ids of recalls in a new context, without those of a relevance below 0.5."""
 
     @property
     def vectors(self) -> VectorStore:
@@ -227,7 +223,7 @@ class Block(SettingsModel, ABC):
         """Finish a rebuild, after the bound block has absorbed the whole log again."""
 
     def open(self, scope: Scope) -> Any:
-        """Return a handle on the data of a user or a session, for people and programs.
+        """Return a handle, by which people and programs use the data of a user or a session.
 
         Raises:
             ConfigError: The block has no handle.
@@ -257,10 +253,9 @@ class Block(SettingsModel, ABC):
         return ()
 
     def all_kept(self, scope: Scope) -> Sequence[Recall]:
-        """Return all of a user's items, each with the id that `forget` takes, without messages of
-        the log.
+        """Return all of a user's items, except messages of the log. `User.surplus` reports on them.
 
-        `User.surplus` reports on these items.
+        Each item has the id that `forget` takes.
         """
         return ()
 
@@ -287,13 +282,9 @@ class Block(SettingsModel, ABC):
         return record
 
     def validate_vectors(self, dimension: int, model: str) -> bool:
-        """Return whether the block can search a snapshot's vectors.
+        """Return whether the block can search a snapshot's vectors of this dimension and model.
 
         If not, the block absorbs the log again after the import.
-
-        Args:
-            dimension: Length of a vector.
-            model: The embedding model.
         """
         return self.vectors.vector_blocks().get(self.name) == (dimension, model)
 
@@ -367,7 +358,9 @@ class ManualBlock(Block):
 
 
 class NoteBlock(ManualBlock):
-    """A block that takes notes. `memory_write` writes to the first one configured."""
+    """A block that takes notes. The tool `memory_write` writes to the first one in the
+    configuration.
+    """
 
     @abstractmethod
     def open(self, scope: Scope) -> Notes:
@@ -419,7 +412,7 @@ def batch_id(block: str, owner: str, session_id: str, first: int, last: int) -> 
 
 
 def message_id(block: str, owner: str, session_id: str, seq: int, number: int = 0) -> str:
-    """Return the id of a block's record for a message, or for its passage `number`, from 0."""
+    """Return the id of a block's record for passage `number` of a message, counted from 0."""
     place = (block, owner, session_id, seq)
     # a bare number could be read as a seq, since a session id may contain the separator
     return record_id(*place, f"passage {number}") if number else record_id(*place)

@@ -99,9 +99,7 @@ class Trail:
         return self.began, self.last
 
     def since(self, key: Key) -> set[str] | None:
-        """Return the ids of records changed since a version; None if the log does not go back so
-        far.
-        """
+        """Return the ids of records changed since a version; None if the log does not show them."""
         began, last = key
         if not began or began != self.began:
             return None
@@ -221,10 +219,7 @@ class Following(Cache[str, tuple[Key, T]]):
     def _followed(
         self, store: RecordStore, block: str, owner: str, trail: Trail, known: tuple[Key, T]
     ) -> T | None:
-        """Return the value after the changes since it was cached.
-
-        None if these are unknown, or if a record is damaged.
-        """
+        """Return the value after the changes since it was cached; None if a full read is needed."""
         ids = trail.since(known[0])
         if ids is None:
             return None

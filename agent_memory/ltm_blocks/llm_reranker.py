@@ -47,9 +47,7 @@ class FactChooser(SettingsModel):
     def choose(self, resources: Resources, question: str, ranked: Sequence[Recall]) -> list[Recall]:
         """Return the recalls that the model finds relevant to a question, best first.
 
-        Args:
-            resources: Opens the model.
-            ranked: The local ranking. It is returned if the model gives no answer.
+        If the model gives no answer, `ranked` is returned, which is the local ranking.
         """
         shown = ranked[: self.most]
         llm = resources.models(self.model) if question and shown else None

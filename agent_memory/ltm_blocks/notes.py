@@ -29,8 +29,6 @@ class Note:
     """A note.
 
     Attributes:
-        id: The id.
-        text: The text.
         created_at: The `at` that `add` received, or else the time of the write (UTC). `update` sets
             it to the current time.
         session_id: The session of the last write; empty for none.
@@ -156,7 +154,6 @@ class Notes(Collection[NoteMemory]):
         """Write a note. A note with the same text is not written again.
 
         Args:
-            text: The note.
             metadata: The writer's own metadata, as plain JSON.
             at: When the note was stated: a datetime with a time zone, or a date (UTC). None for
                 now.
@@ -185,8 +182,6 @@ class Notes(Collection[NoteMemory]):
         """Replace a note's text.
 
         Args:
-            note_id: The note.
-            text: The new text.
             expected: The `version` that you read. The note changes only if it still has this
                 version.
 
@@ -208,7 +203,6 @@ class Notes(Collection[NoteMemory]):
         """Delete a note, and return whether it existed. Idempotent.
 
         Args:
-            note_id: The note.
             expected: See `update`.
 
         Raises:

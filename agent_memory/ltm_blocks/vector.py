@@ -142,9 +142,8 @@ class VectorMemory(Block):
         return bound
 
     def clear(self, resources: Resources) -> None:
-        """Begin a new set of vectors while the old set stays in use.
-
-        If the store cannot hold both sets, delete the old one.
+        """Begin a new set of vectors while the old set stays in use, or delete the old set if the
+        store cannot hold both.
         """
         embedder = self._chosen(resources)  # invalid settings fail here and change nothing
         with self._opened(resources) as vectors:

@@ -103,7 +103,6 @@ def answers(
         hits: Best first. Irrelevant hits may be included.
         least: The minimum relevance of results. Corrections, replies and similar statements that
             are added may have less.
-        newer: See `Newer`.
         corrects: Whether the question is about the current state, rather than a state in the past.
         in_context: Whether the hits are for a context. A correction then usually precedes the
             statement that it corrects. In a search it usually follows.

@@ -22,13 +22,10 @@ _B = 0.75  # effect of the text length, from 0 to 1; lengths differ widely
 
 
 def damping(words: float, usual: float) -> float:
-    """Return a number that dampens word frequency, and rises with the length of the text.
+    """Return a number that dampens word frequency, and rises with the number of words in the text.
 
-    A word that occurs n times has `n / (n + damping)` of its maximum weight.
-
-    Args:
-        words: Words in the text.
-        usual: The usual length, in words.
+    A word that occurs n times has `n / (n + damping)` of its maximum weight. `usual` is the number
+    of words in a usual text.
     """
     return K1 * (1 - _B + _B * words / usual)
 

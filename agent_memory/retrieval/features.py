@@ -45,12 +45,8 @@ class Turn:
 
     Attributes:
         speaker: A name, or a role.
-        text: The text.
-        said_at: The time of the message.
         is_user: Whether the speaker is a user, rather than an assistant.
         part: The place of the passage in its message.
-        session_id: The session.
-        seq: The message's number in the session.
         words: Number of words of the whole message; 0 to count those of `text`.
     """
 

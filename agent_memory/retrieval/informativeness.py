@@ -69,8 +69,6 @@ def tells_nothing(
     Args:
         asked: The question's words, in its own languages.
         languages: The question's languages.
-        text: The text of the message.
-        is_user: Whether the message is a user's.
     """
     is_question = only_asks(text)
     if is_user and not is_question:  # the most common case

@@ -72,11 +72,7 @@ def languages_of(text: str) -> frozenset[str]:
 
 
 def vote_of(written: str) -> int:
-    """Return the votes of a chunk, which is the text between two blanks.
-
-    The votes are one integer with 8 bits for each language. The sum of such integers counts the
-    votes.
-    """
+    """Return a chunk's votes in one integer, which has 8 bits for each language."""
     return _votes().get(written.casefold(), 0)
 
 
@@ -104,7 +100,7 @@ def _says(text: str, said: set[str], name: str, kind: str) -> bool:
 
 @lru_cache(1)
 def _votes() -> dict[str, int]:
-    """Return the votes of each common word."""
+    """Return the votes of each common word. The sum of several integers counts their votes."""
     known = {**COMMON_WORDS, "english": STOP_WORDS | frozenset(_LISTS["english voters"])}
     votes: dict[str, int] = {}
     for place, name in enumerate(LATIN):

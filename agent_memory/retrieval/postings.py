@@ -194,7 +194,6 @@ class Found(NamedTuple):
     """The postings of the words that were looked up.
 
     Attributes:
-        postings: The postings.
         which: (n,) which of the words occur in a record.
         starts: (n,) the first posting of each such word.
         sizes: (n,) the number of records with each such word.

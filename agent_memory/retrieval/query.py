@@ -84,8 +84,6 @@ class Query:
         """Encode a question and build its query.
 
         Args:
-            question: The question.
-            encoder: Encodes the question.
             today: The day on which it is asked. With None, dates in the question are ignored.
 
         Raises:

@@ -71,7 +71,6 @@ class Candidates(NamedTuple):
     """The records that a search scores in detail, ordered by session, seq and passage.
 
     Attributes:
-        names: The ids and vectors.
         places: (n,) rows of `features.PLACE`.
         cosines: (n,) cosine of each record with the question.
         filled: (n,) whether the cosine is known.
@@ -188,10 +187,9 @@ class Ranked(NamedTuple):
     """Records ranked for a question, best first.
 
     Attributes:
-        names: The ids.
         vectors: Functions that return the vectors.
-        scores: (n,) the scores, non-increasing. The term "nearest" is left out, although it
-            affects the order.
+        scores: (n,) the scores, non-increasing. The term "nearest" is left out, although it affects
+            the order.
         relevance: (n,) the probability that each record is relevant, from 0 to 1.
         parts: (n, PARTS) the value of each term, not multiplied by its weight.
         cosines: (n,) the cosines with the question; 0 for records without a vector.

@@ -35,8 +35,7 @@ class Window:
         entries: The pinned entries, then the newest entries of the log. The `tokens` of a long
             entry count its shortened form, which takes at most half of the limit.
         limit: Maximum tokens of the window's turns.
-        max_messages: Maximum number of messages in the window; None for any number.
-        max_turns: Maximum number of turns in the window; None for any number.
+        max_messages, max_turns: Maximum numbers in the window; None for any number.
         keep: The share of `limit` to which the window is cut.
     """
 
@@ -88,12 +87,9 @@ def _room(wanted: int | None, most: int | None, low: float) -> int | None:
 
 
 class Limits(NamedTuple):
-    """The limits of a window in addition to its share of the budget; None for any number.
+    """Maximum tokens, messages and turns of a window, in addition to its share of the budget.
 
-    Attributes:
-        tokens: Maximum tokens of the window's turns.
-        messages: Maximum number of messages in the window.
-        turns: Maximum number of turns in the window.
+    None for any number.
     """
 
     tokens: int | None = None
@@ -145,7 +141,7 @@ class Strategy(SettingsModel):
 
     @property
     def limits(self) -> Limits:
-        """The limits of a window in addition to `share`. A window that exceeds one is cut."""
+        """The limits of a window. A window that exceeds one is cut."""
         return Limits()
 
     @property

@@ -189,7 +189,6 @@ class Finding(Dated):
 
 
 def prompt_version(form: FactForm | ProfileForm) -> str:
-    """Return the version of a prompt and its form."""
     return record_id(form.prompt, form.schema.__name__)[:8]
 
 

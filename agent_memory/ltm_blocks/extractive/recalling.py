@@ -43,10 +43,9 @@ class Remembered:
         return [place for place, fact in enumerate(self.facts) if fact.is_current(now)]
 
     def outdated(self, now: datetime) -> dict[Source, datetime]:
-        """Return the messages whose facts have all been superseded.
+        """Return the messages whose facts were all updated, ended or contradicted.
 
-        All facts of such a message were updated, ended or contradicted. It comes with the time of
-        the last of these changes.
+        Each comes with the time of the last of these changes.
         """
         since: dict[Source, datetime] = {}
         holding: set[Source] = set()

@@ -162,7 +162,6 @@ class Files(Collection[FileMemory]):
         """Show a directory two levels deep, or a file with its lines numbered.
 
         Args:
-            path: A directory or a file.
             view_range: The first and last line of a file to show; -1 is the end.
 
         Raises:
@@ -196,8 +195,6 @@ class Files(Collection[FileMemory]):
         """Write a file's text, creating the file if needed.
 
         Args:
-            path: The file.
-            file_text: The new text.
             expected: The `version` that you read. The file is written only if it still has this
                 version.
 
@@ -251,7 +248,6 @@ class Files(Collection[FileMemory]):
         """Delete a file, or a directory with everything in it.
 
         Args:
-            path: A file or a directory.
             expected: The `version` of a file that you read. The file is deleted only if it still
                 has this version.
 

@@ -246,7 +246,6 @@ class Skills:
     Without a user or session, it reads and writes the shared skills.
 
     Args:
-        block: The block.
         scope: The user or session that sees the skills.
     """
 

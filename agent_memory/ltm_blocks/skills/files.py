@@ -27,7 +27,6 @@ class Skill:
     Attributes:
         name: The name: up to 64 of a-z, 0-9 and -.
         description: The purpose of the skill, and when to use it. Searches match it.
-        steps: The steps, in order.
         tags: Words that searches match.
         body: Markdown beyond the steps.
         extra: Other keys of the front matter ("license", "metadata"), which are preserved.

@@ -76,7 +76,6 @@ class SpatialHandle(Collection[Any]):
         """Store an observation.
 
         Args:
-            text: The observation.
             position: One number for each dimension, from -1e12 to 1e12.
             at: The time of the observation; None for now.
             confidence: 0 to 1.
@@ -123,7 +122,6 @@ class SpatialHandle(Collection[Any]):
         """Return the `k` best of the `max(k, 200)` nearest observations, best first.
 
         Args:
-            position: The position.
             radius: Maximum distance, inclusive; None for any distance.
             k: Maximum number of results.
             query: The topic that the texts should be about.

@@ -51,8 +51,6 @@ class Observation:
     """An observation at a place.
 
     Attributes:
-        id: The id.
-        text: The observation in words.
         position: x and y, or x, y and z, in a unit of your choice.
         at: The time of the observation (UTC).
         confidence: The original confidence, 0 to 1.
@@ -74,7 +72,6 @@ class SpatialMatch:
     """An observation found by a search.
 
     Attributes:
-        observation: The observation.
         distance: Distance from the position of the search; None if the search has no position.
         confidence: The observation's confidence at the time of the search.
         relevance: The probability that the text is about the query; None without a query.

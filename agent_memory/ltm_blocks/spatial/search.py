@@ -95,12 +95,10 @@ class PlaceIndex:
         return len(self._rows)
 
     def get(self, observation_id: str) -> Observation | None:
-        """Return an observation by its id; None if there is none."""
         row = self._rows.get(observation_id)
         return None if row is None else observation_of(self._records[row])
 
     def all(self) -> list[Observation]:
-        """Return all observations, oldest first."""
         return [
             observation_of(one) for one in sorted(self._records, key=lambda o: (o.created_at, o.id))
         ]

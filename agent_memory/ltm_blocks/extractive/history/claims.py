@@ -141,7 +141,6 @@ class Journal:
     """All stored data on one owner's facts.
 
     Attributes:
-        forgotten: The tombstones.
         remains: Claims that a tombstone covers, but whose records are not erased yet.
     """
 
@@ -187,7 +186,7 @@ def links_for(
 def links_again(fact: str, claims: Iterable[Claim]) -> tuple[Link, ...]:
     """Return the links of a claim that repeats a fact.
 
-    They preserve the fact's relations if the first claim of the fact is deleted.
+    With them, the fact keeps its relations if its first claim is deleted.
     """
     links = list(_ties(claims).get(fact, {}).items())[:_MOST_LINKS]
     return tuple(Link(kind, other) for other, kind in links)

@@ -25,15 +25,12 @@ Why = Literal["", "refined", "updated", "ended", "contradicted", "outranked"]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A source of a fact.
+    """A source message of a fact.
 
     Attributes:
-        session_id: The session of the source message.
-        seq: The seq of the source message.
-        quote: The verbatim quote.
         role: The speaker's role.
         model: The model that found the fact.
-        prompt: The version of the prompt.
+        prompt: The version of the model's prompt.
         recorded_at: When the fact was stated (UTC).
     """
 
@@ -195,12 +192,10 @@ class ImportanceScorer(SettingsModel):
         """Return each factor's contribution to the score, by name.
 
         Args:
-            relevance: 0 to 1.
+            relevance, confidence, distinct: 0 to 1.
             age_days: Days since the fact was last stated.
-            mentions: Number of messages that state it.
-            confidence: 0 to 1.
+            mentions: Number of messages that state the fact.
             recalled: Number of contexts that included the fact.
-            distinct: Rarity of the fact's words, 0 to 1.
         """
         values = {
             "relevance": relevance,

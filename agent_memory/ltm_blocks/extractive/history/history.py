@@ -268,13 +268,10 @@ class Change:
             "ended", "contradicted", "outranked": see `Fact.why`. "refused": findings of a model
             that were not stored. "forgotten": deleted on request.
         why: The reason as a sentence.
-        block: Name of the block.
         fact: The fact's id; None if the change concerns no fact, or several facts.
         text: The fact's text; empty for "refused" and "forgotten".
         evidence: The message that caused the change, if any.
-        session_id: The session.
-        first: Seq of the first message concerned.
-        last: Seq of the last message concerned.
+        first, last: Seqs of the first and last message concerned.
     """
 
     at: datetime

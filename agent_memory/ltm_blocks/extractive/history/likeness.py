@@ -130,7 +130,6 @@ class Stale:
     """A fact that is not worth recalling.
 
     Attributes:
-        fact: The fact.
         why: "duplicate": another fact says the same. "old": not stated again for `max_age`.
             "expired": not stated again for the `ttl` of its category.
         of: The fact that a duplicate repeats.
@@ -173,7 +172,6 @@ class StalenessDetector(SettingsModel):
 
         Args:
             vectors: (n, dimension) of unit length; (n, 0) without an embedder.
-            now: The time of the recall.
             ttl: For each category, how long facts are recalled after they were last stated.
         """
         aged = self.aged(facts, now, ttl)
