@@ -186,7 +186,7 @@ class WorkStoreContract(LockContract):
             assert store.records("facts", "user:a") == seen
 
     def test_due_is_what_was_appended_to(self, store: Store, other: Store) -> None:
-        """Wrong: a new message is absorbed only with the next one, or a worker finds no work."""
+        """Wrong: a session with a new message is not due, or a session without one is due."""
         assert store.due() == []
         head = store.append("s", [draft("a")], "u")
         assert other.due() == [head]

@@ -22,7 +22,6 @@ class LiteLLMEmbedder(Provider):
 
     @property
     def name(self) -> str:
-        """The model's name."""
         return self.model
 
     @property
