@@ -1,4 +1,4 @@
-"""The table of calls. Service, OpenAPI document and client derive from it.
+"""The table of calls, from which the service, its OpenAPI document and the client are derived.
 
 A call makes a public method of a library class available under an HTTP method and path. Parameters,
 defaults and types come from the Python signature. To add a call, add one line to `_TABLE`.
@@ -40,7 +40,7 @@ CLASSES: Mapping[str, str] = {
 """The class of the methods of each subject. For "operations", it is a module of functions."""
 
 HANDLES = frozenset({"notes", "files", "skills", "spatial", "values"})
-"""The subjects that are opened for a user, or for the user of a session."""
+"""The subjects (see `CLASSES`) that are opened for a user, or for the user of a session."""
 
 MOST = 500
 """The most items in one page of a list."""
@@ -237,7 +237,6 @@ class Call:
 
     @cached_property
     def function(self) -> Callable[..., Any]:
-        """The Python method."""
         found: Callable[..., Any] = getattr(class_of(self.subject), self.function_name)
         return found
 

@@ -49,10 +49,7 @@ class Remote:
         return replace(self, user_id=user_id, fields={**self.fields, **fields})
 
     def ask(self, call: Call, given: Mapping[str, Any]) -> Any:
-        """Make a call, and return its result.
-
-        If the service answers "not found", return what the library returns then, such as None.
-        """
+        """Make a call. After the answer "not found", return the library's result, such as None."""
         kind = call.types.get("return", Any)
         try:
             request = self.request(call, given)
@@ -112,11 +109,9 @@ def request_of(
     headers: Mapping[str, str] | None = None,
     again: bool = True,
 ) -> Request:
-    """Return a request. Values of `sent` replace the fields in the path, or are the body or query.
+    """Return a request. Values of `sent` replace the fields in the path. The rest is body or query.
 
-    Raises:
-        InvalidInput: A value cannot be part of a path.
-        _NoSuchId: A value of the path is empty.
+    Raises `_NoSuchId` for an empty value in the path.
     """
     rest, path = dict(sent), template
     for name in PARAMETER.findall(template):

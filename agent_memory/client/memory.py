@@ -78,9 +78,6 @@ class RemoteMemory(AgentMemory):
         plain_http: Whether the key may be sent unencrypted over a network. Loopback addresses
             never need encryption.
 
-    Attributes:
-        url: The service's address.
-
     Raises:
         ConfigError: The address or the key is invalid, or the key would be sent unencrypted.
     """
@@ -155,11 +152,7 @@ class RemoteMemory(AgentMemory):
         *,
         user_id: str | None = None,
     ) -> Head:
-        """Edit a session's log. `change` runs in this process, again if the log changed meanwhile.
-
-        Raises:
-            StoreUnavailable: The log changed during each of 20 attempts.
-        """
+        """Edit a session's log. `change` runs in this process, and again if the log has changed."""
         check_callable("change", change)
         for _ in range(_EDITS):
             log = self.history(session_id, user_id=user_id)
@@ -193,10 +186,8 @@ class RemoteMemory(AgentMemory):
     ) -> Any:
         """Let the service's model answer, and store the turn.
 
-        `tools` may only contain schemas, because your functions cannot run in the service.
-
-        Raises:
-            UnsupportedOperation: `model` or `options` are set. The service decides them.
+        `model` and options cannot be set, because the service decides them. `tools` may only
+        contain schemas, because your functions cannot run in the service.
         """
         call = _CALLS["completion"]
         given = {"session_id": session_id, "message": message, "user_id": user_id, "tools": tools}
@@ -231,11 +222,7 @@ class RemoteMemory(AgentMemory):
         return RemoteUser(self, user_id)
 
     def values(self, user_id: str | None = None, *, embedder: Embedder | None = None) -> KeyValues:
-        """Return the values of a user, or the values without a user.
-
-        Raises:
-            UnsupportedOperation: `embedder` is set. The service uses its own.
-        """
+        """Return the values of a user, or those without a user. `embedder` cannot be set here."""
         if embedder is not None:
             raise UnsupportedOperation("The service has its own embedder. Remove `embedder`.")
         return cast("KeyValues", handle_class("values")(self._remote.of(user_id)))

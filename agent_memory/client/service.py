@@ -76,11 +76,7 @@ class Service:
         return self._tries(request.again)(once)
 
     def events(self, request: Request) -> Generator[Any, None, Any]:
-        """Make a request, yield the values of streamed events, and return the last event's value.
-
-        Raises:
-            StoreUnavailable: The stream ended without the event "end".
-        """
+        """Make a request, yield the values of streamed events, and return that of the last one."""
         with ExitStack() as opened, _unreachable(self.url):
 
             def once() -> httpx.Response:

@@ -51,7 +51,6 @@ def asgi(memory: AgentMemory, tokens: Tokens, host: str) -> App:
 
     Args:
         memory: The memory. It is not closed.
-        tokens: The valid tokens.
         host: The name or address that clients use. Requests for other hosts, except loopback, are
             refused as a protection against DNS rebinding.
     """

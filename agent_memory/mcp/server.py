@@ -55,7 +55,6 @@ def build(
     """Return a server over a memory.
 
     Args:
-        memory: The memory.
         user_of: Returns the user of a request. Arguments of tools cannot change the user.
         may: Returns the rights of a request, among "read", "write" and "delete". A request can only
             list and call tools for which it has all rights.

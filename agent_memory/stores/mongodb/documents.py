@@ -46,18 +46,14 @@ Doc = dict[str, Any]
 
 Effects = Mapping[str, tuple[DocId, Document | None]]
 """The documents that a batch writes, by `_id`: each with its new content, or None for deletion.
-
-In a batch about no session, the last document is the primary, which commits it (see `staging.py`).
-"""
+In a batch about no session, the last document is the primary (see `staging.py`)."""
 
 NEVER = 2**62
 """The due time of a document that is never due."""
 
 HEAVY = 32 * 2**10
 """The most bytes of lines in a head. Beyond it, the head's lines are moved to separate documents.
-
-If one batch appends more bytes, its lines are written as separate documents before the append.
-"""
+If one batch appends more bytes, its lines are written as separate documents before the append."""
 
 WITHOUT_LINES: Doc = {"lines": 0, "put": 0}
 WITHOUT_BODIES: Doc = {**WITHOUT_LINES, "body": 0, "data": 0}
@@ -224,7 +220,6 @@ class HeadChange:
         op: The batch's name.
         begins: Whether the session is new.
         which: The filter that the head must match.
-        set: The fields that are set.
         rows: The lines that are appended.
         cut_at: The seq after which the log is cut before the append; None for no cut.
         since: Idempotency keys before this time are deleted afterwards; None for no deletion.
@@ -270,12 +265,7 @@ class HeadChange:
             self.set |= {"end": self.rows[-1]["seq"], "total": self.rows[-1]["total"]}
 
     def truncate(self, seen: Doc, total: int) -> None:
-        """Add the cut of the log after `cut_at`.
-
-        Args:
-            seen: The head as it was read.
-            total: The running total at the cut.
-        """
+        """Add the cut of the log. `seen` is the head, and `total` the running total at the cut."""
         self.log, self.generation = seen["log"], seen["g"]
         after = self.cut_at or 0
         if after >= seen["end"]:

@@ -317,10 +317,7 @@ class MongoDBKernel(Kernel):
         selected: Mapping[str, Scan],
         tagged: Mapping[str, Doc],
     ) -> bool:
-        """Return whether a batch's conditions hold, except those on `head`.
-
-        Each document in `selected` must also still match its scan.
-        """
+        """Return whether conditions not on `head` hold, and documents in `selected` match scans."""
         for place, scan in selected.items():
             doc = tagged.get(place)
             if doc is None or not doc["live"] or not selects(scan, document_of(doc)):
@@ -355,10 +352,7 @@ class MongoDBKernel(Kernel):
     def _change_head(
         self, batch: Batch, head: DocId, op: str, *, lists: bool = False
     ) -> Outcome | None:
-        """Apply a batch's writes to a head and its log.
-
-        With `lists`, the same update commits the batch's other writes, by adding it to `ops`.
-        """
+        """Write a head and its log. With `lists`, add the batch to `ops`, which commits it."""
         if not lists and not self._holds(batch, head, {}, {}, {}):
             return self._refusal(batch)
         place, now = self._place(head), now_micros()
@@ -434,10 +428,7 @@ class MongoDBKernel(Kernel):
                 self.table.update(same, {"$set": {"oldest_key": since}})
 
     def _delete_session(self, batch: Batch, head: DocId, op: str) -> Outcome | None:
-        """Mark a session as gone, then remove its data.
-
-        If this call is interrupted, another call that finds the mark removes the rest.
-        """
+        """Mark a session as gone, then delete its data. `due` continues an interrupted deletion."""
         place, now = self._place(head), now_micros()
         if not self._holds(batch, head, {}, {}, {}):
             return self._refusal(batch)

@@ -56,7 +56,7 @@ class Staging:
         Args:
             op: The batch's name.
             at: The batch's primary.
-            effects: The documents that the batch writes, with their new content.
+            effects: The documents to tag.
             begins: Whether the primary is a head that the batch creates.
 
         Returns:
@@ -91,7 +91,7 @@ class Staging:
     def apply(self, ops: Sequence[str], at: str, effects: Effects | None = None) -> None:
         """Apply the tags of committed batches with the primary `at`.
 
-        For a single batch, its `effects` may be passed. Its tags are then not read again.
+        With `effects`, which are those of a single batch, the tags are not read again.
         """
         every: Doc = {"op": {"$in": list(ops)} if len(ops) > 1 else ops[0]}
         if effects is None:

@@ -48,8 +48,6 @@ class Taken(StoreUnavailable):
 
 
 class Connection:
-    """A client for one address."""
-
     def __init__(self, url: str) -> None:
         check_qdrant_url(url)
         if importlib.util.find_spec("qdrant_client") is None:
@@ -142,12 +140,9 @@ def is_qdrant(url: str) -> bool:
 
 
 def check_qdrant_url(url: str) -> None:
-    """Refuse an address that cannot be that of a Qdrant server.
+    """Raise `UnknownStore` for an address that cannot be that of a Qdrant server.
 
-    Error messages do not repeat the address, because it may contain a key.
-
-    Raises:
-        UnknownStore: The address is not valid.
+    The message does not repeat the address, because it may contain a key.
     """
     if url == LOCAL:
         return

@@ -57,11 +57,7 @@ def batches(records: Sequence[Record], features: Features) -> Iterator[list[mode
 
 
 def record_at(payload: dict[str, Any] | None, block: str) -> Record:
-    """Return the record in a point's payload.
-
-    Raises:
-        Damaged: The payload is damaged.
-    """
+    """Return the record in a point's payload. Raise `Damaged` if the payload is damaged."""
 
     def get(name: str) -> Any:
         return (payload or {}).get(name)
@@ -162,9 +158,9 @@ def _payload(record: Record, features: Features, place: int) -> dict[str, Any]:
 def queries(owner: str, query: Query, depth: int) -> list[models.QueryRequest]:
     """Return the requests of a query.
 
-    For each number of the query's words, one request finds the record in which the word weighs
-    most. Its score shows how rare the word is. Then follow one request for the records that match
-    most of the words, and one for the records nearest in meaning.
+    For each form of a query's word, one request finds the record in which the form weighs most. Its
+    score shows how rare the form is. Then follow one request for the records that match most of the
+    words, and one for the records nearest in meaning.
     """
     from qdrant_client import models
 
@@ -222,9 +218,9 @@ def holding(
 ) -> list[float]:
     """Return for each of the query's words how many of the owner's `count` records contain it.
 
-    `answers` begins with the best record of each number of a word. The record's score is the word's
-    weight in the record, which is known, times the word's rarity. The count follows from the
-    rarity. If a word has several numbers, the highest count is returned.
+    A word has a number for each of its forms. `answers` begins with the best record of each number.
+    The record's score is the form's weight in the record, which is known, times its rarity. The
+    count of records follows from the rarity. The highest count of a word's forms is returned.
     """
     counts: dict[int, float] = {}
     for number, best in zip(numbers_of(query), answers, strict=False):
@@ -237,10 +233,7 @@ def holding(
 
 
 def numbers_of(query: Query) -> list[int]:
-    """Return the numbers that stand for a query's words, without repetition.
-
-    A word may have several numbers, for example one for each of its forms.
-    """
+    """Return the numbers of the forms of all words in a query, without repetition."""
     return [*dict.fromkeys(number for word in query.words for number in word)]
 
 
@@ -268,8 +261,8 @@ def ranked_hits(
     features = features_at([point for point, _ in read], dimension)
     index = SegmentIndex(dimension).extended([record.id for _, record in read], features)
     own = index.candidates(query, len(index))._replace(total=count, holding=np.array(held))
-    # The candidates are selected again, as other stores select them: only the best number of each
-    # query word counts. Qdrant adds up the weights of all numbers of a word.
+    # The candidates are selected again, as other stores select them: only the best form of each
+    # query word counts. Qdrant adds up the weights of all forms of a word.
     depth = max(DEPTH, limit)
     words = own.weights @ informativeness(count, own.holding)
     first = [at for at in np.argsort(-words, kind="stable")[:depth] if words[at] > 0]

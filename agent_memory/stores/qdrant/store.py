@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _PAGE = 200
 _NEAR = 20  # the most neighbours to read for each candidate
-_MORE = 1.25  # more candidates are requested, because the server scores words less exactly
+_MORE = 1.25  # the factor of additional candidates, because the server scores words less exactly
 _TRIES = 5
 """The most attempts to open a block while other processes create or delete it."""
 
@@ -270,11 +270,7 @@ class QdrantStore:
         self._connection.close()
 
     def _own(self, block: str, width: int | None = None) -> str:
-        """Return the name of the collection for the embedding with which the block was opened.
-
-        Raises:
-            DimensionMismatch: The block is not open, or `width` is another dimension.
-        """
+        """Return the name of the collection for the embedding with which the block was opened."""
         opened = self._opened.get(block)
         if opened is None or width not in (None, opened[0]):
             stored = opened or (0, "no embedder")

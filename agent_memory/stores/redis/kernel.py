@@ -208,7 +208,7 @@ class _Packing:
         self.values: list[Argument] = [len(self._collections), *names, *values]
 
     def _collection(self, name: str) -> int:
-        """Return the position of a collection's first key in `KEYS`. Add its keys if needed."""
+        """Return the position of a collection's first key in `KEYS`, after adding its keys."""
         if name not in self._collections:
             self._collections[name] = _FIRST_KEY + len(self.keys)
             self.keys += self._kernel.keys(name)
@@ -385,10 +385,7 @@ def _tail(end: bytes | None) -> Tail:
 
 
 def _line_value(line: Line, token: str) -> str:
-    """Encode a line as numbers, the lengths of its texts, and the texts.
-
-    The Lua scripts parse only the token and the running total.
-    """
+    """Encode a line: numbers, the lengths of its texts, the texts. Lua reads token and total."""
     _, _, role, text, created_at, tokens, total, encoding, body = line
     numbers = f"{token} {created_at} {tokens} {total}"
     lengths = f"{len(role)} {len(encoding)} {len(text)}"

@@ -50,17 +50,13 @@ class Lost(Exception):
 
 
 class RedisServer:
-    """The connections to a Redis server, or to a node of a cluster.
+    """The connections to the server in a URL, or to another node of its cluster at `address`.
 
     Threads share the connections. A forked child opens new ones. If the server has closed a
     connection, for example by a restart, the connection is replaced before a command is sent.
 
     A node of a cluster redirects commands to the node that has the keys. All keys of a namespace
     are on one node. After a redirect, commands are sent to that node directly.
-
-    Args:
-        url: The URL of the server, or of any node of a cluster.
-        address: "host:port" of another node of the cluster; None for the server in the URL.
     """
 
     def __init__(self, url: str, address: str | None = None) -> None:
@@ -122,9 +118,7 @@ class RedisServer:
     def run(
         self, script: Script, keys: Sequence[str], *values: Argument, repeat: bool = False
     ) -> Any:
-        """Return the result of a script.
-
-        With `repeat`, the script is sent a second time if the connection breaks.
+        """Return the result of a script. With `repeat`, send it again if the connection breaks.
 
         Raises:
             StoreUnavailable: The server cannot be used now. The script may have run or not.
@@ -195,10 +189,7 @@ class RedisServer:
                 raise
 
     def _answer(self, command: Sequence[Argument], *, asking: bool) -> Any:
-        """Return this node's answer.
-
-        With `asking`, the node also answers for keys that are just moving to it.
-        """
+        """Return this node's answer. With `asking`, it also serves keys that are moving to it."""
         if self._closed:
             raise StoreUnavailable("The store was closed. Open it again.")
         if not self._free.acquire(timeout=CALL_SECONDS):
@@ -350,10 +341,7 @@ def require_power(server: RedisServer) -> None:
 
 
 def rewrite_files(server: RedisServer) -> None:
-    """Make the server rewrite its append-only file and its snapshot, if they are enabled.
-
-    If that fails, a warning is logged.
-    """
+    """Make the server rewrite its append-only file and snapshot, if enabled. Log a failure."""
     try:
         if _persistence(server).get("aof_enabled") == "1":
             _when_idle(server, "BGREWRITEAOF")

@@ -26,15 +26,11 @@ def redis_place(url: str) -> str:
 
 
 def redis_options(url: str) -> dict[str, Any]:
-    """Return a connection's options: host and port (or path), db, and all others in the URL.
-
-    Raises:
-        UnknownStore: The URL is not valid.
-    """
+    """Return a connection's options: host and port (or path), db, and all others in the URL."""
     try:
         parts = urlsplit(url)
         options = _options(parts, dict(parse_qsl(parts.query, strict_parsing=bool(parts.query))))
-    except ValueError:  # its text may repeat a part of the password
+    except ValueError:  # not raised again: its text may repeat a part of the password
         options = None
     if options is None:
         raise UnknownStore(f"The setting `store` holds a Redis URL that cannot be read. {_FORM}")

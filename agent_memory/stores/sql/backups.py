@@ -27,11 +27,7 @@ _BEGINNING = b"SQLite format 3\0"
 
 
 def is_database(file: Path) -> bool:
-    """Return whether a file begins like a SQLite database; False for a pipe, which is not read.
-
-    Raises:
-        OSError: The file cannot be read.
-    """
+    """Return whether a file begins like a SQLite database; False for a pipe, which is not read."""
     if file.exists() and not file.is_file():
         return False
     with file.open("rb") as opened:
@@ -61,10 +57,7 @@ def copied(url: str) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def copying(path: Path, to: Path) -> Iterator[sqlite3.Connection]:
-    """Copy a database to the file `to`, and provide a connection to the copy.
-
-    Others may write to the original meanwhile.
-    """
+    """Copy a database to the file `to` while others may write. Provide a connection to the copy."""
     try:
         with closing(sqlite3.connect(to, isolation_level=None)) as ours:
             with closing(existing(path)) as theirs:
@@ -118,8 +111,7 @@ def back_up(url: str, file: Path) -> None:
 def put_back(file: Path, url: str) -> None:
     """Replace a store by a backup, completely or not at all.
 
-    Processes that have the store open get an error at their next call, and can no longer write to
-    it.
+    Processes that have the store open get an error at their next call, and cannot write to it.
 
     Args:
         file: The backup. It is not changed.

@@ -56,7 +56,6 @@ class SQLConnection(Protocol):
         self.run(text)
 
     def has_table(self, name: str) -> bool:
-        """Return whether the database has a table of that name."""
         raise NotImplementedError
 
     def transaction(self, work: Callable[[SQLConnection], T]) -> T:

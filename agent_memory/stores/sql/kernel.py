@@ -65,8 +65,6 @@ _STATE = "version, holder, held_until, due"
 
 
 class SQLKernel(SQLReader):
-    """The kernel on SQL; see `Kernel`. Reads are in `SQLReader`."""
-
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
         if len(batches) == 1 and not batches[0].tail:
             batch = batches[0]
@@ -113,10 +111,7 @@ class SQLKernel(SQLReader):
         return text, values
 
     def _change(self, write: Write, now: int) -> tuple[str, Values] | None:
-        """Return a write to documents as a statement that ends with WHERE; None for other writes.
-
-        The caller may add further tests to the WHERE clause.
-        """
+        """Return a write to documents as a statement that ends in a WHERE clause, or else None."""
         namespace = [self._namespace]
         match write:
             case Due(at, micros):
@@ -258,10 +253,7 @@ class SQLKernel(SQLReader):
             self._delete_where(it, scans)
 
     def _delete_where(self, it: SQLConnection, scans: Sequence[Scan]) -> None:
-        """Delete what scans select.
-
-        Scans that filter only by owner, or only by session, are joined into one statement.
-        """
+        """Delete what scans select. Scans only by owner, or only by session, are joined."""
         for column, group in groupby(scans, _only_filter):
             some = list(dict.fromkeys(group))
             names = sorted({scan.collection for scan in some})

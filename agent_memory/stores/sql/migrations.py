@@ -61,11 +61,7 @@ def _read_version(connection: SQLConnection) -> int | None:
 
 
 def is_current(connection: SQLConnection, steps: Sequence[Step] = STEPS) -> bool:
-    """Return whether the schema is current.
-
-    Raises:
-        SchemaTooNew: A newer release wrote the database.
-    """
+    """Return whether the schema is current. Raise `SchemaTooNew` if a newer release wrote it."""
     version, newest = stored_version(connection), FIRST + len(steps)
     if version is not None and version > newest:
         raise SchemaTooNew(
@@ -76,11 +72,7 @@ def is_current(connection: SQLConnection, steps: Sequence[Step] = STEPS) -> bool
 
 
 def migrate(connection: SQLConnection, steps: Sequence[Step] = STEPS) -> None:
-    """Create the tables or migrate them, within the caller's write transaction.
-
-    Raises:
-        SchemaTooNew: A newer release wrote the database.
-    """
+    """Create the tables or migrate them, within the caller's write transaction."""
     if is_current(connection, steps):
         return
     version, newest = stored_version(connection), FIRST + len(steps)

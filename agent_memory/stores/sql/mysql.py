@@ -101,8 +101,6 @@ class _Connection(_Base):
 
 
 class MySQLDriver(Driver):
-    """A driver with PyMySQL; see `Driver`."""
-
     errors = pymysql.Error
     find_table = (
         "SELECT 1 FROM information_schema.tables "

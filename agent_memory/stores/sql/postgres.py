@@ -77,8 +77,6 @@ def _with_time_limit(gen: Generator[Any, Any, T], seconds: float) -> Generator[A
 
 
 class PostgresDriver(Driver):
-    """A driver with psycopg; see `Driver`."""
-
     errors = psycopg.Error
     find_table = "SELECT 1 WHERE to_regclass(%s) IS NOT NULL"
     hold_tables = "SELECT 1 FROM pg_advisory_lock(hashtext('agent_memory_tables'))"
@@ -126,7 +124,7 @@ class PostgresDriver(Driver):
         raw.execute(_SETTINGS.format(call=call, lock=lock).encode())
         if self._durability != "process":
             raw.execute(_SYNC)
-        raw.seconds = call + 2.0  # the server's limit comes first
+        raw.seconds = call + 2.0  # more than the server's limit, which then ends the call first
 
     def dialect(self, raw: _Connection) -> str:
         return "postgresql"

@@ -1,7 +1,7 @@
 """The read calls of the kernel on SQL, and messages in pieces.
 
 A message that exceeds the database's limit for a statement is stored in pieces, which are
-documents. The body of its line, in other lines a JSON object, is then a JSON array: the number of
+documents. The body of its line is then a JSON array, which is never a message: the number of
 pieces, a digest of the message, and whether the message is only a text.
 """
 

@@ -41,10 +41,7 @@ _inherited_pools: list[Places[Any]] = []
 
 
 class ConnectionLost(Exception):
-    """The connection broke, and uncommitted changes are lost.
-
-    With `again`, a retry on another connection may succeed.
-    """
+    """The connection broke, uncommitted changes are lost. With `again`, a retry may succeed."""
 
     def __init__(self, text: str, *, again: bool = True) -> None:
         super().__init__(text)
@@ -127,8 +124,6 @@ class Driver(ABC):
 
 
 class ServerConnection(SQLConnection):
-    """One connection, for one thread at a time; see `SQLConnection`."""
-
     def __init__(self, raw: Any, driver: Driver) -> None:
         self._raw = raw
         self._driver = driver
@@ -206,8 +201,6 @@ class ServerConnection(SQLConnection):
 
 
 class ServerDatabase(SQLDatabase):
-    """A database on a server; see `SQLDatabase`."""
-
     remote = True
 
     def __init__(self, driver: Driver) -> None:
@@ -311,11 +304,7 @@ def _committed(call: Callable[[], T]) -> T:
 
 
 def _retried(unit: Callable[[], T]) -> T:
-    """Run a statement or transaction until it succeeds without a conflict.
-
-    The retries are limited by time and not by number, because each attempt is slow on a busy
-    server.
-    """
+    """Run a statement or transaction, again after each conflict, for `_CONFLICT_SECONDS`."""
     started, pause = time.monotonic(), 0.001
     while True:
         try:

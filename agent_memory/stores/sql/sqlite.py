@@ -68,7 +68,7 @@ class Database(SQLDatabase):
         self._places: Places[Connection] = Places(_MOST_READERS, _MOST_IDLE)
         with _init_lock:
             self._writer = _locks.setdefault(os.path.realpath(path), _WriterLock())
-            with self._writer.lock:  # `SQLiteFile` closes a descriptor: SQLite loses its locks
+            with self._writer.lock:  # `SQLiteFile` closes a descriptor, which drops SQLite's locks
                 self._file = SQLiteFile(path)
             _databases.add(self)
 
@@ -121,10 +121,9 @@ class Database(SQLDatabase):
         """Erase deleted data from the write-ahead log and from the gaps of pages.
 
         `sqlite_pages` explains the gaps. Writers continue during the search for data in gaps, and
-        wait shortly while a group of pages is cleared. Concurrent calls share one run.
-
-        If a step fails (another process reads an old state, the disk is full), a warning is logged.
-        The next call tries again.
+        wait briefly while a group of pages is cleared. Concurrent calls share one run. If a step
+        fails (another process reads an old state, the disk is full), a warning is logged. The next
+        call tries again.
         """
         self._writer.erasures.share(self._erase)
 
@@ -188,10 +187,7 @@ class Database(SQLDatabase):
             )
 
     def _compare(self, log: Identity | None) -> None:
-        """Check that the file is still at its path, and that only SQLite has written to it.
-
-        The caller holds the writer's lock.
-        """
+        """Check that the file is at its path, and that only SQLite wrote to it, under the lock."""
         status = self._file.check(log)
         if status is not None and self._file.is_written(status):
             self._file.compare(self._raw().first())

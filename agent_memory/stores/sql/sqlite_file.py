@@ -47,9 +47,6 @@ class SQLiteFile:
         path: The absolute path, because the current folder may change.
         name: The name for errors, without the folder. Models may read errors.
         identity: The identity of the file when it was first opened.
-
-    Raises:
-        StoreUnavailable: The file does not exist, and cannot be created.
     """
 
     def __init__(self, path: str) -> None:
@@ -82,10 +79,8 @@ class SQLiteFile:
     def check(self, log: Identity | None) -> os.stat_result | None:
         """Check that the file, and the log that a connection opened, are still at their paths.
 
-        After one failure, each check fails, because cached data may be from another file.
-
-        Returns:
-            The status of the file; None before it was opened.
+        Return the status of the file; None before it was opened. After one failure, each check
+        fails, because cached data may be from another file.
         """
         if self.identity is None:
             return None
@@ -107,10 +102,7 @@ class SQLiteFile:
         return self._compared not in (None, (there.st_size, there.st_mtime_ns))
 
     def compare(self, first: bytes) -> None:
-        """Check by the file's first bytes that only SQLite wrote to it.
-
-        The caller holds the writer's lock.
-        """
+        """Check that only SQLite wrote to the file. The caller holds the writer's lock."""
         status = _stat(self.path)
         if status is None or self._compared is None:
             return
@@ -140,7 +132,7 @@ class SQLiteFile:
     def _set_aside(self) -> str:
         """Move the content of the log to another file, and return a sentence about that file.
 
-        SQLite would else copy the log over the file's new content when connections close.
+        Without this, SQLite would copy the log over the file's new content when connections close.
         """
         try:
             with open(self._log, "rb") as log:
@@ -205,7 +197,7 @@ class SQLiteFile:
             )
         aside = ""
         if self._newest_log is not None and self._newest_log == _identity(self._log):
-            # Otherwise SQLite would apply the old log when it opens the new file.
+            # without this, SQLite would apply the old log when it opens the new file
             with suppress(OSError):
                 os.replace(self._log, f"{self._log}.old")
                 os.unlink(self._shared)
@@ -274,10 +266,7 @@ class Connection(SQLConnection):
         return self._raw.in_transaction
 
     def relax(self, relaxed: bool) -> None:
-        """With `relaxed`, do not wait for the disk in commits, until a call without `relaxed`.
-
-        The next commit that waits also syncs all earlier commits.
-        """
+        """With `relaxed`, commits do not wait for the disk. The next that waits syncs them too."""
         if self._can_relax and relaxed != self._is_relaxed:
             self._is_relaxed = True  # if a signal interrupts the next line, FULL is set again later
             self._raw.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")

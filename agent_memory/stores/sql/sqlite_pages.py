@@ -57,11 +57,7 @@ def untidy(page: bytes) -> slice | None:
 
 
 def children(page: bytes) -> list[int]:
-    """Return the numbers of the pages directly below a tree page; an empty list for a leaf.
-
-    Raises:
-        NoTree: The page cannot belong to a tree.
-    """
+    """Return the numbers of the pages directly below a tree page; an empty list for a leaf."""
     if gap(page) is None:
         raise NoTree
     if page[0] not in _INTERIOR:

@@ -1,8 +1,8 @@
 """The tables, declared with SQLModel. This module generates `schema`, their definition in SQL.
 
-A process that opens a database imports `schema`, and not SQLAlchemy, which takes a quarter of a
-second. After a change here, add a step to `migrations` and run `python -m
-agent_memory.stores.sql.tables`. A test fails until then. Times are microseconds since 1970 (UTC).
+Stores import `schema` instead of this module, because the import of SQLModel takes long. After a
+change here, add a step to `migrations` and run `python -m agent_memory.stores.sql.tables`. A test
+fails until then. Times are microseconds since 1970 (UTC).
 """
 
 from __future__ import annotations
