@@ -64,8 +64,8 @@ class RemoteMemory(AgentMemory):
     the user. A key for one user needs no `user_id`. A key for several users needs a `user_id` in
     each call. An admin's key makes `user_id` optional, as in the library.
 
-    A request is retried if it cannot connect or the answer is 429. If no answer arrives or it is
-    503, the request is retried unless the call must not run twice (`pop`, `edit`). Each update has
+    A request is retried if it cannot connect or the answer is 429. If no answer arrives or the
+    answer is 503, it is retried unless the call must not run twice (`pop`, `edit`). Each update has
     an idempotency key, so that it is stored once. The service limits the size and time of requests;
     see `docs/client.md`.
 
