@@ -44,7 +44,7 @@ _TRIES = 5
 
 
 def dead_letters(memory: AgentMemory, block: str | None = None) -> list[DeadLetter]:
-    """Return the messages that one block, or any, gave up absorbing.
+    """Return the dead letters of one block, or of all: messages that it gave up absorbing.
 
     Raises:
         ConfigError: No absorbing block has that name.
@@ -61,7 +61,7 @@ def retry(memory: AgentMemory, block: str | None = None) -> list[Absorbed]:
     """Absorb the dead letters of one block, or of all, now.
 
     Returns:
-        The outcome of each. A dead letter that fails again stays one.
+        The result for each dead letter. One that fails again stays a dead letter.
 
     Raises:
         ConfigError: No absorbing block has that name.
@@ -106,8 +106,8 @@ def shares(memory: AgentMemory, *, agent_id: str | None = None, prefix: str = ""
 
     Args:
         memory: A memory over the store.
-        agent_id: Only those in which this agent has access now.
-        prefix: Only those whose names have this prefix.
+        agent_id: Only namespaces to which this agent has access now.
+        prefix: Only names with this prefix.
     """
     memory.components.guard.check(None, agent_id)
     grants = memory.components.grants
@@ -163,13 +163,14 @@ def import_session(
     Args:
         memory: The memory to import into.
         source: A path, a text file, or lines, which are read once.
-        deleted: Whether to import it even if it, or its user, was deleted here since the export.
+        deleted: Whether to import the session even if it, or its user, was deleted here after the
+            export.
 
     Returns:
         The session's head.
 
     Raises:
-        InvalidInput: The source is none of these, or the session was deleted here.
+        InvalidInput: `source` is of another type, or the session was deleted here.
         InvalidSnapshot: The snapshot is damaged or incomplete. The error names the line.
         InvalidId: The id of the session or of its user is invalid.
         SessionExists: A session with this id exists.

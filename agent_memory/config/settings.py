@@ -63,8 +63,8 @@ KeepKeys = Literal["forever"] | Duration
 class AgentMemoryConfig(Sourced):
     """All settings of a memory. An instance is frozen. An unknown field raises `InvalidSetting`.
 
-    `model_dump()` returns the API key as a `SecretStr`, and so each address with a password or
-    options. `AgentMemoryConfig(**dump)` accepts them. `model_dump_json()` masks them.
+    `model_dump()` returns the API key, and addresses with a password or options, as `SecretStr`.
+    `AgentMemoryConfig(**dump)` accepts these values. `model_dump_json()` masks them.
 
     The environment variable `AGENT_MEMORY_<FIELD>` sets a field. Separate nested fields by `__`:
     `AGENT_MEMORY_OVERFLOW__KIND=trim`. Arguments override the environment, and the environment

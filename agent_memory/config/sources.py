@@ -104,11 +104,7 @@ def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_text(path: Path, what: str) -> str:
-    """Read a text file of at most 16 MiB.
-
-    Raises:
-        ConfigError: The file cannot be read, is larger, or is not UTF-8. `what` names its purpose.
-    """
+    """Read a UTF-8 file of at most 16 MiB, or raise `ConfigError`. `what` names the file there."""
     try:
         with path.open("rb") as file:  # a device may have no end
             raw = file.read(_MOST + 1)
@@ -124,11 +120,7 @@ def read_text(path: Path, what: str) -> str:
 
 
 def read_settings(given: str | Path) -> dict[str, Any]:
-    """Read a TOML, YAML or JSON file of settings.
-
-    Raises:
-        ConfigError: The file cannot be read, has another format, or is not a table.
-    """
+    """Read a TOML, YAML or JSON file of settings, or raise `ConfigError`."""
     if not isinstance(given, str | PathLike):
         raise ConfigError(f"Settings cannot be read from {quoted(given)}. Pass the path of a file.")
     path = Path(given)

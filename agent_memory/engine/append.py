@@ -100,11 +100,7 @@ class Appender:
         return [found[place] for place in range(len(updates))]
 
     def _request(self, update: Update) -> Append:
-        """Check an update and return the request for the store.
-
-        Raises:
-            InvalidInput: A message, the key or `expected_end` is not valid.
-        """
+        """Check an update and return the request for the store."""
         session_id, messages, user_id, key, expected_end, own = update
         drafts = self.drafts(messages, session_id, user_id)
         within = self._within(drafts[-1].message.created_at) if drafts else 0.0
@@ -145,10 +141,8 @@ class Appender:
     def stored(self, head: Head, key: WriteKey) -> list[Message] | None:
         """Return the messages that were stored under a key and are still in the log.
 
-        None if the key is unknown or the session is gone.
-
-        Raises:
-            Conflict: The key was used for other content.
+        None if the key is unknown or the session is gone. Raise `Conflict` if the key was used for
+        other content.
         """
         once = Once(key=key, since=self._since(datetime.now(UTC)))
         found = {one.name: one for one in self._store.keys(head.session_id, once.names)}
@@ -165,12 +159,7 @@ class Appender:
         return None if kept == "forever" else now - kept
 
     def drafts(self, messages: Sequence[Any], session_id: str, user_id: str | None) -> list[Draft]:
-        """Return messages in any form as drafts: parsed, redacted, with their token counts.
-
-        Raises:
-            InvalidMessage: A value is not a message.
-            MessageTooLarge: A message is larger than `max_message_bytes`.
-        """
+        """Return messages in any form as drafts: parsed, redacted, with their token counts."""
         if self._zones.by_user and user_id is None:
             head = self._store.head(session_id)
             user_id = head.user_id if head is not None else None

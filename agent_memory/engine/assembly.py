@@ -60,9 +60,9 @@ logger = logging.getLogger(__name__)
 
 
 class Components:
-    """The objects behind an `AgentMemory`: the open store, the bound blocks, and their users.
+    """The objects behind an `AgentMemory`: the open store, the bound blocks, and others.
 
-    An attribute that is made by `part` loads its module and its object at the first read.
+    An attribute that is made by `part` is loaded and created at its first read.
 
     Args:
         config: The settings.
@@ -206,12 +206,9 @@ class Components:
         return {**self.blocks, self.default_notes.name: self.default_notes}
 
     def block(self, kind: str) -> Block:
-        """Return the first block of a kind, otherwise the block with that name.
+        """Return the first block of a kind, otherwise the block with that name, or raise.
 
         For the kind "notes", return the block that stores notes, of any kind.
-
-        Raises:
-            ConfigError: There is no such block.
         """
         text_of("kind", kind)
         if kind == NOTES:

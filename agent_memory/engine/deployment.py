@@ -107,11 +107,7 @@ class Memories(dict[str, AgentMemory]):
 
 
 def store_tables(table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the settings of each store in a file, by name, including the file's defaults.
-
-    Raises:
-        ConfigError: `stores` is not a table of tables, is empty, or a name is not valid.
-    """
+    """Return the settings of each store in a file, by name, including the file's defaults."""
     top = {name: value for name, value in table.items() if name != STORES}
     if STORES not in table:
         return {ONLY: top}
@@ -139,11 +135,7 @@ def store_prefix(name: str) -> str:
 
 
 def store_config(name: str, table: dict[str, Any], **fields: Any) -> AgentMemoryConfig:
-    """Return the settings of one store, from the file's `table`, the environment and `fields`.
-
-    Raises:
-        ConfigError: A setting cannot work. A note names the store.
-    """
+    """Return the settings of one store, from the file's `table`, the environment and `fields`."""
     try:
         own = from_environment(AgentMemoryConfig, store_prefix(name))
         with settings(table):

@@ -19,12 +19,7 @@ class Guard:
         self.closed = False
 
     def check(self, session_id: str | None, user_id: str | None) -> None:
-        """Check that the memory is open and the ids are valid.
-
-        Raises:
-            MemoryClosed: The memory is closed.
-            InvalidId: An id is not valid.
-        """
+        """Raise `MemoryClosed` if the memory is closed, and `InvalidId` if an id is not valid."""
         if self.closed:
             raise MemoryClosed("This memory was closed. Open a new AgentMemory.")
         if session_id is not None:
@@ -38,13 +33,9 @@ class Guard:
         check_id("session_id", session_id)
 
     def admit(self, session_id: str | None, user_id: str | None) -> None:
-        """Like `check`. If both ids are named, also check that the user may use the session.
+        """Like `check`. Also raise `SessionOfAnotherUser` if the session belongs to another user.
 
         A damaged session passes if its owner can still be read, so that it can be deleted.
-
-        Raises:
-            SessionOfAnotherUser: The session belongs to another user.
-            Damaged: The owner of the session cannot be read.
         """
         self.check(session_id, user_id)
         if session_id is not None and user_id is not None:
@@ -56,10 +47,9 @@ class Guard:
                 self._owned(error.damage.head, user_id)
 
     def owned(self, session_id: str, user_id: str | None) -> Head | None:
-        """Check the ids, and return the session's head. None if it does not exist.
+        """Return the session's head after all checks. None if the session does not exist.
 
         Raises:
-            InvalidId: The session is not named, or an id is not valid.
             SessionOfAnotherUser: The session belongs to another user than `user_id`.
         """
         self.check_session(session_id, user_id)
@@ -77,10 +67,6 @@ class Guard:
         "own" is the user's session, "deleting" the same with an unfinished deletion. "nobody's"
         means that there is no such session. A session without a user is "another's": otherwise the
         first caller that names it would become its owner.
-
-        Raises:
-            InvalidId: An id is not valid.
-            Damaged: The session is the user's own, and cannot be read.
         """
         self.check_session(session_id, user_id)
         try:
@@ -97,11 +83,10 @@ class Guard:
         return "deleting" if head.deleting else "own"
 
     def scope(self, user_id: str | None, session_id: str | None) -> Scope:
-        """Return the scope of a call. If the session has a user, the scope names that user.
+        """Return the scope of a call after all checks. It names the session's user, if any.
 
         Raises:
             InvalidInput: Neither a user nor a session is named, or an id is not valid.
-            SessionOfAnotherUser: The session belongs to another user.
         """
         self.check(session_id, user_id)
         if user_id is None and session_id is None:

@@ -1,7 +1,7 @@
 """The modules that `update` does not need. The first other call loads all of them.
 
-Another thread than the main thread imports them. If a signal handler raised an exception in the
-main thread during an import, Python's import lock would stay held for ever.
+They are never imported on the main thread. If a signal handler raised an exception there during an
+import, Python's import lock would stay held for ever.
 """
 
 from __future__ import annotations

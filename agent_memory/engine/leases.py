@@ -45,11 +45,8 @@ class Leases:
     def take(self, session_id: str, *, waiting: bool = False) -> Iterator[Lease | Unheld]:
         """Hold a session's lease, and renew it until the `with` block ends.
 
-        Args:
-            waiting: Whether to wait up to a minute for another worker to release the lease.
-
-        Yields:
-            The lease, to pass to every write, or the reason why it is not available.
+        With `waiting`, wait up to a minute for another worker to release it. Yield the lease, which
+        must be passed to every write, or the reason why it is not available.
         """
         lease = Lease(session_id, uuid4().hex)
         deadline = monotonic() + waiting * _WAIT_SECONDS
@@ -78,10 +75,7 @@ class Leases:
 
 
 def busy(session_id: str, consequence: str) -> StoreUnavailable:
-    """Return the error for a lease that another worker did not release.
-
-    `consequence` says what was not done, and what to do.
-    """
+    """Return the error for a lease that another worker did not release."""
     return StoreUnavailable(
         f"Another worker did not release session {session_id!r} within {_WAIT_SECONDS:g} s. "
         f"{consequence}"
@@ -94,11 +88,7 @@ class Locks:
 
     @contextmanager
     def held(self, name: str) -> Iterator[None]:
-        """Hold a named lock, and renew it until the `with` block ends.
-
-        Raises:
-            StoreUnavailable: Another holder did not release it within a minute.
-        """
+        """Wait for a named lock for up to a minute, and renew it until the `with` block ends."""
         owner = uuid4().hex
         deadline, pause = monotonic() + _WAIT_SECONDS, _POLL_SECONDS
         while not self._store.lock(name, owner, LEASE_SECONDS):

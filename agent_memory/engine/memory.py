@@ -64,6 +64,10 @@ class AgentMemory(OpenMemory):
     Pass a configuration or its fields: `AgentMemory(max_tokens=8000, model="openai/gpt-4o-mini")`.
     Threads may share one instance. Use it as a context manager, or call `close`.
 
+    A session's log numbers its messages: the `seq` is 1, 2, 3, ... The window is the newest part of
+    the log, which contexts show. Blocks absorb messages, that is, they derive records from them.
+    Contexts recall these records. A head is the stored state of a session.
+
     A session belongs to the first user that a call names for it. Every call that names another user
     raises `SessionOfAnotherUser` and changes nothing.
 
@@ -108,7 +112,6 @@ class AgentMemory(OpenMemory):
         With `overflow_mode="background"`, the window is shortened after this call returns.
 
         Args:
-            session_id: The conversation.
             message: Text, a `Message`, or a list of messages. A message may also be a dict in the
                 shape of OpenAI's, Anthropic's, Gemini's or Bedrock's API or of LangChain, or an
                 object or a whole response of their SDKs. A system message replaces the session's
@@ -132,13 +135,14 @@ class AgentMemory(OpenMemory):
             Conflict: The key or an id was used for other content, or the log does not end at
                 `expected_end`. Nothing was stored.
             StoreError: The store failed. Nothing was stored, unless the connection to a server
-                broke during the write, or the write was interrupted. Retry with the same `key`.
+                broke during the write, or the write was interrupted. A retry with the same `key` is
+                safe.
         """
         self._guard.check_session(session_id, user_id)
         check_pair(message)
         messages: Sequence[Any] = message if isinstance(message, list | tuple) else [message]
         if not all(map(_is_plain, messages)):
-            load_rest()  # with the formats of providers
+            load_rest()  # the formats of providers are needed
         messages = self.components.new_in(session_id, messages)
         if not messages:
             head = self._guard.owned(session_id, user_id) or Head(
@@ -184,8 +188,8 @@ class AgentMemory(OpenMemory):
                 conversation itself. Then its newest compaction replaces all earlier messages.
             window: Messages to show instead of the session's window, each in a form that `update`
                 takes. Frameworks pass the messages that they are about to send, with the current
-                turn. They are not stored. A system message is shown only if it is among them. The
-                messages of the session's own window are not recalled either.
+                turn. They are not stored. A system message is shown only if it is among them.
+                Messages of the session's own window are not recalled.
 
         Raises:
             InvalidInput: An id, a message or the format is not valid.
@@ -251,7 +255,6 @@ class AgentMemory(OpenMemory):
         absorb, and a session that belongs to another user. `print` shows all of this.
 
         Args:
-            question: The question.
             user_id: The user who asks.
             session_id: The session in which the user asks. None for a new one.
 
@@ -292,7 +295,6 @@ class AgentMemory(OpenMemory):
             InvalidInput: The text is empty or too long, there are too many notes, neither a user
                 nor a session is named, or `at` has no time zone. Nothing was stored.
             Conflict: The key was used for a stored note with another text.
-            SessionOfAnotherUser: The session belongs to another user.
         """
         scope = self._guard.scope(user_id, session_id)
         return cast("Notes", self.components.open(NOTES, scope)).add(text, at=at, key=key)
@@ -308,14 +310,14 @@ class AgentMemory(OpenMemory):
     ) -> list[Entry]:
         """Return the log's entries in order, also those that left the window.
 
-        A session that does not exist has none.
-
         Args:
-            session_id: The conversation.
             user_id: The user that the session must belong to.
             after: Only entries after this seq.
             limit: The maximum number of entries, counted from the oldest.
             last: The maximum number of entries, counted from the newest.
+
+        Returns:
+            The entries. An empty list if the session does not exist.
 
         Raises:
             InvalidInput: Both `limit` and `last` are set, or a number is not valid.
@@ -345,13 +347,11 @@ class AgentMemory(OpenMemory):
         These are the contexts of `get`, `before_turn` and `completion` with its tool rounds. They
         are stored only while `keep_contexts=True` is set.
 
-        Limitations: A context is stored only in a session that exists and belongs to its user. A
-        session begins with its first message, and belongs to a user once a call names the user.
-        Before that, a process holds only the latest context, and stores it when the same process
-        stores such a message.
+        Limitations: The context for a session that does not exist yet, or does not belong to the
+        named user yet, is not stored immediately. The process holds the latest such context, and
+        stores it when it appends the first message, or the first message for this user.
 
         Args:
-            session_id: The conversation.
             user_id: The user that the session must belong to.
             after: Only turns that begin after this seq.
             limit: The maximum number of turns.
@@ -379,8 +379,8 @@ class AgentMemory(OpenMemory):
     def prune(self, session_id: str, max_tokens: int, *, user_id: str | None = None) -> Head:
         """Shorten the session's window to `max_tokens` tokens now, even if it does not overflow.
 
-        The oldest messages leave the window. The summary and the blocks take them up, as after an
-        overflow. The log is not changed.
+        The oldest messages leave the window, and are summarized and absorbed as after an overflow.
+        The log is not changed.
 
         Returns:
             The head afterwards. Its `window_tokens` are at most `max_tokens`, unless the newest
@@ -409,7 +409,7 @@ class AgentMemory(OpenMemory):
         window. If they need more, the oldest of them leave the window.
 
         Raises:
-            InvalidInput: The log has no message with this seq, or it is a system message.
+            InvalidInput: The log has no message with this seq, or the message is a system message.
         """
         from agent_memory.engine.pins import check_seq
 
@@ -446,7 +446,6 @@ class AgentMemory(OpenMemory):
         that does not exist is created.
 
         Args:
-            session_id: The conversation.
             change: A function from the current entries to the new ones, which are entries, or
                 messages as `update` takes them. It is called again after a concurrent write, so it
                 must have no side effects.
@@ -458,7 +457,6 @@ class AgentMemory(OpenMemory):
         Raises:
             InvalidInput: A message is not valid, or larger than `max_message_bytes`, or `change` is
                 not a function. Nothing was changed.
-            SessionOfAnotherUser: The session belongs to another user.
             UnsupportedOperation: The new log is empty, and `retention` has removed messages of the
                 session. Delete the session instead.
             StoreError: The store failed, or a worker did not release the session in time. Nothing
@@ -475,7 +473,6 @@ class AgentMemory(OpenMemory):
         """Return the context for a turn, which ends with the turn's messages. Stores nothing.
 
         Args:
-            session_id: The conversation.
             message: The turn so far: the question as text or as a message. Or a list of messages,
                 such as the question, an assistant message with tool calls, and their results.
             user_id: The user. Required if the session does not exist yet.
@@ -498,9 +495,7 @@ class AgentMemory(OpenMemory):
         key: str | None = None,
         expected_end: int | None = None,
     ) -> Head:
-        """Store a turn with its answer, atomically.
-
-        A turn of `regenerate` replaces the old answer.
+        """Store a turn with its answer, atomically. A turn of `regenerate` replaces the old answer.
 
         Args:
             turn: The result of `before_turn` or `regenerate`.
@@ -552,7 +547,6 @@ class AgentMemory(OpenMemory):
         If any of this fails or is interrupted, nothing is stored.
 
         Args:
-            session_id: The conversation.
             message: As for `before_turn`.
             user_id: The user. Required if the session does not exist yet.
             model: Another litellm model than the configured one.
@@ -593,13 +587,12 @@ class AgentMemory(OpenMemory):
         user_id: str | None = None,
         format: str = "openai.chat",
     ) -> list[dict[str, Any]]:
-        """Return the schemas of the memory's tools.
+        """Return the schemas of the memory's tools, for a model.
 
-        These are `memory_read`, `memory_read_message`, `memory_write`, `memory_forget`, and the
-        tools of each block.
+        They are `memory_read`, `memory_read_message`, `memory_write`, `memory_forget`, and the
+        blocks' tools.
 
         Args:
-            session_id: The session.
             user_id: The user, if the session has one.
             format: The provider's form: "openai.chat", "openai.responses", "anthropic.messages",
                 "google.contents", "langchain" or "mcp".
@@ -625,9 +618,8 @@ class AgentMemory(OpenMemory):
         of a model does the same and is logged.
 
         Args:
-            session_id: The current session.
             name: The tool's name, as in the model's call.
-            arguments: The arguments: a mapping, or JSON as models send it.
+            arguments: A mapping, or JSON as models send it.
             user_id: The user. Required if the session does not exist yet.
             key: An idempotency key for this call: a retried `memory_write` stores one note. Tools
                 of blocks read it as `scope.key`.
@@ -725,7 +717,9 @@ class AgentMemory(OpenMemory):
         prefix: str | None = None,
         newest: bool = False,
     ) -> list[Head]:
-        """Return a page of sessions in order of their ids, each with `updated_at` and `metadata`.
+        """Return the heads of a page of sessions, in order of their ids.
+
+        The heads have their `updated_at` and `metadata` set.
 
         Sessions of shared namespaces are not included: see `Share.sessions`.
 
@@ -758,7 +752,6 @@ class AgentMemory(OpenMemory):
 
         Raises:
             InvalidInput: `metadata` is not a dict, or JSON would change it. Nothing was stored.
-            SessionOfAnotherUser: The session belongs to another user.
         """
         self._guard.check_session(session_id, user_id)
         self.components.listing.describe(

@@ -17,7 +17,7 @@ _PAGE = 200
 def all_heads(
     store: SessionStore, user_id: str | None = None, after: str | None = None
 ) -> Iterator[Head]:
-    """Yield the heads of all sessions, or of one user's, with ids above `after`, in their order."""
+    """Yield the heads of all sessions, or of one user's, in order of their ids, above `after`."""
     for page in head_pages(store, user_id, after):
         yield from page
 
@@ -85,8 +85,7 @@ class LogChanged(Exception):
 def log_pages(store: SessionStore, head: Head, size: int) -> Iterator[list[Entry]]:
     """Yield a session's log up to the end in its head, in pages of `size` entries.
 
-    Raises:
-        LogChanged: The log has fewer entries.
+    Raise `LogChanged` if the log has fewer entries.
     """
     at = head.expired
     while at < head.end:
@@ -108,9 +107,6 @@ def page_of(
     """Return a page of sessions, without those that are being deleted.
 
     With `shared`, return sessions of shared namespaces instead of all others.
-
-    Raises:
-        InvalidInput: `limit` is not a number, or `after` is not an id.
     """
     limit, after = how_many("limit", limit), marker(after)
     found: list[Head] = []

@@ -77,11 +77,7 @@ class MessagePages:
         ("read",),
     )
     def read(self, scope: Scope, request: ReadMessage) -> str:
-        """Return a page as JSON, with the offset of the next page.
-
-        Raises:
-            ToolRefused: There is no such message, or it ends before the offset.
-        """
+        """Return a page as JSON, with the offset of the next page."""
         entry = self._entry(scope, request)
         text = _text(entry.message)
         if request.offset >= max(1, len(text)):
@@ -120,11 +116,7 @@ class MessagePages:
         )
 
     def _head(self, scope: Scope, named: str | None) -> Head | None:
-        """Return the head of the session to read: the current one, or another of the same user.
-
-        Raises:
-            ToolRefused: The user has no session with this id.
-        """
+        """Return the head of the session to read: the current one, or another of the same user."""
         session_id = scope.session_id if named is None else named
         if session_id is None:
             raise ToolRefused("Say which session: give a session_id.")
@@ -155,9 +147,9 @@ def _of_turn(scope: Scope, request: ReadMessage) -> Entry | None:
 
 
 def read_on(recall: Recall) -> dict[str, Any] | None:
-    """Return the arguments of `memory_read_message` that read on from a recalled part of a message.
+    """Return the arguments of `memory_read_message` that continue after a recalled part.
 
-    None if the recall has a whole message.
+    None if the recall shows the whole message.
     """
     if PART not in recall.metadata or not recall.sources:
         return None

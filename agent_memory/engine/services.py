@@ -138,10 +138,7 @@ class Services:
 
 
 def _is_local(config: AgentMemoryConfig) -> bool:
-    """Return whether the store and the embedder need no network.
-
-    A store object or an embedding function may need one, so it does not count as local.
-    """
+    """Return whether the store and the embedder need no network. False for a caller's objects."""
     store, embedding = config.store, config.embedding
     is_near = isinstance(store, str) and store.startswith(("memory:", "sqlite:"))
     return (

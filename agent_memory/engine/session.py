@@ -144,7 +144,7 @@ class BoundSession:
         return self._memory.flush(self.session_id, user_id=self.user_id)
 
     def end(self) -> list[Absorbed]:
-        """Close the conversation for now. See `AgentMemory.end`."""
+        """Absorb pending messages and clear the scratchpad. See `AgentMemory.end`."""
         return self._memory.end(self.session_id, user_id=self.user_id)
 
     def delete(self) -> Receipt | None:
@@ -256,9 +256,9 @@ class Session(BoundSession):
     def export(self, to: str | Path | TextIO) -> Exported:
         """Write a snapshot of the session: its log, its head, and the blocks' records of it.
 
-        `operations.import_session` imports a snapshot. It is consistent: messages that are appended
-        during the export are not included. Records of the user that belong to no session are not
-        included either. Workers wait until the export ends.
+        The snapshot is consistent: messages that are appended during the export are not included.
+        Records of the user that belong to no session are not included either. Workers wait until
+        the export ends. `operations.import_session` imports a snapshot.
 
         Args:
             to: A path or an open text file. A file at a path appears when it is complete, and only

@@ -1,8 +1,8 @@
 """Enforcement of spending limits, by counters in the store that all processes share.
 
-Before a model call, its maximum cost and tokens are added to the counters. Afterwards the counters
-are corrected. Concurrent processes therefore cannot exceed a limit on the number of calls. If a
-process dies during a call, the maximum stays counted.
+Before a model call, the counters are increased by one call and by its maximum tokens and cost.
+Afterwards they are corrected. Concurrent processes therefore cannot exceed a limit on the number of
+calls. If a process dies during a call, the maximum stays counted.
 """
 
 from __future__ import annotations
@@ -176,12 +176,7 @@ class Spending:
         return cost
 
     def _change(self, day: str, owner: str, more: Spent, limit: SpendingLimit | None) -> None:
-        """Add to a counter, unless the sum exceeds a limit.
-
-        Raises:
-            SpendingLimitReached: The counter would exceed the limit.
-            StoreUnavailable: Concurrent changes prevented the write.
-        """
+        """Add to a counter. Raise `SpendingLimitReached` if the sum would exceed the limit."""
         name = _id(day, owner)
         for attempt in range(_TRIES):
             before = self._store.record(_PLACE, name)
@@ -231,10 +226,7 @@ class Spending:
         self._known.put((day, owner), (monotonic(), reason))
 
     def _clean_up(self, day: str) -> None:
-        """Once a day, delete the counters of the days before yesterday.
-
-        Calls that began yesterday may still run.
-        """
+        """Once a day, delete old counters. Yesterday's stay, because their calls may still run."""
         if self._begun == day:
             return
         self._begun = day

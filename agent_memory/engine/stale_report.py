@@ -22,11 +22,7 @@ _SPOKEN = ("user", "assistant")
 
 
 def recalls_in(values: object) -> list[Recall]:
-    """Return the recalls in the results of a search or in a report.
-
-    Raises:
-        InvalidInput: An item is neither a recall nor an item of a report.
-    """
+    """Return the recalls in the results of a search or in a report."""
     recalls = []
     for value in values if isinstance(values, Iterable) else (values,):
         recall = value.recall if isinstance(value, Surplus) else value

@@ -155,9 +155,9 @@ class SharedMetrics:
         self._lock = known_lock()  # forks do not wait for it: it is held during store calls
 
     def add(self, counted: Counted) -> bool:
-        """Add the metrics of this process since the last call. Return whether they were written.
+        """Add the metrics of this process since the last call that returned True.
 
-        If not, the next call adds them.
+        Return whether they were written.
         """
         with self._lock:
             now = _flat(counted)

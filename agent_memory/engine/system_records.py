@@ -53,11 +53,7 @@ class SystemRecords:
         self._store.delete_records(NOTES.name, record_id=record_id(kind.value, key))
 
     def erase_session(self, session_id: str, lease: Lease | None = None) -> None:
-        """Delete a session's records from the library's own collections.
-
-        Raises:
-            LeaseLost: The lease is not held any more.
-        """
+        """Delete a session's records from the library's own collections."""
         for collection in RESERVED:
             if collection.goes_with_session and collection.is_facts:
                 self._store.delete_records(collection.name, session_id=session_id, lease=lease)

@@ -108,11 +108,7 @@ class Toolbox:
         return run_tool(self.tools(), name, arguments, scope)
 
     def tools(self) -> dict[str, Tool]:
-        """Return all tools, by name.
-
-        Raises:
-            ConfigError: Two tools have the same name.
-        """
+        """Return all tools, by name. Raise `ConfigError` if two have the same name."""
         read, *others = tools_of(self)
         tools = [read, self._parts.pages.tool(), *others]
         for block in self._parts.all_blocks.values():

@@ -42,7 +42,8 @@ class User:
     Args:
         memory: The memory.
         user_id: The user. None for the own memory of a session without a user.
-        session_id: The session that stored records name as their source, if any.
+        session_id: The session from which calls are made, if any. Records that they store name it
+            as their source.
 
     Attributes:
         user_id: The user, or None.
@@ -57,7 +58,7 @@ class User:
 
     @property
     def _parts(self) -> Components:
-        return self._memory.components  # a memory behind a service has none
+        return self._memory.components  # `RemoteMemory` has none
 
     def __repr__(self) -> str:
         at_hand = "" if self._session_id is None else f", session_id={self._session_id!r}"
@@ -157,13 +158,13 @@ class User:
         """Forget a fact, or all facts from a session or a part of it, permanently.
 
         A fact that a forgotten fact superseded is current again. The messages stay in the log and
-        in other blocks. If the block absorbs them again, the facts stay forgotten. Idempotent.
+        in other blocks. If they are absorbed again, the facts stay forgotten. Idempotent.
 
         Args:
             fact_id: The fact.
             source: In place of a fact: a session's id, or `(session_id, first_seq, last_seq)`.
                 Facts from later messages of the session are stored as usual.
-            why: The reason, for the audit.
+            why: The reason, which `audit` reports.
 
         Returns:
             The forgotten facts. Facts that other messages state too are not forgotten.
@@ -223,7 +224,7 @@ class User:
             found: Results of `search` or `surplus`, or `recalls` of a context.
             messages: Whether to remove found messages from their logs, with their tool calls and
                 results, and the records derived from them. By default, messages stay.
-            why: The reason, for the audit.
+            why: The reason, which `audit` reports for facts.
 
         Returns:
             The deleted records. A record is missing if it was deleted before, or if its block
@@ -319,7 +320,7 @@ class User:
         return self._parts.open(kind, self._scope())
 
     def sessions(self, *, limit: int = 100, after: str | None = None) -> list[Head]:
-        """Return a page of the user's sessions with ids above `after`, in order of their ids."""
+        """Return the heads of the user's sessions with ids above `after`, in order of their ids."""
         scope = self._scope()
         if scope.user_id is not None:
             return self._memory.sessions(user_id=scope.user_id, limit=limit, after=after)
@@ -356,11 +357,7 @@ class User:
 
 
 def span_of(source: object) -> Span:
-    """Return the part of a session that a source names. For a whole session, `last` is 0.
-
-    Raises:
-        InvalidInput: The value is not a source.
-    """
+    """Return the part of a session that a source names. For a whole session, `last` is 0."""
     if isinstance(source, str):
         return Span(source, 1, 0)
     if isinstance(source, tuple) and [type(part) for part in source] == [str, int, int]:

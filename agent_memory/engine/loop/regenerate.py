@@ -55,9 +55,7 @@ class Regenerate:
     def replace(self, turn: Turn, part: Span, messages: Sequence[Message]) -> Head:
         """Replace the answer that a turn regenerates.
 
-        Raises:
-            InvalidInput: The session has new messages, or was deleted. Nothing was stored.
-            SessionOfAnotherUser: The session belongs to another user.
+        Raise `InvalidInput` if the session has new messages or was deleted.
         """
         head = self._parts.guard.owned(turn.session_id, turn.user_id)
         if head is not None and self._is_there(head, part, messages):  # a retry
@@ -103,8 +101,7 @@ class Regenerate:
     ) -> dict[str, list[Recall]]:
         """Drop the recalls that derive from the question or from later messages of the session.
 
-        If a record spans the question and earlier messages, recalls of these messages are dropped
-        too.
+        If a record spans the question, recalls of its earlier messages are dropped too.
         """
         kept: dict[str, list[Recall]] = {}
         for block, recalls in found.items():

@@ -45,7 +45,7 @@ class Offer:
     """The tools that the model may call in one turn.
 
     Args:
-        tools: Schemas and functions, from the caller of `completion`.
+        tools: Schemas and functions that the caller passed to `completion`.
         known: The names of the memory's own tools.
         call: Runs a tool of the memory, by its name and JSON arguments.
 
@@ -153,11 +153,7 @@ class _Function:
         self.schema = {"type": "function", "function": {**described, "parameters": parameters}}
 
     def run(self, arguments: str) -> str:
-        """Call the function with a model's arguments and return the result as text.
-
-        Raises:
-            ToolRefused: The arguments are not valid.
-        """
+        """Call the function with a model's arguments and return the result as text."""
         try:
             args, kwargs = self._arguments.validate_json(arguments or "{}")
         except ValidationError as error:
@@ -187,8 +183,7 @@ Chunks = Generator[Any, None, Any]
 class Conversation:
     """Runs the rounds of one turn.
 
-    Raises:
-        InvalidMessage: A tool call of the turn has no result, and only the caller can run it.
+    Raises `InvalidMessage` if a tool call in it has no result, and only the caller can run it.
     """
 
     _turn: Turn
@@ -208,10 +203,8 @@ class Conversation:
         """Call the model and run its tools until it answers. Then store the turn.
 
         With `stream`, yield the chunks of all rounds. Return the model's last response. If it calls
-        a tool that the caller must run, nothing is stored.
-
-        Raises:
-            ModelError: The model failed, or calls tools after the last round.
+        a tool that the caller must run, nothing is stored. Raise `ModelError` if it calls tools
+        after the last round.
         """
         first = len(self._turn.asked)
         turn = self._done(self._turn, [], self._waiting)

@@ -42,8 +42,7 @@ def answered_before(
 ) -> Generator[Any, None, Any]:
     """Return the answer of a stored turn as `Conversation.rounds` would, with `stream` as a chunk.
 
-    Raises:
-        Conflict: The answer is not in the log any more.
+    Raise `Conflict` if the answer is not in the log any more.
     """
     view = messages[-1].to_openai() if messages and role_of(messages[-1]) == "assistant" else None
     if view is None:

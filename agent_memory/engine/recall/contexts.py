@@ -235,8 +235,7 @@ class Contexts:
     def new_in(self, session_id: str, messages: Sequence[Any]) -> Sequence[Any]:
         """Return the messages of an update without a leading copy of the session's last context.
 
-        Raises:
-            InvalidMessage: The messages contain recalls or the summary of another context.
+        Raise `InvalidMessage` if they contain recalls or the summary of another context.
         """
         return self.prompts.without_context(session_id, messages, self._is_stored)
 
@@ -259,18 +258,10 @@ class Contexts:
         form: str | None = None,
         shown: Sequence[Any] | None = None,
     ) -> Seen:
-        """Read a session.
+        """Read a session for a context that ends with the messages `asked`.
 
-        Args:
-            asked: The messages of the current turn.
-            query: The message to recall for. None for the newest user message.
-            once: Whether to leave out the current turn if the window already ends with it.
-            form: The provider's format. None for OpenAI's chat.
-            shown: Messages to show in place of the session's window.
-
-        Raises:
-            InvalidInput: An id or a message is not valid.
-            SessionOfAnotherUser: The session belongs to another user.
+        `query` is the message to recall for, by default the newest user message. With `once`, leave
+        `asked` out if the window already ends with it. `shown` replaces the session's window.
         """
         head = self._guard.owned(session_id, user_id)
         windows, compaction = self._parts.windows, self._parts.compaction
@@ -390,11 +381,7 @@ def to_add(query: Message | None) -> list[Message]:
 
 
 def checked_budget(max_tokens: object) -> int | None:
-    """Return a valid budget for one call.
-
-    Raises:
-        InvalidBudget: `max_tokens` is not a positive number of tokens.
-    """
+    """Return `max_tokens`. Raise `InvalidBudget` if it is not None or a positive number."""
     if max_tokens is None:
         return None
     if type(max_tokens) is not int or max_tokens < 1:
@@ -403,11 +390,7 @@ def checked_budget(max_tokens: object) -> int | None:
 
 
 def query_of(message: Any) -> Message | None:
-    """Return the message to recall for, from text or a message in any form.
-
-    Raises:
-        InvalidMessage: The value is not a message.
-    """
+    """Return the message to recall for, from text or a message in any form."""
     if message is None or isinstance(message, Message):
         return message
     if isinstance(message, str):

@@ -1,4 +1,4 @@
-"""Querying several blocks in parallel, with time limits. A failed block becomes a warning."""
+"""Queries of several blocks in parallel, with time limits. A failed block becomes a warning."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FanOut:
     """Queries blocks in parallel, each with a time limit. A failure becomes a warning.
 
     After a failure, a circuit breaker admits only one query of the block at a time, after pauses
-    that grow. A query that succeeds admits all callers again.
+    that grow. After a successful query, it admits all of them again.
     """
 
     def __init__(
@@ -207,11 +207,7 @@ def ask_block(
 
 
 def _named(recall: Recall, name: str) -> Recall:
-    """Return a recall with the block's name and a float score.
-
-    Raises:
-        TypeError: The recall has no text.
-    """
+    """Return a recall with the block's name and a float score."""
     if not isinstance(recall.text, str):
         raise TypeError(f"The text of recall {recall.id!r} is {recall.text!r}.")
     if recall.block == name and type(recall.score) is float:

@@ -121,7 +121,7 @@ class _Pending(NamedTuple):
 
 
 class SentContexts:
-    """Stores and reads contexts. Thread-safe."""
+    """The prompt log: stores and reads contexts. Thread-safe."""
 
     def __init__(self, parts: Components) -> None:
         self._parts, self._store, self.on = parts, parts.store, parts.config.keep_contexts
@@ -159,12 +159,12 @@ class SentContexts:
         self.keep(head.session_id, pending.kept, head.user_id, head)
 
     def cut(self, session_id: str, end: int, lease: Lease | None = None) -> None:
-        """Delete contexts that depend on messages after a seq, which are changed or deleted."""
+        """Delete contexts that depend on messages after a seq, because these messages change."""
         for place in (SENT, SENT_TEXTS, WORDS):
             self._store.delete_records(place.name, session_id=session_id, after=end, lease=lease)
 
     def expire(self, session_id: str, upto: int) -> None:
-        """Delete the contexts and words of turns up to a seq, which `retention` removed."""
+        """Delete the contexts and indexed words of turns up to a seq, which `retention` removed."""
         for place in (SENT, WORDS):
             for one in self._of(session_id, place):
                 if one.first <= upto:

@@ -76,12 +76,9 @@ class TimeLimited:
     def run(
         self, name: str, call: Callable[[], T], seconds: float, abandoned: Callable[[], None]
     ) -> T:
-        """Run a call, and return its result.
+        """Run a call, and return its result. If it is abandoned, call `abandoned` when it ends.
 
-        If the call is abandoned, `abandoned` is called when it ends.
-
-        Raises:
-            TimeoutError: The call took longer, or too many abandoned calls to the block still run.
+        Raise `TimeoutError` if the call took longer, or if too many abandoned calls still run.
         """
         handover = self._begin(name, partial(_uncancelled, call), abandoned)
         try:
@@ -108,9 +105,7 @@ class TimeLimited:
             threads: The threads of single blocks, by name; see `Block.query_thread`. Calls on the
                 caller's thread have no limit.
 
-        Returns:
-            The result or the error of each call that ended, by the name of the block. The names of
-            the blocks with abandoned calls.
+        Returns the results and errors of the calls that ended, and the names of abandoned calls.
         """
         begun = monotonic()
         lanes: dict[str, list[str]] = {}

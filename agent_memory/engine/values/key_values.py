@@ -212,8 +212,7 @@ class KeyValues:
         Args:
             prefix: The first labels. "*" matches any label.
             suffix: The last labels. "*" matches any label.
-            depth: The number of labels to which longer namespaces are cut. Each result is returned
-                once.
+            depth: Cut longer namespaces to this number of labels, and leave out repetitions.
             limit: The maximum number of namespaces.
             offset: The number of namespaces to skip.
         """
