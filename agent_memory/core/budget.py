@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 _SPARE = 8
-"""A system message leaves 1/8 of the budget to the conversation, or is shortened."""
+"""A system message is shortened so that 1/8 of the budget is left for the other messages."""
 _SHARE = 4
-"""A summary and the recalls may each take 1/4 of the budget when messages have to be cut."""
+"""A summary and the recalls may each take 1/4 of the budget if messages have to be cut."""
 SUMMARY_FRAME = 24
 """Tokens of the message and the element around a summary's text."""
 _LEAST_RECALL = 40
-"""Nothing is recalled in fewer tokens."""
+"""Fewer tokens are not reserved for recalls."""
 
 
 class Budget(NamedTuple):
@@ -20,7 +20,7 @@ class Budget(NamedTuple):
     Attributes:
         overhead: Tokens of a context besides its messages.
         share: Share of `max_tokens` that short-term memory may fill.
-        summary_tokens: Tokens of the strategy's summary. 0 for a strategy without one.
+        summary_tokens: Tokens that the strategy allows for a summary. 0 without a summary.
     """
 
     max_tokens: int
@@ -36,7 +36,7 @@ class Budget(NamedTuple):
 
     @property
     def free(self) -> int:
-        """Return the tokens that are reserved for recalls when messages have to be cut."""
+        """Return the tokens that are reserved for recalls if messages have to be cut."""
         free = min(self.recall_tokens, self.max_tokens // _SHARE)
         return free if free >= _LEAST_RECALL else 0
 
@@ -46,23 +46,20 @@ class Budget(NamedTuple):
         return min(self.summary_tokens, self.max_tokens // _SHARE)
 
     def shows_summary(self, tokens: int) -> bool:
-        """Return whether a summary of `tokens` may be shown with turns that have to be cut."""
+        """Return whether a summary of `tokens` may be shown if messages have to be cut."""
         return tokens <= self.max_tokens // _SHARE + SUMMARY_FRAME
 
     def system(self, tokens: int) -> int:
-        """Return the tokens that a system message may take when messages have to be cut."""
+        """Return the tokens that a system message of `tokens` may take."""
         return min(tokens, self.messages - self.messages // _SPARE)
 
     def turns(self, system_tokens: int) -> int:
-        """Return the tokens that a window's turns may take before it is cut."""
+        """Return the tokens above which a window's turns are cut."""
         free = self.free if self.share >= 1 else 0
         summary = self.summary + SUMMARY_FRAME if self.summary else 0
         short_term = int(self.max_tokens * self.share) - free - self.overhead - summary
         return max(short_term - self.system(system_tokens), self.messages // _SPARE)
 
     def message(self, system_tokens: int) -> int:
-        """Return the tokens that one message may take in a window that is cut.
-
-        A tool returns the rest of a longer message.
-        """
+        """Return the tokens that one message may take if messages have to be cut."""
         return max(1, self.turns(system_tokens) // 2)

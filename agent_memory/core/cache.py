@@ -17,12 +17,13 @@ U = TypeVar("U")
 class Cache(OrderedDict[K, V]):
     """A mapping that evicts the least recently used values.
 
-    `find` and `put` count as uses. Reads of a dict (`get`, `[]`) do not. Each call is thread-safe.
-    Hold `lock` for a sequence of calls. Change a cache only with `put`, `drop` and `clear`.
+    `find` and `put` count as uses, but `get` and `[]` do not. Each call is thread-safe. For a
+    sequence of calls, hold `lock`. Change a cache only with `put`, `drop` and `clear`.
 
     Args:
-        size: Returns the size of a value. By default, the size of each value is 1.
-        least: The number of values that stay, however large.
+        most: The greatest total size of the values.
+        size: Returns the size of a value.
+        least: The number of values that are never evicted, however large they are.
     """
 
     def __init__(self, most: int, size: Callable[[V], int] = lambda _: 1, least: int = 0) -> None:
@@ -35,7 +36,7 @@ class Cache(OrderedDict[K, V]):
         self.total = 0
 
     def find(self, key: K) -> V | None:
-        """Return the value of a key. None if there is none."""
+        """Return the value of a key, or None."""
         with self.lock:
             value = self.get(key)
             if value is not None:
@@ -43,7 +44,6 @@ class Cache(OrderedDict[K, V]):
             return value
 
     def put(self, key: K, value: V) -> V:
-        """Store a value, and return it."""
         size = self._size(value)
         with self.lock:
             self.total += size - self._sizes.get(key, 0)
@@ -54,7 +54,7 @@ class Cache(OrderedDict[K, V]):
         return value
 
     def drop(self, key: K) -> V | None:
-        """Remove a value, and return it. None if there is none."""
+        """Remove a value. Return it, or None if there is none."""
         with self.lock:
             self.total -= self._sizes.pop(key, 0)
             return self.pop(key, None)
@@ -65,7 +65,7 @@ class Cache(OrderedDict[K, V]):
                 self.drop(key)
 
     def computed(self, key: K, compute: Callable[[], U]) -> U:
-        """Return the value of a key, and compute it if there is none."""
+        """Return the value of a key. If there is none, compute and store it first."""
         value: Any = self.find(key)
         if value is None:
             value = compute()
@@ -74,7 +74,7 @@ class Cache(OrderedDict[K, V]):
 
 
 def continues(values: Sequence[object], cached: Sequence[object]) -> bool:
-    """Return whether `values` begins with the same objects as `cached`."""
+    """Return whether `values` begins with the objects of `cached`."""
     return len(cached) <= len(values) and all(map(is_, cached, values))
 
 

@@ -17,14 +17,14 @@ _TODO = "`agent-memory doctor --repair` shows how to repair it."
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One stored record that differs from what was written.
+    """A record that cannot be read from a store, or is not as it was written.
 
     Attributes:
         seq: The seq of the message. For a record, the seq of its first source message.
         owner: The owner of a damaged vector catalog. Error texts do not show it.
         broken: The unreadable fields of a head.
         head: A head with the readable fields. Its other fields have the values of a new session.
-        owners: The owners of the data in the file, if readable, as `Scope.owner` names them.
+        owners: The `Scope.owner` of the data in the file, as far as it is readable.
     """
 
     kind: Kind
@@ -49,10 +49,7 @@ class Damage:
 
     @property
     def is_known(self) -> bool:
-        """Return whether the identity of a head is readable.
-
-        The broken fields of such a head can be replaced by compare-and-swap.
-        """
+        """Return whether enough of a head is readable to replace its other fields."""
         return self.head is not None and not _IDENTITY & {*self.broken}
 
     def error(self) -> Damaged:

@@ -1,4 +1,4 @@
-"""Filters of a search by the fields of values. Pure."""
+"""Filters by the fields of values, for searches. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent_memory.core.limits import quoted
 from agent_memory.errors import InvalidInput
 
 Where = Mapping[str, Any]
-"""Conditions by field: a value, or comparisons such as {"$gte": 3, "$lt": 5}."""
+"""A condition for each field: its value, or comparisons such as {"$gte": 3, "$lt": 5}."""
 
 _NONE = object()
 
@@ -37,7 +37,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def check_where(where: object) -> Where:
-    """Return conditions as `matches` takes them."""
+    """Validate conditions, and return them. None becomes no conditions."""
     if where is None:
         return {}
     if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):
@@ -53,10 +53,10 @@ def check_where(where: object) -> Where:
 
 
 def matches(value: Any, where: Where) -> bool:
-    """Return whether a value meets the conditions of all fields.
+    """Return whether a value meets all conditions.
 
-    A field is a key of the value, or a path of keys such as "author.name". A condition that is a
-    dict without comparisons matches a dict that contains it.
+    A field is a key of the value, or a path of keys such as "author.name". A dict without
+    comparisons as a condition matches a dict with these and possibly other fields.
     """
     return all(_meets(_field(value, name), wanted) for name, wanted in where.items())
 

@@ -1,4 +1,4 @@
-"""Strict pydantic base models for untrusted files, within the limits of every database."""
+"""Strict types of pydantic for untrusted files. Their values fit into every database."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from agent_memory.core.ids import MAX_ID, is_storable
 
 _MOST = 2**53  # the largest integer that every database and every JSON reader stores exactly
-_MAX_DEPTH = 110  # the nesting of messages and notes, and of the objects around them
+_MAX_DEPTH = 110  # the deepest nesting of a message (100), and of the objects around it
 
 
 class Form(BaseModel):
-    """Base of the models: no value is converted, and unknown fields are refused."""
+    """Base of models that convert no value, and refuse unknown fields."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 

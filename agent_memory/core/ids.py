@@ -1,7 +1,6 @@
-"""Ids: rules for callers' ids, and ids of shared namespaces, which only the library makes. Pure.
+"""Rules for the ids of sessions and users, and ids of shared namespaces. Pure.
 
-Sessions of a shared namespace are stored like other sessions. Their ids begin with U+001E, which
-callers' ids may not begin with.
+Sessions of a shared namespace are stored like other sessions. Only their ids begin with U+001E.
 """
 
 from __future__ import annotations
@@ -13,24 +12,24 @@ from agent_memory.core.limits import MOST, is_whole
 from agent_memory.errors import InvalidId
 
 Access = Literal["read", "write"]
-"""The access of an agent to a shared namespace. Write access includes read access."""
+"""The access of an agent to a shared namespace. "write" includes "read"."""
 
 MAX_ID = 255
 MAX_SHARE = 64
 PAST_SHARED = "\x1f"
-"""Sorts directly after all ids of shared sessions, which begin with U+001E."""
+"""Sorts after all ids of shared sessions, and before all other ids."""
 
 _MARK = "\x1e"
 
 
 class OwnId(str):
-    """The id of a session or user in a shared namespace. Only this type may begin with U+001E."""
+    """The id of a session or user of a shared namespace. `check_id` lets it begin with U+001E."""
 
     __slots__ = ()
 
 
 def check_id(name: str, value: object) -> None:
-    """Refuse an id that is not 1 to 255 characters that every database can store."""
+    """Refuse an id unless it has 1 to 255 characters that every database can store."""
     if not isinstance(value, str):
         raise InvalidId(f"{name} must be text, not {type(value).__name__}. {_converted(value)}")
     if not value.strip():
@@ -53,12 +52,12 @@ def _converted(value: object) -> str:
 
 
 def is_storable(text: str) -> bool:
-    """Return whether every store accepts a text as a name: without NUL and lone surrogates."""
+    """Return whether every store accepts a text as a name: it has no NUL and no lone surrogate."""
     return "\x00" not in text and is_whole(text)
 
 
 def marker(value: object) -> str | None:
-    """Return the session id after which a page begins; None for the first page."""
+    """Validate the argument `after` of a list of sessions. None or "" is the first page."""
     if value is None or value == "":
         return None
     check_id("after", value)
@@ -67,7 +66,7 @@ def marker(value: object) -> str | None:
 
 
 def check_share(name: object) -> None:
-    """Refuse an invalid name of a shared namespace: an id of 1 to 64 characters, without U+001E."""
+    """Refuse a name of a shared namespace unless it is an id of 1 to 64 characters."""
     check_id("The name of a shared namespace", name)
     assert isinstance(name, str)
     if len(name) > MAX_SHARE:
@@ -86,7 +85,7 @@ def shared_user(share: str) -> OwnId:
 
 
 def shared_session(share: str, session_id: str) -> OwnId:
-    """Return the id of a namespace's session in the store."""
+    """Return the id under which a session of a namespace is stored."""
     check_id("session_id", session_id)
     physical = OwnId(f"{_MARK}{share}{_MARK}{session_id}")
     if len(physical) > MAX_ID:
@@ -98,12 +97,12 @@ def shared_session(share: str, session_id: str) -> OwnId:
 
 
 def share_of(physical: str) -> str | None:
-    """Return the namespace of a stored session or user id; None for a caller's own."""
+    """Return the namespace of a stored session id or user id. None if it has no namespace."""
     return physical[1:].partition(_MARK)[0] if physical.startswith(_MARK) else None
 
 
 def visible_id(physical: str) -> str:
-    """Return a session id without its namespace."""
+    """Return a stored session id without its namespace."""
     return physical[1:].partition(_MARK)[2] if physical.startswith(_MARK) else physical
 
 

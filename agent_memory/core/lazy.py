@@ -1,4 +1,4 @@
-"""Lazy values: public names of a package, attributes of an object."""
+"""Names of a package and attributes of an object that are loaded or computed when first used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package.
+    """Return a `__getattr__` for a package that imports its names from their modules.
 
     Args:
         package: The `__name__` of the package.
@@ -30,11 +30,10 @@ def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], 
 
 
 class made_once(Generic[T]):  # noqa: N801 - a decorator
-    """A property that is computed at its first read, and cached.
+    """A property that is computed at its first read, and cached, without a lock.
 
-    No lock is used. Before Python 3.12, `functools.cached_property` holds one lock for all objects
-    of the class during the computation. A process that forks then leaves the child with a lock
-    that is never released. Two threads may both compute the value, but both get the same result.
+    Two threads may both compute the value, but both get the same result. Before Python 3.12,
+    `functools.cached_property` holds a lock meanwhile, which a forked child would never get.
     """
 
     def __init__(self, make: Callable[[Any], T]) -> None:

@@ -1,4 +1,4 @@
-"""Validation of numbers and texts, and the form of values in error messages. Pure."""
+"""Validation of numbers and texts, and values in error messages. Pure."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from typing import Any
 from agent_memory.errors import InvalidInput
 
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-"""Errors that decoding raises for invalid data."""
+"""The errors that code raises when it decodes invalid data."""
 
 MOST = 10**12
-"""The limit for counts and seqs, which every store can hold."""
+"""The greatest count or seq. Every store can hold it."""
 
 MAX_DEPTH = 100
-"""The deepest nesting of a message. The limits of pydantic and JSON are a little above twice
-that."""
+"""The deepest nesting of a message. The limits of pydantic and of `json` are above 200."""
 
 _SHOWN = 100
 
 
 def quoted(value: object) -> str:
-    """Return a value for an error message: at most about 100 characters of it."""
+    """Return the `repr` of a value for an error message, cut after about 100 characters."""
     short: Any = value[: _SHOWN + 1] if isinstance(value, str | bytes) else value
     try:
         text = repr(short)
@@ -31,7 +30,7 @@ def quoted(value: object) -> str:
 
 
 def how_many(name: str, value: object, least: int = 0) -> int:
-    """Validate a count, and lower it to `MOST`."""
+    """Validate a count, and return it, or `MOST` if it is greater."""
     number = _whole(value)
     if number is None or number < least:
         raise InvalidInput(f"{name} is {quoted(value)}. Give a whole number of at least {least}.")
@@ -39,7 +38,7 @@ def how_many(name: str, value: object, least: int = 0) -> int:
 
 
 def at_most(name: str, value: object) -> int | None:
-    """Validate a count like `how_many`. None for no limit."""
+    """Validate a limit like `how_many`. None is no limit."""
     return None if value is None else how_many(name, value)
 
 
@@ -53,7 +52,7 @@ def score_of(name: str, value: object) -> float | None:
 
 
 def place_in_log(name: str, value: object) -> int:
-    """Validate the number of a message, or 0 for the beginning of the log."""
+    """Validate the seq of a message, or 0 for the beginning of the log."""
     number = _whole(value)
     if number is None or not 0 <= number <= MOST:
         raise InvalidInput(
@@ -83,7 +82,7 @@ def check_callable(name: str, value: object) -> None:
 
 
 def _whole(value: object) -> int | None:
-    """Return a whole number of any type, such as numpy's. None for other values."""
+    """Return a whole number of any type, such as numpy's, as an int. None for other values."""
     if isinstance(value, bool):
         return None
     try:
@@ -93,11 +92,11 @@ def _whole(value: object) -> int | None:
 
 
 def without_password(url: str) -> str:
-    """Return a URL without its password, and without its options, which may hold one too."""
+    """Return a URL without its password, and without its options, which may hold a password too."""
     scheme, mark, rest = url.partition("://")
     user, at, place = rest.rpartition("@")
     name, colon, _ = user.partition(":")
-    # over HTTP a token may stand alone in the user's place
+    # with HTTP, the text in the user's place may be a token
     alone = "***" if at and scheme in ("http", "https") else name
     hidden = f"{name}:***" if colon else alone
     return f"{scheme}{mark}{hidden}{at}{place.partition('?')[0]}"

@@ -1,4 +1,4 @@
-"""Reports to callers: notices, errors as text, and sentences for wrong arguments."""
+"""Reports to callers: notices, errors as text, and texts of errors for wrong arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _collector: ContextVar[list[str] | None] = ContextVar("agent_memory_notices", de
 
 
 def notice(text: str) -> None:
-    """Report a notice to the caller that collects notices. Without such a caller, log it."""
+    """Add a notice to those that `noticed` collects. Outside of `noticed`, log it."""
     notices = _collector.get()
     if notices is None:
         logger.warning("%s", text)
@@ -27,7 +27,7 @@ def notice(text: str) -> None:
 
 
 def noticed(call: Callable[[], T]) -> tuple[T, list[str]]:
-    """Make a call on this thread. Return its result and its notices."""
+    """Make a call. Return its result and the notices of the call."""
     notices: list[str] = []
     before = _collector.set(notices)
     try:
@@ -37,7 +37,7 @@ def noticed(call: Callable[[], T]) -> tuple[T, list[str]]:
 
 
 def error_text(error: Exception) -> str:
-    """Return an error as text that a model may read. A file is named without its folders."""
+    """Return an error as text that a model may see: without the folders of a file's path."""
     from pathlib import PurePath  # imported late, because hooks must start fast
 
     if isinstance(error, OSError) and error.filename is not None:
@@ -51,7 +51,7 @@ Class = TypeVar("Class", bound=type)
 
 
 def with_call_errors(cls: Class) -> Class:
-    """Decorate a class: the `TypeError` for wrong arguments says what to pass."""
+    """Decorate a class so that a `TypeError` for wrong arguments says what to pass."""
     for name, method in list(vars(cls).items()):
         if isinstance(method, FunctionType) and not name.startswith("_"):
             setattr(cls, name, _explained(method))
@@ -77,7 +77,7 @@ def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
 def _sentence(
     method: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
 ) -> str | None:
-    """Describe the error in arguments, and what to pass. None if the method takes them."""
+    """Describe wrong arguments and what to pass. None if the method accepts the arguments."""
     signature = inspect.signature(method)
     try:
         signature.bind(*args, **named)

@@ -1,7 +1,7 @@
 """Patterns of personal data and secrets, and their replacement in texts. Pure.
 
-No pattern backtracks, so that a long text takes linear time. Runs are possessive (`++`) or
-bounded, and begin only at the start of a word.
+The time is linear in the length of a text, because no pattern backtracks far: repetitions are
+possessive (`++`) or bounded, and begin only at the start of a word.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from agent_memory.core.redaction import Redactor
 
 _ESCAPED = r"\\[nrt]"
-"""An escaped line break or tab in JSON text. Its letter is not part of the next word."""
+"""An escaped line break or tab in JSON. Its letter does not belong to the next word."""
 
 
 def _begins(word: str) -> str:
-    """Return a pattern that matches the start of a run of characters of the class `word`."""
+    """Return a pattern that matches before the first of several characters of the class `word`."""
     return rf"(?:(?<={_ESCAPED})|(?<![{word}])(?!(?<=\\)[nrt]))"
 
 
@@ -26,15 +26,15 @@ _BEYOND = (
     r"\u00c0-\u1fff\u200c\u200d\u2c00-\u2fff\u3040-\ud7ff\uf900-\ufaff"
     r"\U00010000-\U0001efff\U00020000-\U0003ffff"
 )
-"""Letters and marks beyond ASCII, without blanks, east Asian punctuation and emoji."""
+"""Letters and marks beyond ASCII, but no blanks, East Asian punctuation and emoji."""
 _LOCAL = rf"A-Za-z0-9_.%+\-{_BEYOND}"
 _ADDRESS = (
     rf"[{_LOCAL}]++(?:'[{_LOCAL}]++)*"
-    r"@(?!\d+(?:\.\d|x\.))"  # a version, or `logo@2x.png`
+    r"@(?!\d+(?:\.\d|x\.))"  # not `name@1.2` or `logo@2x.png`
     rf"(?:[A-Za-z0-9\-{_BEYOND}]{{1,63}}\.){{1,9}}"
     rf"(?:xn--[A-Za-z0-9\-]{{2,59}}|[A-Za-z]{{2,63}}|[{_BEYOND}]{{2,63}})"
 )
-_EMAIL = re.compile(  # with addresses that directly follow; `git@host:` is a repository
+_EMAIL = re.compile(  # one or more addresses without blanks between them, but not `git@host`
     rf"{_begins(_LOCAL)}(?<![{_LOCAL}]')(?!git@){_ADDRESS}(?:'?{_ADDRESS})*"
 )
 
@@ -71,17 +71,17 @@ _APART = re.compile(
     r"|(?<![\d.+])(?!(?:\d\d\.){3}\d\d(?!\d))(?:\d{1,3}\.){3}\d{1,3}(?![\d.])"  # pairs: a phone
     r"|(?<![\d.+])(?:0|[1-9]\d{0,3})\.\d{4,}+(?!\.\d))"
 )
-"""Text that no number may cross: ends of lines, UUIDs, dates, times, IP addresses, decimals."""
+"""Text at which numbers end: ends of lines, UUIDs, dates, times, IP addresses, decimals."""
 
 _ALONE = r"(?<![A-Za-z_\d+])(?<!\d\.)"
 _ENDED = r"(?![A-Za-z_\d]|\.\d)"
 _GAP = r"[ \u00a0\u202f\u2010\u2011-]"
 _CARDS = (
-    re.compile(  # whole runs only: every tenth table of numbers has a group that passes the check
+    re.compile(  # no part of a longer row of digits: one in ten would have a valid check digit
         rf"{_ALONE}(?<!\d{_GAP})(?=\d{{13}}|\d{{4}}{_GAP}|\d{{6}}{_GAP}|(?:\d{_GAP}){{12}})"
         rf"\d(?:{_GAP}?\d){{12,18}}(?!{_GAP}\d){_ENDED}"
     ),
-    re.compile(  # the usual groups, also beside other numbers such as the expiry date
+    re.compile(  # the usual groups, also next to other numbers such as the expiry date
         rf"{_ALONE}(?:\d{{13,19}}|\d{{4}}(?:{_GAP}\d{{4}}){{3}}(?:{_GAP}\d{{3}})?"
         rf"|\d{{4}}{_GAP}\d{{6}}{_GAP}\d{{4,5}}){_ENDED}"
     ),
@@ -112,11 +112,11 @@ _ABROAD = re.compile(
     r"(?:[ \u00a0\u2010\u2011()./-]{1,3}(?!00[1-9])\d{1,15}(?!\w)){0,9}"
 )
 _LEAST_DIGITS = 10
-"""The least number of digits of a phone number that belongs to no range in use."""
+"""The fewest digits of a phone number that is possible but not in use."""
 
 
 def replaced(text: str, redactor: Redactor) -> str:
-    """Replace the data that a redactor names."""
+    """Replace all data of the kinds that a redactor replaces."""
     if redactor.keys:
         text = _BEARER.sub(r"\1[key]", _KEYS.sub("[key]", text))
     if redactor.passwords:
@@ -143,7 +143,7 @@ def _without_phones(text: str, region: str | None) -> str:
 
 
 def _iban(match: re.Match[str]) -> str:
-    """Return "[iban]" for a number with a valid check (ISO 13616), and any other text unchanged."""
+    """Return "[iban]" if the check digits are valid (ISO 13616), and else the text."""
     bare = re.sub(r"\s", "", match[0]).upper()
     number = "".join(str(int(char, 36)) for char in bare[4:] + bare[:4])
     return "[iban]" if 15 <= len(bare) <= 34 and int(number) % 97 == 1 else match[0]
@@ -171,9 +171,9 @@ def _without(text: str, region: str | None) -> str:
 
 
 def _phone(match: re.Match[str]) -> str:
-    """Return the replacement for a number that `phonenumbers` misses.
+    """Return the replacement for a number that `phonenumbers` does not find.
 
-    Such a number begins with "00", is followed by other numbers, or belongs to no range in use.
+    Such a number begins with "00", is followed by other numbers, or is possible but not in use.
     """
     from phonenumbers import NumberParseException, is_possible_number, is_valid_number, parse
 

@@ -1,4 +1,4 @@
-"""Finds strategies and blocks by their `kind`, and validates duck-typed values."""
+"""Classes of strategies and blocks by their `kind`, and validation of duck-typed values."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class ByKind:
         others = [cls for cls in classes if cls.__name__ != "Chain"]
         one_of = [handler(cls.__pydantic_core_schema__) for cls in others]
         if len(others) < len(classes):
-            # A chain holds strategies: its full schema would be infinite.
+            # A chain holds strategies, even chains. Its full schema would be infinite.
             member = {"type": "object", "required": ["kind"]}
             members = {"type": "array", "items": member, "minItems": 1}
             properties = {"kind": {"const": "chain"}, "members": members}
@@ -104,7 +104,7 @@ class ByKind:
         if not isinstance(kind, str):
             kinds = ", ".join(BUILT_IN[self.group])
             raise ValueError(f"must be one of {kinds}, a mapping with a `kind`, or an instance")
-        return find_kind(self.group, kind).model_validate(table)  # errors begin at the field
+        return find_kind(self.group, kind).model_validate(table)  # errors name the nested field
 
 
 _NAMED = 3
@@ -116,7 +116,7 @@ def offers(value: object, protocol: type) -> bool:
 
 
 def offering(protocol: type) -> PlainValidator:
-    """Return the validator of a field that accepts any value with the protocol's public members."""
+    """Return a pydantic validator that accepts values with all public members of a protocol."""
 
     def check(value: Any) -> Any:
         if missing := _missing(value, protocol):

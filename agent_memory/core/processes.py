@@ -1,7 +1,7 @@
 """Locks and hooks for a process that forks or ends while its threads work.
 
-A forked child has no thread of its parent, but all locks that the parent's threads held. Daemon
-threads stop with the interpreter, wherever they are.
+After a fork, the child has none of its parent's other threads, but the locks that they held. At the
+end of the interpreter, daemon threads stop at any line.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ _locks, _known = _Locks(), _Locks()
 
 
 def _existing(locks: _Locks) -> list[threading.RLock]:
-    """Return the existing locks, listed in one step while other threads add more."""
+    """Return the locks that still exist. Other threads may add more meanwhile."""
     return [lock for reference in locks.valuerefs() if (lock := reference()) is not None]
 
 
 def fork_safe_lock(*, own: bool = False) -> threading.RLock:
-    """Return a lock that is free in every forked child, with its guarded data complete.
+    """Return a lock that is free in every forked child. The data that it guards is then complete.
 
     A fork waits for the holder of the lock. Use the lock for short work, or for work that a child
-    cannot continue. A thread that holds such a lock takes no other one and does not fork. Take the
-    lock only by `with`, which an exception of a signal handler cannot interrupt. A signal handler
-    can take a lock that its thread holds.
+    cannot continue. A thread that holds such a lock must not fork or take another such lock. Take
+    the lock only by `with`, which an exception of a signal handler cannot interrupt. A signal
+    handler can take a lock that its own thread holds.
 
     Args:
-        own: Whether only the caller uses the lock. Set `own` for work that takes long or takes
-            another lock. By default, callers share a few locks in rotation: each fork takes all
-            locks, and a call in a signal handler checks all of them.
+        own: Whether to return a lock that no other caller gets. Set `own` for work that takes long
+            or takes another lock. Otherwise, 64 locks are shared by all callers, because each fork
+            takes every lock.
     """
     if not own:
         return _SHARED[next(_turns) % len(_SHARED)]
@@ -63,7 +63,7 @@ def fork_safe_lock(*, own: bool = False) -> threading.RLock:
 
 
 def known_lock() -> threading.RLock:
-    """Return a lock that `holds_a_lock` knows."""
+    """Return a lock that `holds_a_lock` checks."""
     lock = threading.RLock()
     _known[id(lock)] = lock
     return lock
@@ -78,18 +78,15 @@ def is_own(lock: threading.RLock) -> bool:
 
 
 def holds_a_lock() -> bool:
-    """Return whether this thread holds a lock. This checks all locks of `known_lock`."""
+    """Return whether this thread holds any lock of `known_lock` or `fork_safe_lock`."""
     return any(is_own(lock) for lock in _existing(_known))
 
 
 def interrupts_a_holder() -> bool:
-    """Return whether a signal handler makes this call, and interrupted the holder of a lock.
-
-    Handlers run on the main thread, and only code of this package holds the locks. If no frame of
-    this package is on the stack below other code, no lock is held. The locks are then not checked.
-    """
+    """Return whether a signal handler makes this call, and interrupted the holder of a lock."""
     if threading.get_ident() != threading.main_thread().ident:
         return False
+    # The locks are held only while a function of this package is on the stack, below the handler.
     frame: FrameType | None = sys._getframe(1)
     is_below_others = False
     while frame is not None:
@@ -102,19 +99,19 @@ def interrupts_a_holder() -> bool:
 
 
 def begin_anew_in_child(thing: T, begin: Callable[[T], None]) -> None:
-    """Call `begin(thing)` in every forked child, for as long as the object lives.
+    """Call `begin(thing)` in every forked child, as long as `thing` exists.
 
-    Threads do not survive a fork. Use this to reset state that depends on them.
+    Threads do not survive a fork: reset state that depends on them.
     """
     _child_hooks[thing] = begin
 
 
 def share_arenas() -> None:
-    """Limit the C library to two memory arenas for all threads of this process.
+    """Limit glibc to two memory arenas for all threads of this process.
 
-    By default, each thread has an arena that returns no memory, and a process with many threads
-    grows. Call it before threads start. Nothing changes if the C library is not glibc, or if the
-    environment sets the number of arenas.
+    By default, each thread may have its own arena, which does not return memory to the system. Call
+    it before threads start. With another C library, or if the environment sets the number of
+    arenas, nothing changes.
     """
     import ctypes
 
@@ -124,10 +121,10 @@ def share_arenas() -> None:
 
 
 def wait_for_imports() -> None:
-    """Wait until no other thread is importing, up to a time limit.
+    """Wait until no other thread is importing, for at most 20 seconds.
 
-    A thread that stops during an import never releases the import lock. After a fork, or at the
-    end of the interpreter, that module could no longer be imported.
+    A thread that stops during an import, at a fork or at the end of the interpreter, never releases
+    the module's import lock.
     """
     deadline = monotonic() + _IMPORT_SECONDS
     while _others_import() and monotonic() < deadline:

@@ -1,4 +1,8 @@
-"""Contexts in a provider's format. The provider's own items are not converted. Pure."""
+"""Windows for a provider's format: with its raw items, and from its newest compaction on. Pure.
+
+A *hidden* entry is an item of the format without a chat form, such as reasoning. It is shown only
+to this provider. A compaction is an item in which the provider summarised all items before it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from agent_memory.core.tokens.counter import TokenCounter
 
 _PRICED: Cache[tuple[str, str], int] = Cache(4_096)
 _INPUT_ROLES = ("user", "system", "developer", "tool")
-"""Roles of a model's input. The model's reasoning does not belong to these messages."""
+"""Roles of messages that the model did not write. Reasoning cannot belong to them."""
 
 
 class Native(NamedTuple):
@@ -24,8 +28,7 @@ class Native(NamedTuple):
 
     Attributes:
         head: The head for these entries.
-        entries: The entries from the newest compaction on, if there is one. The provider's items
-            without a chat form are included.
+        entries: The entries, from the newest compaction on if there is one.
         compaction: Seq of the newest compaction. None if there is none, or `cut` is False.
     """
 
@@ -35,7 +38,7 @@ class Native(NamedTuple):
 
 
 class _Settled(NamedTuple):
-    """The entries before the newest question, and how they are shown."""
+    """The cached entries before the newest user message, and their shown form."""
 
     entries: list[Entry]
     shown: list[Entry]
@@ -66,7 +69,7 @@ def native(
     if compaction is None:
         shown, compaction = settled.shown + shown, settled.compaction
     if compaction is not None and head is not None:
-        # The whole rest is shown: neither a summary nor a user's message has to come first.
+        # The compaction replaces the summary, and the window need not begin with a user message.
         head = replace(head, start=0, summary=None)
     return Native(head, shown, compaction)
 
@@ -74,9 +77,9 @@ def native(
 def _settled(
     entries: Sequence[Entry], upto: int, form: Format, counter: TokenCounter, cut: bool
 ) -> _Settled:
-    """Return the shown form of the first `upto` entries, from the cache if possible.
+    """Return the shown form of the first `upto` entries, and cache it.
 
-    Fewer entries are covered if an entry after `upto` may belong to one of the last ones.
+    The result covers fewer entries if an entry after `upto` may belong to one of them.
     """
     if not upto:
         return _Settled([], [], None)
@@ -98,15 +101,16 @@ def _settled(
 def _shown_entries(
     entries: Sequence[Entry], form: Format, counter: TokenCounter, cut: bool
 ) -> tuple[list[Entry], int | None, bool]:
-    """Return the shown entries from the newest compaction on, its seq, and whether no later entry
-    can belong to one of them.
+    """Return the entries from the newest compaction on, as shown, and the compaction's seq.
+
+    The third value is whether no later entry can belong to one of these entries.
     """
     begin, compaction = 0, None
     messages = [entry.message for entry in entries]
     own = [place for place, message in enumerate(messages) if message.format == form.name]
     shapes = shapes_of(messages) if own else []
     special = [place for place in own if not shapes[place].views or shapes[place].compacts]
-    if not special:  # none lacks a chat form or replaces earlier messages
+    if not special:
         return [*entries], None, True
     pairs, all_paired = _pairs([entries[place] for place in special], form)
     shown: list[Entry] = []
@@ -133,7 +137,7 @@ def _shown_entries(
                 if form.leads(raw) or form.pair(raw) is None:
                     pending.append(entry)  # the entry belongs to the item after it
                 else:
-                    # A call without its output is dropped, with the items that led to it.
+                    # A call without its output is dropped, with the reasoning before it.
                     del pending[_led(pending, form) :]
                 continue
         is_output = entry.seq in pairs and pairs[entry.seq][1]
@@ -156,7 +160,7 @@ def _shown_entries(
 
 
 def _led(pending: Sequence[Entry], form: Format) -> int:
-    """Count the pending items without the last ones, if these lead to an item that is missing."""
+    """Count the pending items, except those at the end that need an item after them."""
     upto = len(pending)
     while upto and form.leads(pending[upto - 1].message.raw or {}):
         upto -= 1
@@ -164,7 +168,7 @@ def _led(pending: Sequence[Entry], form: Format) -> int:
 
 
 def _pairs(special: Sequence[Entry], form: Format) -> tuple[dict[int, tuple[str, bool]], bool]:
-    """Return (key, is output) of hidden calls and outputs by seq, and whether all are paired."""
+    """Return (key, is output) of paired hidden entries by seq, and whether no other is unpaired."""
     seqs_by_pair: dict[str, list[int]] = {}
     for entry in special:
         if not shape_of(entry.message).views:
@@ -177,7 +181,7 @@ def _pairs(special: Sequence[Entry], form: Format) -> tuple[dict[int, tuple[str,
 
 
 def _priced(raw: Mapping[str, Any], counter: TokenCounter) -> int:
-    """Return the tokens of an item as JSON, counted once."""
+    """Return the tokens of an item as JSON. The count is cached."""
     text = compact_json(raw)
     return _PRICED.computed((counter.encoding, text), lambda: counter.item(raw))
 
@@ -190,9 +194,9 @@ def _standing(
     *,
     is_hidden: bool = True,
 ) -> Entry:
-    """Return the entry to show for one without a chat form, or with other items before it.
+    """Return the entry to show for a hidden entry, or for one with hidden items before it.
 
-    An unchanged result is cached.
+    The result is cached in the message.
     """
     message = entry.message
     key = (counter.encoding, pair, is_hidden, [entry_before.message for entry_before in before])

@@ -1,4 +1,4 @@
-"""The query text of a message: the part that asks, without small talk. Pure."""
+"""The query text of a message: the question, without small talk. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST = 2_000
 """The most characters of a query text."""
 
 _END = MOST // 2
-_LINE = 200  # characters at each end that count, if neither is a paragraph
+_LINE = 200  # characters at each end that are used if neither end has a short paragraph
 _TAIL = 40
 _MOST_KNOWN = 4_000
 _BREAK = "\n\n"
@@ -44,7 +44,7 @@ _OPENS_ASKING = re.compile(
     rf"|(?:{_AUXILIARY})\s(?:{_PERSON})\b|(?:is|are|does|can|will|should) (?:{_THING})\b)",
     re.IGNORECASE,
 )
-"""A question in English without its mark, as people write in chats."""
+"""Matches a question in English without a question mark, as people write in chats."""
 
 _SAYS = (
     "say|said|tell|told|suggest|recommend|propose|advi[sc]e|mention|explain|g[ia]ve|write|wrote|call"
@@ -75,13 +75,13 @@ _ALL = re.compile(
 )
 
 
-@lru_cache(_MOST_KNOWN)  # recalled texts are looked at in each query
+@lru_cache(_MOST_KNOWN)  # each query checks the same recalled texts
 def asks(text: str) -> bool:
     return _ASKS.search(text) is not None or _OPENS_ASKING.search(text) is not None
 
 
 def words_asking(sentence: str) -> int:
-    """Count the words of the question in a sentence, such as the words after "I moved, "."""
+    """Count the words of the question in a sentence: in "I moved, where is it?", the last three."""
     opened = _OPENS_ASKING.search(sentence)
     if opened is None:
         return len(sentence.split()) if _ASKS.search(sentence) else 0
@@ -89,31 +89,28 @@ def words_asking(sentence: str) -> int:
 
 
 def ends_asking(text: str) -> bool:
-    """Return whether a text asks at its end, by a mark, a particle, or the order of its words."""
+    """Return whether a text ends with a question: by a mark, a particle, or the order of words."""
     if _ENDS_ASKING.search(text[-_TAIL:]) is not None:
         return True
     return any(_OPENS_ASKING.search(last) for last in sentences(text)[-1:])
 
 
 def asks_assistant(text: str) -> bool:
-    """Return whether a text asks for earlier words of the assistant."""
+    """Return whether a text asks what the assistant said before."""
     return _ASSISTANT.search(text) is not None
 
 
 def asks_for_all(text: str) -> bool:
-    """Return whether a text asks for everything of a kind, or for an amount."""
+    """Return whether a text asks for all things of a kind, or for an amount."""
     return _ALL.search(text) is not None
 
 
 def asked_for(message: Message) -> Message:
-    """Return the part of a message that is the query text.
+    """Return the message with its query text alone.
 
-    Thanks and greetings are left out, as in "Thank you! Which size was it?". A long message is
-    reduced to its question, at its beginning or end.
-
-    A question beside a document usually has its own paragraph, at the beginning or the end. If
-    neither end has a paragraph, the sentences at both ends are checked. More of the document would
-    distort the search.
+    Thanks and greetings are left out, as in "Thank you! Which size was it?". A message of more than
+    2,000 characters is often a question with a document, which would distort the search. It is
+    reduced to its first and last paragraph, or else to the questions at both ends.
     """
     text = message.text().strip()
     asked = asked_in(text)
@@ -140,7 +137,7 @@ def _at_the_ends(text: str) -> str:
 
 
 def _sentences(text: str) -> list[str]:
-    """Return the text at both ends, in whole sentences if they are short."""
+    """Return the questions at both ends of a text, or the ends if there is no question."""
     begin, end = text[:_LINE], text[-_LINE:]
     breaks = [match.end() for match in SENTENCE.finditer(begin)]
     first = next((match.end() for match in SENTENCE.finditer(end)), 0)
@@ -188,14 +185,14 @@ _UNSPACED = re.compile(
 
 
 def is_courtesy(text: str) -> bool:
-    """Return whether a text is only thanks, greetings, nods and symbols."""
+    """Return whether a text is only small talk: thanks, greetings, "OK", symbols."""
     if len(text) > _LONGEST:
         return False
     folded = unaccented(text.casefold().replace("\u2019", "'"))
     words = WORD.findall(folded)
     if not words:
         return True
-    if len(words) == 1 and words[0] in _SAY_NOTHING:  # "What?": the window holds the reference
+    if len(words) == 1 and words[0] in _SAY_NOTHING:  # such as "What?", which refers to the window
         return True
     if all(map(_UNSPACED.fullmatch, words)):
         return True

@@ -1,4 +1,4 @@
-"""`Receipt`: what a deletion erased, or how far a log is durable. Pure."""
+"""`Receipt`: evidence of a deletion, or of the messages that are stored durably. Pure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _WORST: dict[State, int] = {"done": 0, "not supported": 1, "failed": 2}
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The result for one place.
+    """The result for one place of data.
 
     Attributes:
-        place: The place: the log, a block by its name, a cache, the files, or data out of reach.
+        place: The log, a block by its name, a cache, the files, or data out of reach.
         state: "done", "failed", or "not supported" if the place cannot be cleared or checked.
-        why: The explanation, if there is one.
+        why: The reason, or empty.
     """
 
     place: str
@@ -41,16 +41,16 @@ class Part:
 class Receipt:
     """The result of `delete`, `delete_user` and `checkpoint`. It contains no text of messages.
 
-    Store it as `to_json()`. `operations.verify` later compares it with the store.
+    Store the text of `to_json()`. `operations.verify` can later compare it with the store.
 
     Attributes:
-        kind: The deletion of a "session" or a "user", or a "checkpoint".
+        kind: "session" or "user" for its deletion, or "checkpoint".
         id: The id of the session or user.
         namespace: The namespace of the deployment.
         at: The time of the receipt.
-        parts: The result for each place.
+        parts: The result for each place of data.
         end: For a checkpoint, the seq of the last durable message.
-        digest: For a checkpoint, the SHA-256 of the last durable message.
+        digest: For a checkpoint, the SHA-256 of this message.
         signature: The signature with the deployment's encryption key. None without a key.
     """
 
@@ -76,7 +76,7 @@ class Receipt:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the receipt for a result of `to_json`.
+        """Read a receipt from a result of `to_json`.
 
         Raises:
             InvalidInput: The text is not a receipt.
@@ -87,7 +87,7 @@ class Receipt:
             receipt = TypeAdapter(cls).validate_json(text, strict=True)
             if receipt.at.utcoffset() is None:
                 raise ValueError("no time zone")
-        except ValueError as error:  # of pydantic, or of lone surrogates
+        except ValueError as error:  # from pydantic, or because of lone surrogates
             raise InvalidInput(
                 "The text is not a receipt. Pass the complete output of `to_json`."
             ) from error
@@ -95,13 +95,13 @@ class Receipt:
 
     @property
     def seal(self) -> str:
-        """Return the SHA-256 of all fields except the signature. The signature covers it."""
+        """Return the SHA-256 of all fields except the signature. This value is signed."""
         unsigned = {**asdict(self), "at": self.at.isoformat(), "signature": None}
         return sha256(compact_json(unsigned).encode()).hexdigest()
 
 
 def merged(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """Return the worst part of each place, in the order in which the places first appear."""
+    """Return the worst result of each place, in the order in which the places first appear."""
     by_place: dict[str, Part] = {}
     for part in parts:
         known = by_place.setdefault(part.place, part)

@@ -1,7 +1,7 @@
-"""Recognition of callers' messages by their fields, in any provider's shape. Pure.
+"""Recognition of the format of a caller's message, by its fields. Pure.
 
-A message of OpenAI's chat is stored by its fields. Any other message is stored whole, as the raw
-item of its format.
+The fields of a message of OpenAI's chat become those of `Message`. Any other message is stored
+whole, as the raw item of its format.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _SHAPED = frozenset({"parts", "type", "blocks", "contents", "kind"})
 """Fields that no chat message has."""
 _OWN = ("created_at", "metadata")
 _MESSAGE = frozenset({"role", "raw", "type", "parts", "kind"})
-"""Fields of a message or an item. A reply that contains a message has none of them."""
+"""Fields of a message or an item. A response around a message has none of them."""
 _HOLDERS = ("choices", "candidates", "output", "message", "content")
-"""Fields of replies that hold the message, or a nested reply."""
+"""Fields of a response that hold the message, or a nested response."""
 _WITH_IDS = ("google.contents", "anthropic.messages", "bedrock.converse", "ai_sdk")
-"""Formats of messages without an `id` of the provider, except in a response. The caller may set an
-`id` for idempotency."""
+"""Formats in which only responses have an `id` of the provider. Any other `id` is the caller's, for
+idempotency."""
 _GOOGLE = "google.genai"
 _BY_JSON = ("openai", "anthropic")
 
@@ -42,7 +42,7 @@ _WANTED = (
 
 
 def fields_in(value: object) -> list[Fields]:
-    """Return the fields of each message in a value. A whole response may have several messages."""
+    """Return the fields of each message in a value. Only a response can hold several messages."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
     fields = _mapping(value)
@@ -52,7 +52,7 @@ def fields_in(value: object) -> list[Fields]:
 
 
 def check_pair(value: object) -> None:
-    """Refuse a pair such as ("user", "Hello"), which would be stored as two messages."""
+    """Refuse a pair such as ("user", "Hello"). It would be stored as two messages."""
     if isinstance(value, tuple) and len(value) == 2 and value[0] in ROLES:
         raise InvalidMessage(
             "A pair of a role and a text is not a message. "
@@ -67,7 +67,7 @@ def is_response(value: Fields) -> bool:
 
 
 def _unwrapped(value: Fields) -> Fields:
-    """Return the message inside a reply, or inside a choice of a reply."""
+    """Return the message inside a response, or the value itself."""
     while not _MESSAGE & value.keys():
         values = (value.get(key) for key in _HOLDERS)
         firsts = (item[0] if isinstance(item, list) and item else item for item in values)
@@ -133,13 +133,12 @@ def _items(response: Fields) -> list[Fields]:
         )
     at = moment_said(response.get("created_at"))
     dated: dict[str, Any] = {} if at is None else {"created_at": at}
-    if response.get("object") == COMPACTED:  # its items stay together
+    if response.get("object") == COMPACTED:  # stored as one item
         output = [dict(response)]
     return [{"raw": item, "format": RESPONSES, **dated} for item in output]
 
 
 def _mapping(value: object) -> Fields:
-    """Return a mapping, or an object that can be dumped, as a mapping."""
     fields = value if isinstance(value, Mapping) else plain(value)
     if not isinstance(fields, Mapping):
         raise InvalidMessage(f"A message cannot be of type {type(value).__name__}. {_WANTED}")
@@ -159,14 +158,14 @@ def plain(value: Any, depth: int = 0) -> Any:
         return value
     package = type(value).__module__
     if package.startswith(_GOOGLE):
-        return dump(exclude_none=True)  # bytes stay bytes
+        return dump(exclude_none=True)  # the mode "json" would encode bytes
     if package.partition(".")[0] in _BY_JSON:
-        return dump(mode="json", exclude_unset=True)  # as the API sent it
+        return dump(mode="json", exclude_unset=True)  # the fields that the API sent
     return dump()
 
 
 def dated(fields: Fields, zone: tzinfo) -> Fields:
-    """Return the fields of a message with a time in `zone`. A time with an offset stays."""
+    """Return the fields of a message with a time in `zone`, unless it has a time with an offset."""
     at = fields.get("created_at")
     if at is None:
         has_time = any(moment_said(fields.get(key)) for key in TIMES)
@@ -174,7 +173,7 @@ def dated(fields: Fields, zone: tzinfo) -> Fields:
     if isinstance(at, str):
         try:
             at = datetime.fromisoformat(at)
-        except ValueError:  # the message's validation refuses it
+        except ValueError:  # `Message` refuses it
             return fields
     is_bare = isinstance(at, datetime) and at.tzinfo is None
     return {**fields, "created_at": at.replace(tzinfo=zone)} if is_bare else fields

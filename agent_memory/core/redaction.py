@@ -1,4 +1,4 @@
-"""Redaction of personal data and secrets in messages, before storage or later. Pure."""
+"""Redaction of personal data and secrets in messages. Pure."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from agent_memory.core.settings_model import SettingsModel
 from agent_memory.errors import ConfigError, MissingExtra
 
 _PASSES = 25
-"""More passes than any ordinary text needs. Each may reveal a match beside a replaced one."""
+"""The most passes over a text. Ordinary texts need fewer."""
 
 
 class Redactor(SettingsModel):
     """Replaces personal data and secrets in a text: `Redactor()(text)`.
 
-    Only known forms are found. Names, postal addresses, keys of other providers, and passwords
-    without an introduction are not found. Any text in a known form is replaced.
+    Data is found by its form, and everything in such a form is replaced. Names, postal addresses,
+    keys of other providers, and passwords without an introduction such as "PIN:" are not found.
 
     Attributes:
         emails: Replace e-mail addresses by "[email]".
         phones: Replace phone numbers by "[phone]" (extra `redaction`).
-        cards: Replace payment card numbers by "[card]". They have 13 to 19 digits with a valid
-            check digit, and begin with 22 to 69.
-        keys: Replace by "[key]" the keys of OpenAI, Anthropic, AWS (their ids), GitHub, GitLab,
-            Slack, Google, Stripe, npm, Hugging Face and SendGrid, JSON Web Tokens, private keys in
-            PEM form, and the token after "Authorization: Bearer".
-        ibans: Replace by "[iban]" the numbers of bank accounts with a valid check number.
-        passwords: Replace by "[password]" the text after "password is", "PIN:", "pwd=" and
-            similar, in some languages, except words such as "wrong" and "required".
-        region: The country of phone numbers without "+" or "00", such as "DE". Any digits that are
-            a number there count as one. None accepts only North American punctuation: "(415)
-            555-2671" or "415-555-2671".
+        cards: Replace payment card numbers by "[card]": 13 to 19 digits that begin with 22 to 69
+            and have a valid check digit.
+        keys: Replace by "[key]" the keys of OpenAI, Anthropic, AWS (the ids of keys), GitHub,
+            GitLab, Slack, Google, Stripe, npm, Hugging Face and SendGrid, JSON Web Tokens, private
+            keys in PEM form, and the token after "Authorization: Bearer".
+        ibans: Replace IBANs (bank accounts) with valid check digits by "[iban]".
+        passwords: Replace by "[password]" the text after "password is", "PIN:", "pwd=" and similar
+            words in some languages, unless it is a word such as "wrong" or "required".
+        region: The country of phone numbers without "+" or "00", such as "DE". All digits that are
+            a valid number there are replaced. With None, such numbers are replaced only in North
+            American form: "(415) 555-2671" or "415-555-2671".
 
     Raises:
-        MissingExtra: Phone numbers are to be replaced, and `phonenumbers` is not installed.
+        MissingExtra: `phones` is set, and `phonenumbers` is not installed.
         ConfigError: The region is unknown.
     """
 
@@ -67,10 +67,8 @@ class Redactor(SettingsModel):
         return self
 
     def __call__(self, text: str) -> str:
-        """Return the text with replacements. A text without matches, or redacted before, is
-        unchanged.
-        """
-        for _ in range(_PASSES):  # a replacement may reveal a match beside it
+        """Return the text with replacements. A redacted text is not changed again."""
+        for _ in range(_PASSES):  # after a replacement, the text next to it may match
             if (redacted_text := self._once(text)) == text:
                 break
             text = redacted_text
@@ -86,15 +84,15 @@ DELETED = "[deleted]"
 """Replaces a deleted text."""
 
 EMPTY_SYSTEM = Message(role="system", content=DELETED)
-"""Replaces a system message that is stored elsewhere, until nothing refers to it."""
+"""Replaces a deleted system message in the separate store of system messages."""
 
 _FORMAT = "deleted"
 
 
 def redacted_message(message: Message) -> Message:
-    """Return a message without its texts. Its role and call ids stay, so that turns stay complete.
+    """Return a message without its texts, but with its role and call ids, so that turns stay whole.
 
-    A system message is no longer shown at all.
+    A system message or an item without a chat form becomes an item that is never shown.
     """
     view = None if message.is_system else message.to_openai()
     if view is None:
@@ -120,7 +118,7 @@ def _redacted_function(function: dict[str, Any]) -> dict[str, Any]:
 
 
 def stands_nowhere(message: Message) -> bool:
-    """Return whether only the message's place in the log remains."""
+    """Return whether the message is such an item: only its place in the log remains."""
     return message.format == _FORMAT
 
 
@@ -139,7 +137,7 @@ _KEPT = frozenset(
 
 
 def redacted(message: Message, redact: Callable[[str], str]) -> Message:
-    """Return the message to store: the message itself if there is nothing to redact."""
+    """Return the redacted message, or the message itself if there is nothing to redact."""
     original = message.to_dict()
     fields = {
         key: value if key in _KEPT else within(value, redact) for key, value in original.items()
@@ -152,7 +150,7 @@ def redacted(message: Message, redact: Callable[[str], str]) -> Message:
 
 
 def within(value: Any, redact: Callable[[str], str]) -> Any:
-    """Redact all texts of a value. JSON in a text stays valid JSON."""
+    """Return a value with all its texts redacted. JSON in a text stays valid JSON."""
     if isinstance(value, str):
         return _text(value, redact)
     if is_written(value):  # encoded bytes

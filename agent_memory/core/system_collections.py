@@ -1,4 +1,4 @@
-"""The collections of records that the library itself stores, besides the blocks'. Pure."""
+"""The system collections: records that the library stores for itself, and not for a block. Pure."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from typing import NamedTuple
 
 
 class Reserved(NamedTuple):
-    """A collection of the library itself.
-
-    Records that belong neither to a session nor to a user belong to the deployment.
+    """A system collection.
 
     Attributes:
-        name: The name, or the common prefix of the names if the number of collections is open.
-        goes_with_session: Whether each record names its session, and is erased with it.
-        goes_with_user: Whether a user's records are erased with the user, independently of
-            sessions.
+        name: The name. For indexes, the prefix of the names of several collections.
+        holds: The description of the records.
+        goes_with_session: Whether a record belongs to a session, and is erased with it.
+        goes_with_user: Whether a record can belong to a user, and is erased with the user.
         is_exported: Whether the snapshot of a session includes its records.
-        is_facts: Whether its records are facts of the store that holds the log. System messages
-            may have their own store, which erases them itself. Indexes hold vectors.
+        is_facts: Whether the records are facts of the store that holds the log. False for system
+            messages, which may have another store, and for indexes, which hold vectors.
     """
 
     name: str
@@ -96,11 +94,11 @@ RESERVED = (
     *(NOTES, FAILED, FORGOTTEN, AUTHORS, GRANTS, REGISTRY, DELETED),
     *(VALUES, KEYS, SYSTEM, INDEXES, SPENDING, FIGURES, SENT, SENT_TEXTS, WORDS),
 )
-"""All system collections. Deletion, export and migration handle exactly these."""
+"""All system collections. Deletion, export and migration use this list."""
 
 
 def reserved(name: str) -> Reserved | None:
-    """Return the system collection of this name. None if there is none."""
+    """Return the system collection with this name. None if there is none."""
     for collection in RESERVED:
         if name == collection.name or (collection is INDEXES and name.startswith(collection.name)):
             return collection

@@ -16,7 +16,7 @@ _MARKED = ((0x0483, 0x0E00), (0x0F18, 0x0FC7), (0x1B00, 0x1CD0), (0xA800, 0xAC00
 
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Return the first and last number of each run of consecutive ascending numbers."""
+    """Return the first and last number of each range of consecutive ascending numbers."""
     result: list[tuple[int, int]] = []
     for number in numbers:
         if result and result[-1][1] == number - 1:
@@ -26,7 +26,7 @@ def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
     return result
 
 
-# Ranges compile faster than single characters.
+# Combining marks. Ranges compile faster than single characters.
 _MARKS = "".join(
     f"{chr(first)}-{chr(last)}"
     for start, end in _MARKED
@@ -37,7 +37,7 @@ _MARKS = "".join(
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _LETTERS = f"[^\\W_]+(?:[\u0300-\u036f{_MARKS}][\u0300-\u036f{_MARKS}\u200c\u200d]*[^\\W_]*)*"
 WORD = re.compile(f"{_LETTERS}(?:['\u2019]{_LETTERS})*")
-"""A word: letters and digits with their marks (such as Indic vowels), and inner apostrophes."""
+"""A word: letters and digits, their combining marks (such as Indic vowels), inner apostrophes."""
 _IDENTIFIER = re.compile(
     r"https?://[^\s<>\"')]+"
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
@@ -63,7 +63,7 @@ _STOP_WORDS = (
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 LIST_KINDS = (" common", " first", " second")
-"""The ends of the names of each language's sections in words.txt."""
+"""Each language has sections in words.txt. Their names end with these texts."""
 
 
 @cache
@@ -77,12 +77,12 @@ def word_lists() -> dict[str, list[str]]:
 
 
 def sentences(text: str) -> list[str]:
-    """Return a text's sentences or lines, stripped, without empty ones."""
+    """Return the sentences and lines of a text that are not blank, stripped."""
     return [part.strip() for part in SENTENCE.split(text) if part.strip()]
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Return the start and end of a text's sentences and lines, without surrounding white space."""
+    """Return the start and end of each of `sentences`."""
     spans = []
     end = 0
     for sentence in sentences(text):
@@ -93,9 +93,9 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 
 
 def last_break(text: str, upto: int) -> int:
-    """Return a place at or before `upto` to end a text: after a sentence, or after a word.
+    """Return an index of at most `upto` to cut a text: the end of a sentence, or else of a word.
 
-    Without either, return `upto`. The end of a sentence counts only in the second half.
+    A sentence must end in the second half. If no word ends before `upto`, return `upto`.
     """
     ends = [match.start() for match in SENTENCE.finditer(text[: upto + 1])]
     if ends and ends[-1] * 2 >= upto:
@@ -105,7 +105,7 @@ def last_break(text: str, upto: int) -> int:
 
 
 def terms(text: str) -> list[str]:
-    """Return the lower-case words that carry meaning: no stop words, without a plural s."""
+    """Return the words of a text in lower case, without stop words and without a plural s."""
     words = (word.lower().replace("\u2019", "'") for word in WORD.findall(text))
     return [_stem(word) for word in words if word not in STOP_WORDS]
 
@@ -116,10 +116,9 @@ def _stem(word: str) -> str:
 
 
 def unaccented(text: str) -> str:
-    """Fold compatible characters of a text, and remove accents from its letters.
+    """Return a text in normalization form KC, without accents on Latin, Greek and Cyrillic letters.
 
-    Only marks on Latin, Greek and Cyrillic letters are removed. In other scripts, marks
-    distinguish words.
+    In other scripts, marks distinguish words, and stay.
     """
     if text.isascii():
         return text
@@ -128,15 +127,14 @@ def unaccented(text: str) -> str:
 
 
 def identifiers(text: str) -> list[str]:
-    """Return numbers, amounts, codes, links and addresses, without repetition, in order."""
+    """Return the numbers, amounts, codes, links and e-mail addresses, each once, in order."""
     return list(dict.fromkeys(match.strip() for match in _IDENTIFIER.findall(text)))
 
 
 def codes(text: str) -> list[str]:
-    """Return the identifiers that name one thing and cannot be guessed.
+    """Return the identifiers of one thing, such as links, e-mail addresses, order numbers, prices.
 
-    These are links, addresses, amounts of money, and numbers of orders and telephones. Quantities,
-    dates and times are excluded.
+    Quantities, dates and times are excluded.
     """
     return [identifier for identifier in identifiers(text) if _is_code(identifier)]
 
@@ -151,37 +149,37 @@ def _is_code(identifier: str) -> bool:
 
 
 def names(text: str) -> list[str]:
-    """Return capitalised words inside sentences, without repetition, in order."""
+    """Return the capitalised words inside of sentences, each once, in order."""
     return list(dict.fromkeys(_NAME.findall(text)))
 
 
 def overlap_scores(query: str, texts: Sequence[str]) -> list[float]:
-    """Return for each text the share of the query's term weight in the text, from 0 to 1.
+    """Return for each text the weight of the query's terms in it, as a share from 0 to 1.
 
-    The weight of a term is its inverse document frequency in `texts`. Common words therefore count
+    The weight of a term is its inverse document frequency in `texts`, so that common terms count
     little.
     """
     wanted = set(terms(query))
     bags = [set(terms(text)) for text in texts]
     frequency = Counter(term for bag in bags for term in bag & wanted)
     weight = {term: math.log(1 + (len(texts) + 1) / (frequency[term] + 0.5)) for term in wanted}
-    whole = math.fsum(weight.values())  # exact, so that the order of a set does not matter
+    whole = math.fsum(weight.values())  # unlike `sum`, independent of the set's random order
     if not whole:
         return [0.0] * len(texts)
     return [math.fsum(weight[term] for term in bag & wanted) / whole for bag in bags]
 
 
 def escape(text: str) -> str:
-    """Escape a text so that it can neither open nor close an element. NULs are removed."""
+    """Escape a text so that it can neither open nor close an XML element. NULs are removed."""
     plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return plain.replace("\x00", "")
 
 
 def listed_text(text: str, turns: Sequence[int] = ()) -> str:
-    """Return a text as an escaped list item, with further turns at `turns`.
+    """Return a text as an escaped list item. Further messages begin at the indexes `turns`.
 
-    Continued lines are indented deeper than the beginning of another speaker's turn. A text
-    therefore cannot imitate a turn.
+    Other lines are indented deeper than the beginning of a message, so that a text cannot imitate
+    another speaker's message.
     """
     starts = (0, *turns)
     ends = (*(start - 1 for start in turns), len(text))

@@ -1,4 +1,4 @@
-"""Timestamps and durations that calls accept."""
+"""Validation and conversion of timestamps, durations and time zones."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ from agent_memory.core.limits import quoted
 from agent_memory.errors import InvalidInput
 
 TIMES = ("create_time", "timestamp")
-"""Fields that date a message without `created_at`. They are never sent to a model."""
+"""Fields with the time of a message without `created_at`. They are never sent to a model."""
 
 Timezone = str | Mapping[str, str] | Callable[[str | None], str | None] | None
 
 _MOST_SECONDS = timedelta.max.total_seconds() // 2
 _DATETIME = TypeAdapter(datetime)
 BEGINNING = datetime.min.replace(tzinfo=UTC)
-"""The earliest time."""
-
 _FIRST = datetime(1973, 3, 3, tzinfo=UTC)
-"""Numbers before this time are not timestamps, but positions in a recording."""
+"""Numbers that stand for an earlier time are taken for positions in a recording."""
 
 
 def now_utc() -> datetime:
@@ -31,7 +29,7 @@ def now_utc() -> datetime:
 
 
 def check_moment(name: str, value: datetime | date | None) -> datetime | None:
-    """Validate a time with a time zone. A date becomes its beginning (UTC)."""
+    """Validate a time with a time zone. A date becomes the midnight at its beginning (UTC)."""
     if value is None or (isinstance(value, datetime) and value.tzinfo is not None):
         return value
     if isinstance(value, date) and not isinstance(value, datetime):
@@ -43,9 +41,9 @@ def check_moment(name: str, value: datetime | date | None) -> datetime | None:
 
 
 def moment_said(value: object) -> datetime | None:
-    """Parse epoch seconds or milliseconds, or a text in ISO 8601.
+    """Parse a number of epoch seconds or milliseconds, or a text in ISO 8601.
 
-    Return None for other values, and for numbers that are too small to be timestamps.
+    Return None for other values, and for numbers below 100,000,000 (March 1973).
     """
     if type(value) not in (int, float, str):
         return None
@@ -59,7 +57,7 @@ def moment_said(value: object) -> datetime | None:
 
 
 def duration_of(name: str, value: float | timedelta) -> timedelta:
-    """Convert seconds or a timedelta to a duration."""
+    """Convert seconds or a timedelta to a positive timedelta."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < inf:
         return timedelta(seconds=min(value, _MOST_SECONDS))
     if not isinstance(value, timedelta) or value <= timedelta():
@@ -71,9 +69,9 @@ class Zones:
     """The time zone of each user, from the setting `timezone`.
 
     Args:
-        setting: The name of a zone for all users, or a mapping of user ids to names, with "*" for
-            all other users. Or a function that returns the name for a user id, which is None for a
-            session without a user. None means UTC.
+        setting: The name of a zone for all users; a mapping of user ids to names, with "*" for all
+            other users; or a function that returns the name for a user id. The user id is None for
+            a session without a user. None means UTC.
     """
 
     def __init__(self, setting: Timezone = None) -> None:
@@ -94,7 +92,7 @@ IN_UTC = Zones()
 
 
 def zone_of(name: str | None) -> ZoneInfo | None:
-    """Return the time zone of an IANA name. None if there is none."""
+    """Return the time zone with an IANA name. None if there is none."""
     try:
         return None if name is None else ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

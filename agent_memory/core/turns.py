@@ -1,8 +1,4 @@
-"""Turns: a question with all messages that follow from it, and the checks of a whole turn.
-
-Pure. A turn begins with the user's message and ends with the assistant's answer. The tool calls
-between them, and their results, belong to it.
-"""
+"""Turns: a user's message with everything up to the assistant's answer, and their checks. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from agent_memory.core.shapes import pairs, role_of, shape_of
 from agent_memory.errors import InvalidInput, InvalidMessage
 
 EARLIER = "earlier_rounds"
-"""The field of a returned response with the messages since the question, which are not stored."""
+"""The field of a response of `completion` with the turn's earlier, unstored messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +23,10 @@ class Turn:
 
     Attributes:
         session_id: The session.
-        user_id: The named user, or None.
+        user_id: The user that the call named, or None.
         asked: The messages of the turn.
-        context: The window, the recalls for the turn, and the turn's messages as they are shown.
-        messages: The messages to send to a model, as OpenAI chat dicts: the context with the turn
-            at its end. These messages fit the context's `max_tokens`.
+        context: The context for the turn. It may show messages of the turn shortened.
+        messages: The messages to send to a model: `context.to_messages()`. They end with the turn.
         regenerates: For `regenerate`, the range from the question to the newest message of the
             log. None for a new turn.
     """
@@ -67,10 +62,13 @@ def check_turn(value: object) -> None:
 
 
 def messages_of(value: object, role: str) -> list[Message]:
-    """Convert a caller's value to messages: a text, a message in any form, or a list of messages.
+    """Convert a caller's value to messages: a text, a message in any form, or a list of these.
 
-    `completion` returns a response if the caller must run tools. Such a response carries the
-    earlier messages of its turn, which are put before its own message.
+    A response of `completion` with tool calls for the caller holds the earlier messages of its
+    turn. They precede its own message in the result.
+
+    Args:
+        role: The role of texts.
     """
     if isinstance(value, str):
         return [Message(role=role, content=value)]
@@ -90,7 +88,7 @@ def messages_of(value: object, role: str) -> list[Message]:
 
 
 def question_of(asked: Sequence[Message]) -> Sequence[Message]:
-    """Return the start of a turn: all messages before the assistant's first one."""
+    """Return the messages before the assistant's first one, or all if there are none."""
     for place, message in enumerate(asked):
         if role_of(message) == "assistant":
             return asked[:place] or asked
@@ -98,7 +96,7 @@ def question_of(asked: Sequence[Message]) -> Sequence[Message]:
 
 
 def answer_in(response: object) -> Message:
-    """Return the message of a response without empty fields, which other providers refuse."""
+    """Return the message of a response without its empty fields. Other providers refuse these."""
     fields = Message.of(response).to_dict()
     return Message.of(
         {key: value for key, value in fields.items() if key == "content" or _says(value)}
@@ -129,7 +127,11 @@ def open_calls(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def check_so_far(messages: Sequence[Message], soon: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Validate that a model can continue a turn: every call has its result in the turn."""
+    """Refuse a turn that a model cannot continue: every call must have its result in the turn.
+
+    Args:
+        soon: Calls whose results will be added.
+    """
     if all(message.is_system for message in messages):
         raise InvalidMessage("The turn has no question. Pass it as text or as a message.")
     results = (Message(role="tool", tool_call_id=str(call.get("id"))) for call in soon)
@@ -154,7 +156,7 @@ def check_so_far(messages: Sequence[Message], soon: Sequence[Mapping[str, Any]] 
 
 
 def check_whole(messages: Sequence[Message]) -> None:
-    """Refuse a turn that `check_so_far` refuses, or that the assistant has not answered."""
+    """Refuse a turn that `check_so_far` refuses, or that does not end with an answer."""
     check_so_far(messages)
     last = role_of(messages[-1])
     if last != "assistant":

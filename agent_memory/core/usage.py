@@ -10,7 +10,7 @@ from agent_memory.core.limits import MOST
 from agent_memory.core.settings_model import Amount, Range, SettingsModel
 
 Purpose = Literal["summary", "extraction", "comparison", "embedding", "completion", "other"]
-"""The purpose of a model call. "other" is any further call, such as one during recall."""
+"""The purpose of a model call. "other" is any other call, such as one for a recall."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +18,15 @@ class Usage:
     """Totals of model calls.
 
     Attributes:
-        calls: Requests to a language model, retries included.
+        calls: Requests to language models, retries included.
         failures: Failed requests to language models and embedding models.
-        prompt_tokens: Tokens sent to a language model, as the provider counts them.
-        completion_tokens: Tokens in the answers of a language model.
-        cost: US dollars, by the setting `prices` or litellm's table. None if the price of a call
+        prompt_tokens: Tokens sent to language models, as the providers count them.
+        completion_tokens: Tokens in the answers of language models.
+        cost: US dollars, by the setting `prices` or litellm's table. None if the price of a model
             is not known.
-        embedding_calls: Requests to an embedding model, retries included.
-        embedding_tokens: Tokens sent to an embedding model.
-        estimated: Requests whose tokens are estimated, because the provider did not report them.
+        embedding_calls: Requests to embedding models, retries included.
+        embedding_tokens: Tokens sent to embedding models.
+        estimated: Requests with estimated tokens, because the provider did not report them.
     """
 
     calls: int = 0
@@ -49,12 +49,12 @@ class Usage:
 
 
 class SpendingLimit(SettingsModel):
-    """The limits of a day (UTC), retries included. None limits nothing, 0 allows nothing.
+    """The limits of a day (UTC). Retries count. None is no limit, and 0 allows nothing.
 
     Attributes:
-        calls: Requests to language models and to embedding models over the network.
-        tokens: Tokens sent to them and answered by them.
-        cost: US dollars. The price of each model must be known: see the setting `prices`.
+        calls: Requests to language models, and to embedding models over the network.
+        tokens: Tokens that are sent to these models, and tokens of their answers.
+        cost: US dollars. The price of each model must be known; see the setting `prices`.
     """
 
     calls: Amount | None = None
@@ -67,15 +67,15 @@ class SpendingLimit(SettingsModel):
 
     @property
     def measures(self) -> bool:
-        """Return whether a limit depends on values that are known only after a call."""
+        """Return whether a limit depends on tokens or cost, which are known only after a call."""
         return self.tokens is not None or self.cost is not None
 
 
 class SpendingLimits(SettingsModel):
-    """The limits by day on model calls that the memory makes on its own.
+    """Daily limits on the model calls that the memory makes on its own.
 
     Attributes:
-        total: The limit over all users and processes.
+        total: The limit for all users and processes together.
         per_user: The limit for each user. A session without an owner counts only in `total`.
     """
 
@@ -85,11 +85,11 @@ class SpendingLimits(SettingsModel):
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The spending of a day, including calls under way with their estimated cost.
+    """The spending of a day, including estimates for running calls.
 
     Attributes:
         calls: Requests.
-        tokens: Tokens sent and answered.
+        tokens: Tokens sent, and tokens of answers.
         cost: US dollars, for calls with a known price.
     """
 
@@ -105,7 +105,7 @@ class Spent:
 
 
 def passed(limit: SpendingLimit, spent: Spent, more: Spent) -> str | None:
-    """Describe the limit that a call would exceed. None if it may be made."""
+    """Describe the limit that a call would exceed. None if the call may be made."""
     after = spent + more
     if limit.calls is not None and after.calls > limit.calls:
         return f"{spent.calls:,} of {limit.calls:,} calls"

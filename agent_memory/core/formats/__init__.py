@@ -1,1 +1,1 @@
-"""Conversion of items between the formats of providers and chat messages."""
+"""Conversion between OpenAI chat messages and the formats of other providers and frameworks."""

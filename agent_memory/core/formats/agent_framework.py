@@ -13,9 +13,9 @@ _SHOWN = ("text", "data", "uri", "function_call", "function_result", "usage")
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the chat messages of a message: results of functions first, then its text and calls.
+    """Return a message as chat messages: one for each result, then one for text and calls.
 
-    Each result is a message of its own. Reasoning has no chat form.
+    Reasoning is left out.
     """
     contents = raw.get("contents")
     if not isinstance(contents, list):
@@ -37,7 +37,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:
-    """Return the contents that no chat message shows, such as reasoning."""
+    """Return the contents that chat messages do not show, such as reasoning."""
     return [block for block in dicts(raw.get("contents")) if block.get("type") not in _SHOWN]
 
 

@@ -1,7 +1,4 @@
-"""Messages of the AI SDK (Vercel): `ModelMessage` and `UIMessage`. Pure.
-
-A `UIMessage` holds a call together with its result.
-"""
+"""Messages of the AI SDK (Vercel): `ModelMessage`, and `UIMessage` (calls with results). Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from agent_memory.core.formats.neutral import Json, dicts, dumped, mapping, says
 
 _OWN = ("tool-call", "tool-result", "tool-approval-request", "tool-approval-response")
 _UNSAID = ("reasoning", "step-start", "source-url", "source-document", *_OWN[2:])
-"""Parts that no chat shows."""
+"""Parts that chat messages do not show."""
 
 
 def recognises(value: Mapping[str, Any]) -> bool:
-    """Return whether a value is a message of the SDK, with a role and typed parts."""
+    """Return whether a value is a message of the SDK: it has a role, and parts with a `type`."""
     if not isinstance(value.get("role"), str):
         return False
     parts = value.get("parts")
@@ -28,7 +25,7 @@ def recognises(value: Mapping[str, Any]) -> bool:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the chat messages of a message: per step, its text and calls, then its results."""
+    """Return a message as chat messages: for each step, its text and calls, then its results."""
     role = role_in(str(raw.get("role")))
     views: list[Json] = []
     texts: list[Json] = []
@@ -66,14 +63,14 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
 
 
 def items(raw: Mapping[str, Any]) -> list[Any]:
-    """Return a message as the SDK's functions take it: a `UIMessage` as `ModelMessage`s."""
+    """Return a message in the form that the SDK's functions accept: as `ModelMessage`s."""
     if "parts" not in raw:
         return [raw]
     return [message for view in to_chat(raw) for message in from_chat(view)]
 
 
 def _part(part: Any, role: object) -> Json:
-    """Return a user's picture or file with its data, and any other part as text."""
+    """Return a chat content part: a user's picture or file with its data, or else text."""
     link = neutral.link_of(part) if isinstance(part, dict) and role == "user" else ""
     is_picture = bool(link) and part.get("type") == "image_url"
     data = neutral.data_in(link) or (("image/*", link) if is_picture else None)
@@ -91,7 +88,7 @@ def _is_own(part: Json) -> bool:
 
 
 def _tool(part: Json) -> Json | None:
-    """Return a call, a result, or both, with the tool's name. None for another part."""
+    """Return the fields of a call, a result, or both. None for another part."""
     kind = str(part.get("type"))
     if kind == "tool-invocation":  # version 4 of the SDK
         part = dict(mapping(part.get("toolInvocation")))
@@ -103,7 +100,7 @@ def _tool(part: Json) -> Json | None:
 
 
 def _output(tool: Json) -> Any:
-    """Return the result of a call as text, or as parts if it has pictures. None while it runs."""
+    """Return a call's result as text, or as parts if it has pictures. None without a result."""
     if tool.get("state") in ("output-error", "output-denied"):
         return str(tool.get("errorText") or "[denied]")
     output = tool.get("output", tool.get("result"))

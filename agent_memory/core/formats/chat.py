@@ -1,4 +1,4 @@
-"""Messages of OpenAI's Chat Completions API, the neutral form. Pure."""
+"""Messages of OpenAI's Chat Completions API. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _MOST_NAME = 64
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return a list of the message itself. The list is empty if the message is empty."""
+    """Return the message in a list, or an empty list if the message has no content."""
     return [dict(raw)] if says_something(raw) else []
 
 
 def says_something(view: Mapping[str, Any]) -> bool:
-    """Return whether a chat message holds text, parts, a refusal, calls, or a call's result."""
+    """Return whether a chat message has text, parts, a refusal or calls, or is a call's result."""
     content = view.get("content")
     if says(content) if isinstance(content, str) else content and any(neutral.parts_of(content)):
         return True
@@ -33,7 +33,7 @@ def says_something(view: Mapping[str, Any]) -> bool:
 
 
 def with_refusal(view: Json) -> Json:
-    """Move the refusal of a chat message into its content, as other providers take it."""
+    """Move the refusal of a chat message into its content, because only OpenAI has the field."""
     refusal, content = view.get("refusal"), view.get("content")
     if not says(refusal):
         return view
@@ -43,7 +43,7 @@ def with_refusal(view: Json) -> Json:
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """Return the message as the API accepts it: without empty parts, and with a valid name."""
+    """Return the message as the API accepts it: without empty parts, with a valid name."""
     role, content, name = view.get("role"), view.get("content"), view.get("name")
     fixed: Json = {}
     if isinstance(content, list):
@@ -60,10 +60,9 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
 
 
 def converted(view: Mapping[str, Any]) -> Json:
-    """Convert a view of another format's message to what the API accepts.
+    """Return the chat form of another format's message as the API accepts it.
 
-    Parts that the API does not accept, or accepts only from a user, become text. Tool names are
-    made valid.
+    Invalid parts become text, and so do parts that only a user may send. Tool names are made valid.
     """
     converted_view, content = dict(view), view.get("content")
     if isinstance(content, list) and not all(map(is_text, content)):

@@ -1,6 +1,6 @@
-"""Messages of Bedrock's Converse API: each block has one key. Pure.
+"""Messages of Bedrock's Converse API, whose content is a list of blocks with one key each. Pure.
 
-Strands stores such messages within its own records.
+Records of Strands, which hold such a message, are accepted too.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def recognises(value: Mapping[str, Any]) -> bool:
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Json] | None:
-    """Return the blocks of a record of Strands that chat messages do not show in full.
+    """Return the blocks of a record of Strands that chat messages do not show, or show in part.
 
-    Examples are reasoning and cited text, whose citations no chat message shows. Return None for a
-    message of the API itself, which is sent whole.
+    Examples are reasoning, and text with citations. None for a message of the API itself, which is
+    sent whole.
     """
     if not isinstance(raw.get("message"), Mapping):
         return None
@@ -57,10 +57,9 @@ def unseen(raw: Mapping[str, Any]) -> list[Json] | None:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the chat messages of a message: results of tools first, then its text and calls.
+    """Return a message as chat messages: one for each tool result, then one for text and calls.
 
-    Each result is a message of its own. For a redacted message, its replacement is shown.
-    Reasoning has no chat form.
+    Reasoning is left out. A redacted message is shown as its replacement.
     """
     message = _message(raw)
     role, content = message.get("role"), message.get("content")
@@ -93,7 +92,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
 
 
 def items(raw: Mapping[str, Any]) -> list[Json]:
-    """Return a message as it is sent back, without empty texts."""
+    """Return a message without the blocks that the API refuses, or nothing if it is empty."""
     message: Json = dict(_message(raw))
     content = message.get("content")
     blocks = neutral.cleaned(content, _clean) if isinstance(content, list) else []
@@ -158,7 +157,7 @@ def _titled(block: Any, used: set[str]) -> Any:
 
 
 def _document_name(name: object) -> str:
-    """Return a document name that the API accepts: without two blanks in a row."""
+    """Return a document name that the API accepts."""
     return " ".join(_NO_NAME.sub(" ", str(name or "")).split())[:_MOST_NAME].strip() or "document"
 
 
@@ -167,7 +166,7 @@ def _message(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _clean(block: Any) -> Any:
-    """Return a block without blank texts. None for a blank block. An empty result gets a text."""
+    """Return a block without blank texts. None for a blank block. Empty results get a text."""
     if _is_blank(block):
         return None
     result = mapping(mapping(block).get("toolResult"))
@@ -211,7 +210,7 @@ def _file(kind: str, block: Json) -> Json:
 
 
 def _result(content: object) -> Any:
-    """Return the result of a tool: text, JSON as text, or parts if it has pictures."""
+    """Return a tool's result as chat content: text, or parts if it has pictures."""
     parts: list[Json] = []
     for block in dicts(content):
         if "json" in block:
@@ -222,7 +221,7 @@ def _result(content: object) -> Any:
 
 
 def _block(part: Any, role: str) -> Json:
-    """Return a part as a block. Pictures and files become text, except those of users and tools."""
+    """Return a chat content part as a block. Only users and tools can have pictures and files."""
     data = (
         neutral.data_in(neutral.link_of(part))
         if isinstance(part, dict) and role in ("user", "tool")

@@ -1,7 +1,7 @@
-"""Exact encoding of values that JSON does not round-trip. Pure.
+"""Encoding as JSON of values that JSON does not have, so that decoding restores them. Pure.
 
-The values are bytes, non-finite numbers, tuples, and keys that are not texts. Each becomes a list
-that begins with a mark. A list that already begins with the mark gets another mark.
+The values are bytes, tuples, infinities, NaN, and dicts with keys that are not texts. Each becomes
+a list that begins with a mark. A list that begins with the mark itself is encoded too.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _SPLIT_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def written(value: Any, depth: int = 0) -> Any:
-    """Encode a value as plain JSON. A value of an unknown type becomes its text.
+    """Encode a value as plain JSON. A value of an unknown type is encoded as its `str`.
 
-    Values nested more than `MAX_DEPTH` deep stay as they are. `require_json` refuses them.
+    Values below a depth of `MAX_DEPTH` are not encoded. `require_json` refuses them later.
     """
     if depth > MAX_DEPTH:
         return value
@@ -73,19 +73,19 @@ def read(value: Any) -> Any:
 
 
 def is_written(value: Any) -> bool:
-    """Return whether a value is one that `written` encoded as a list with a mark."""
+    """Return whether `written` encoded this list with a mark."""
     return isinstance(value, list) and len(value) == 3 and value[0] == _MARK
 
 
 def base64_of(value: Any) -> str:
-    """Return bytes in base64, also bytes that `written` encoded. A text must be base64 already."""
+    """Return bytes in base64, even if `written` encoded them. A text must be base64 already."""
     if is_written(value):
         return str(value[2])
     return b64encode(value).decode() if isinstance(value, bytes | bytearray) else str(value or "")
 
 
 def as_json(value: Any) -> Any:
-    """Return a value for JSON, with bytes in base64, as the providers' HTTP APIs accept them."""
+    """Return a value with all bytes in base64, as the providers' HTTP APIs accept them."""
     if isinstance(value, dict):
         return {key: as_json(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -94,7 +94,10 @@ def as_json(value: Any) -> Any:
 
 
 def require_json(value: object, where: str, depth: int = 0) -> None:
-    """Refuse a value that JSON cannot represent. `where` names the value in the error."""
+    """Raise InvalidMessage for a value that JSON cannot represent exactly.
+
+    `where` is the name of the value in the error.
+    """
     if value is None or (isinstance(value, int) and value.bit_length() <= _MAX_BITS):
         return
     if isinstance(value, str):

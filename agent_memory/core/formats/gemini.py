@@ -1,6 +1,7 @@
-"""Contents of Google's Gemini API: a role and parts. Events of ADK hold such a content. Pure.
+"""Contents (messages) of Google's Gemini API: a role and parts. Pure.
 
-Fields have the names of REST (`functionCall`) or of the SDK (`function_call`).
+An event of ADK holds such a content. The names of fields are those of REST (`functionCall`) or of
+the SDK (`function_call`).
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ _ANSWER = ("functionResponse", "function_response")
 _UNSIGNED = {"thoughtSignature": "skip_thought_signature_validator"}
 """The signature for a call that Gemini did not make.
 
-Gemini 3 refuses the first call of a step of the current turn without a signature
-(https://ai.google.dev/gemini-api/docs/thought-signatures#faqs). Calls of earlier turns get this
-signature too, so that successive contexts share their prefix.
+In the current turn, Gemini 3 refuses a step whose first call has no signature
+(https://ai.google.dev/gemini-api/docs/thought-signatures#faqs). Calls of earlier turns get one too,
+so that a message is the same in each context, and prompt caches can serve it.
 """
 
 
 def recognises(value: Mapping[str, Any]) -> bool:
-    """Return whether a value is a content: it has parts without types."""
+    """Return whether a value is a content: it has parts without a `type`."""
     parts = value.get("parts")
     if not isinstance(parts, list) or "kind" in value:
         return False
@@ -34,9 +35,9 @@ def recognises(value: Mapping[str, Any]) -> bool:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the chat messages of a content: results of functions first, then its text and calls.
+    """Return a content as chat messages: one for each result, then one for text and calls.
 
-    Each result is a message of its own. Thoughts have no chat form.
+    Thoughts are left out.
     """
     parts = [part for part in dicts(raw.get("parts")) if not part.get("thought")]
     role = _role(raw)
@@ -69,7 +70,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
 
 
 def items(raw: Mapping[str, Any]) -> list[Json]:
-    """Return a content as it is sent back, without empty texts."""
+    """Return a content without empty texts, or nothing if only thoughts remain."""
     parts = raw.get("parts")
     shown_parts = [part for part in parts if not _is_blank(part)] if isinstance(parts, list) else []
     if not any(isinstance(part, dict) and not part.get("thought") for part in shown_parts):
@@ -79,10 +80,7 @@ def items(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def merged(contents: list[Json]) -> list[Json]:
-    """Merge contents that Gemini requires as one.
-
-    Results of one step become one content, and calls join the model's content before them.
-    """
+    """Merge neighbouring results into one content, and calls into the model content before them."""
     merged_contents: list[Json] = []
     for content in contents:
         calls = content.get("role") == "model" and _has(content, _CALL)
@@ -104,7 +102,7 @@ def to_chat_of_event(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def unseen_of_event(raw: Mapping[str, Any]) -> list[Any]:
-    """Return the thoughts of an event of ADK, and the signatures of its parts."""
+    """Return the thoughts of an ADK event, and the signatures of its other parts."""
     parts = dicts(mapping(raw.get("content")).get("parts"))
     thoughts: list[Any] = [part for part in parts if part.get("thought")]
     shown = [part for part in parts if not part.get("thought")]

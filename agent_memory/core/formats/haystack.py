@@ -12,9 +12,9 @@ _ROLES = ("user", "assistant", "system", "tool")
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the chat messages of a message. Each result of a tool is a message of its own.
+    """Return a message as chat messages: one for each tool result, then one for text and calls.
 
-    Reasoning has no chat form.
+    Reasoning is left out.
     """
     role, parts = raw.get("role"), dicts(raw.get("content"))
     if role not in _ROLES:
@@ -30,7 +30,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:
-    """Return the reasoning, and the fields that a provider added to calls."""
+    """Return the reasoning, and the fields that the provider added to calls."""
     parts = dicts(raw.get("content"))
     hidden: list[Any] = [part for part in parts if "reasoning" in part]
     extras = (mapping(part.get("tool_call")).get("extra") for part in parts)
@@ -71,7 +71,7 @@ def _shown(part: Json) -> Iterator[Json]:
 
 
 def _part(part: Json, role: Any) -> Json:
-    """Return a user's picture or file with its data, and any other part as text."""
+    """Return a chat content part: a user's picture or file with its data, or else text."""
     data = neutral.data_in(neutral.link_of(part)) if role == "user" else None
     if data is None:
         return {"text": neutral.mark_of(part)}

@@ -1,4 +1,4 @@
-"""Messages of LangChain, as `model_dump` returns them: a type, content, calls. Pure."""
+"""Messages of LangChain, as `model_dump` returns them: a type, content and calls. Pure."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _TYPES = {"user": "human", "assistant": "ai", "developer": "system"}
 
 
 def recognises(value: Mapping[str, Any]) -> bool:
-    """Return whether a value is a message of LangChain, dumped flat or with a `data` field.
+    """Return whether a value is a message of LangChain.
 
-    The message may have a role in place of a type.
+    The fields may stand in a field `data`, and a `role` may stand in place of the `type`.
     """
     kind = value.get("type")
     if kind is None and isinstance(value.get("role"), str):
@@ -46,7 +46,7 @@ def to_message(value: Mapping[str, Any]) -> Json:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the chat message of a message. Some messages have none, such as a removal."""
+    """Return a message as a chat message. Empty for a message without one, such as a removal."""
     kind = raw.get("type")
     role = raw.get("role") if kind == "chat" else _ROLES.get(str(kind))
     if not isinstance(role, str):
@@ -66,7 +66,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:
-    """Return the blocks that no chat message shows, such as reasoning, and a provider's fields."""
+    """Return the blocks that chat messages do not show, such as reasoning, and provider fields."""
     blocks = [block for block in dicts(raw.get("content")) if block.get("type") not in _SHOWN]
     more = mapping(raw.get("additional_kwargs"))
     fields = {key: value for key, value in more.items() if value and key not in _CALLS}
@@ -98,7 +98,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
 
 
 def items(raw: Mapping[str, Any]) -> list[Json]:
-    """Return a message as it is sent back. A chunk becomes a whole message."""
+    """Return a message without empty texts, or nothing if it is empty. Chunks become messages."""
     if not to_chat(raw):
         return []
     message, kind, content = dict(raw), str(raw.get("type")), raw.get("content")
@@ -125,7 +125,7 @@ def _is_own_block(block: Json) -> bool:
 
 
 def _content(content: object) -> Any:
-    """Return the content as text, or as parts if it has media. Reasoning has no chat form."""
+    """Return the content as text, or as parts if it has media. Reasoning is left out."""
     if not isinstance(content, list):
         return content if says(content) else ""
     return neutral.joined([part for block in content for part in _parts(block)])

@@ -18,7 +18,7 @@ _FIELDS = ("tool_calls", "tool_call_id", "name")
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the chat message of a message. Thinking has no chat form."""
+    """Return a message as a chat message. Thinking is left out."""
     role, blocks = _ROLES.get(str(raw.get("role"))), raw.get("blocks")
     if role is None or not isinstance(blocks, list):
         return []
@@ -38,7 +38,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:
-    """Return the blocks that no chat message shows, such as thinking, and a provider's fields."""
+    """Return the blocks that chat messages do not show, such as thinking, and provider fields."""
     blocks = [block for block in dicts(raw.get("blocks")) if block.get("block_type") not in _SHOWN]
     more = mapping(raw.get("additional_kwargs"))
     fields = {key: value for key, value in more.items() if value and key not in _FIELDS}

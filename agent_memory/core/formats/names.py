@@ -1,4 +1,4 @@
-"""The names of formats (of providers' APIs and of frameworks), and of roles. Pure."""
+"""The names of formats and of roles."""
 
 CHAT = "openai.chat"
 RESPONSES = "openai.responses"
@@ -21,6 +21,6 @@ _ALIASES |= {"chatbot": "assistant"}
 
 
 def role_in(role: str) -> str:
-    """Return the standard name of a role that has another name or capitals."""
+    """Return the standard name of a role, such as "user" for "Human"."""
     lower = role.lower()
     return _ALIASES.get(lower, lower)

@@ -1,7 +1,4 @@
-"""The neutral form of messages: OpenAI's chat, with its texts, pictures, files and calls. Pure.
-
-A message has a role, content (text or parts) and tool calls, or it is the result of a call.
-"""
+"""Functions to read and write OpenAI's chat form, into which all formats are converted. Pure."""
 
 from __future__ import annotations
 
@@ -20,18 +17,18 @@ Json = dict[str, Any]
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 _MOST_NAME = 64
 NO_OUTPUT = "[no output]"
-"""The text of an empty tool result, for providers that refuse an empty one."""
+"""The text in place of an empty tool result, which some providers refuse."""
 
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """Return the value if it is a mapping, or an empty mapping."""
+    """Return the value if it is a mapping, else an empty mapping."""
     return value if isinstance(value, Mapping) else {}
 
 
 def dicts(value: object) -> list[Json]:
-    """Return the dicts of a list. An empty list for any other value."""
+    """Return the dicts in a list. Empty for a value that is not a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
@@ -45,7 +42,7 @@ def text_part(text: str) -> Json:
 
 
 def media_part(url: str, kind: str = "", name: object = None) -> Json:
-    """Return a part that holds a picture or a file, by its URL or as data."""
+    """Return a content part with a picture or a file, by its URL or data URL."""
     if kind.startswith("image"):
         return {"type": "image_url", "image_url": {"url": url}}
     filename = {"filename": name} if isinstance(name, str) and name else {}
@@ -53,7 +50,7 @@ def media_part(url: str, kind: str = "", name: object = None) -> Json:
 
 
 def data_url(kind: object, data: object) -> str:
-    """Return data as a URL. Bytes are encoded in base64."""
+    """Return bytes or a base64 text as a data URL."""
     return f"data:{kind or 'application/octet-stream'};base64,{base64_of(data)}"
 
 
@@ -72,14 +69,14 @@ def bytes_of(data: str) -> bytes:
 
 
 def joined(parts: Sequence[Json]) -> Any:
-    """Return the content of parts: one text if all of them are texts, or a list."""
+    """Return parts as the content of a message: one text if all are texts, else a list."""
     if all(part["type"] == "text" for part in parts):
         return "\n".join(part["text"] for part in parts)
     return list(parts)
 
 
 def parts_of(content: object) -> Iterator[Any]:
-    """Yield the parts of a chat message's content that are not empty."""
+    """Yield the parts of a chat message's content, without empty texts."""
     for part in [content] if isinstance(content, str) else content or ():  # type: ignore[attr-defined]
         if isinstance(part, str):
             if says(part):
@@ -94,10 +91,7 @@ def is_blank(part: Mapping[str, Any]) -> bool:
 
 
 def cleaned(parts: list[Any], clean: Callable[[Any], Any]) -> list[Any]:
-    """Apply `clean` to parts, and drop each part for which `clean` returns None.
-
-    If nothing changed, the same list is returned.
-    """
+    """Return the results of `clean` for the parts, without None: `parts` itself if none changed."""
     results = [cleaned_part for part in parts if (cleaned_part := clean(part)) is not None]
     return parts if len(results) == len(parts) and all(map(is_, results, parts)) else results
 
@@ -105,7 +99,7 @@ def cleaned(parts: list[Any], clean: Callable[[Any], Any]) -> list[Any]:
 def merged_neighbours(
     messages: list[Json], belong: Callable[[Json, Json], bool], is_result: Callable[[Any], bool]
 ) -> list[Json]:
-    """Merge the contents of neighbouring messages that belong together, with results first."""
+    """Merge neighbouring messages for which `belong` is true. Results come first in the content."""
     merged: list[Json] = []
     for message in messages:
         if merged and belong(merged[-1], message):
@@ -122,14 +116,14 @@ def is_text(part: object) -> bool:
 
 
 def text_of(content: object) -> str:
-    """Return content as text. A part without text becomes a mark, such as "[image]"."""
+    """Return content as text. A part without text is shown as a mark, such as "[image]"."""
     if isinstance(content, str):
         return content
     return "\n".join(map(mark_of, parts_of(content)))
 
 
 def mark_of(part: object) -> str:
-    """Return a part as text. A part without text becomes a mark with its name."""
+    """Return a part as text. A part without text is shown as a mark, such as "[file a.pdf]"."""
     if not isinstance(part, dict):
         return str(part)
     if isinstance(part.get("text"), str):
@@ -146,16 +140,16 @@ def mark_of(part: object) -> str:
 
 
 def link_of(part: Mapping[str, Any]) -> str:
-    """Return the URL of a picture or a file. An empty text if it has none."""
+    """Return the URL of a picture or a file. Empty if it has none."""
     image, file = part.get("image_url"), mapping(part.get("file"))
     url = image if isinstance(image, str) else mapping(image).get("url") or file.get("file_data")
     return url if isinstance(url, str) else ""
 
 
 def openai_takes(part: Mapping[str, Any], *, links: bool = False) -> bool:
-    """Return whether OpenAI accepts a picture, a file or a sound from a user.
+    """Return whether OpenAI accepts a part as a picture, file or sound from a user.
 
-    With `links`, a file may be a link.
+    With `links`, a file may be given by its web address.
     """
     url, kind = link_of(part), part.get("type")
     data = data_in(url)
@@ -170,7 +164,7 @@ def openai_takes(part: Mapping[str, Any], *, links: bool = False) -> bool:
 
 
 def tool_name(name: object, other: re.Pattern[str] = _NO_NAME) -> str:
-    """Return a tool name that every provider accepts. `other` matches invalid characters."""
+    """Return a valid tool name of up to 64 characters. `other` matches invalid characters."""
     return other.sub("_", name)[:_MOST_NAME] if isinstance(name, str) and name else "tool"
 
 
@@ -182,7 +176,7 @@ def call_of(call_id: object, name: object, arguments: object) -> Json:
 
 
 def calls_in(items: Iterable[Mapping[str, Any]], *keys: str) -> list[Json]:
-    """Return the tool calls in items. `keys` are the keys of the id, the name and the arguments."""
+    """Return the tool calls in items. `keys` are the keys of their id, name and arguments."""
     return [call_of(*map(item.get, keys)) for item in items]
 
 
@@ -197,9 +191,9 @@ def calls_of(view: Mapping[str, Any]) -> list[Json]:
 def asked_in(
     view: Mapping[str, Any], other: re.Pattern[str] = _NO_NAME
 ) -> list[tuple[Any, str, Json]]:
-    """Return the id, the tool name and the arguments of each call; see `tool_name`.
+    """Return the id, the tool name (see `tool_name`) and the arguments of each call.
 
-    Arguments that are not a JSON object become the field `arguments` of a new object.
+    Arguments that are not a JSON object become the field `arguments` of one.
     """
     return [_asked(call, other) for call in calls_of(view)]
 
@@ -225,7 +219,7 @@ def answer_of(call_id: object, content: Any, name: object = None) -> Json:
 
 
 def said_by(role: str, parts: Sequence[Json], calls: Sequence[Json] = ()) -> list[Json]:
-    """Return a list of one chat message with parts and calls. Without both, the list is empty."""
+    """Return a list of one chat message with parts and calls, or an empty list without both."""
     if not (parts or calls):
         return []
     view: Json = {"role": role, "content": joined(parts) or None}

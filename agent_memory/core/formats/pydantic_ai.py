@@ -1,4 +1,4 @@
-"""Messages of pydantic-ai, as its adapter dumps them: requests and responses of parts. Pure."""
+"""Messages of pydantic-ai, as its adapter dumps them: requests and responses with parts. Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ def recognises(value: Mapping[str, Any]) -> bool:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the chat messages of a response, or of a request (system, user and tool messages).
-
-    Thinking has no chat form.
-    """
+    """Return a response or a request as chat messages. Thinking is left out."""
     parts = dicts(raw.get("parts"))
     if raw.get("kind") == "response":
         texts = [p for p in parts if p.get("part_kind") == "text" and p.get("content")]
@@ -32,7 +29,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:
-    """Return the parts that no chat message shows, such as thinking, and signatures of calls."""
+    """Return the parts that chat messages do not show, such as thinking, and provider details."""
     parts = dicts(raw.get("parts"))
     hidden: list[Any] = [part for part in parts if part.get("part_kind") not in _SHOWN]
     shown = [part for part in parts if part.get("part_kind") in _SHOWN]

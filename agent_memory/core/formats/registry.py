@@ -1,4 +1,4 @@
-"""Formats of messages by name: built-in formats, and formats that adapters register."""
+"""Formats of messages by name: the built-in ones, and those that `register` adds."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ class Ids:
 
     Attributes:
         pattern: The pattern of an id. None if calls need no ids.
-        unique: Whether an id must be unique in a context. By default, it must be unique in a
-            message.
-        functions: Whether the only call of a message may have a name in place of an id.
+        unique: Whether an id must be unique in a context. If False, it must be unique in a message.
+        functions: Whether the provider accepts OpenAI's legacy `function_call`, which has no id.
     """
 
     pattern: re.Pattern[str] | None = re.compile(r".+", re.DOTALL)
@@ -46,8 +45,8 @@ class Arguments:
 
     Attributes:
         messages: The argument for the messages.
-        system: The path of the argument for the system text, outermost first. Empty if the system
-            text stands among the messages.
+        system: The argument for the system text, and the keys to it inside a nested argument. Empty
+            if the system text stands among the messages.
         system_parts: Whether the system text is a list of parts.
         user_first: Whether the first message must be a user's.
     """
@@ -62,29 +61,31 @@ class Arguments:
 class Format:
     """Conversion between a provider's raw items and chat messages.
 
-    The functions are pure, and accept items of unknown types.
+    The functions must be pure, and must accept items of unknown types.
 
     Attributes:
-        name: The name that messages hold in `format`.
+        name: The value of `Message.format`.
         to_chat: Returns the OpenAI chat messages of an item: one, several, or none.
         from_chat: Returns the items of an OpenAI chat message. None if the format cannot express
             contexts.
-        recognises: Returns whether a value passed to `update` is an item.
-        to_message: Returns the item to store for such a value.
+        recognises: Returns whether a dict that is passed to `update` is an item of this format.
+        to_message: Returns the item to store for such a dict.
         compacts: Returns whether an item replaces all items before it, for this provider.
-        items: Returns an item as it is sent back, or nothing if the provider would refuse the item.
+        items: Returns a stored item in the form that a request accepts, as a list. Empty if the
+            provider would refuse the item.
         leads: Returns whether an item without a chat form must be sent with the item after it.
-        pair: Returns the common key of a call and its answer, if no chat shows them.
-        merged: Merges neighbouring messages that the provider requires as one.
+        pair: For a call or result without a chat form: returns the key that both have in common.
+            None for other items.
+        merged: Merges neighbouring messages where the provider requires one message.
         is_counted: Returns whether `limited` may have to change a message or a system text.
         limited: Makes a context valid as a whole, for example by removing excess cache marks. The
-            context begins with the system texts.
+            context is a list of the system texts and the messages.
         ids: The call ids that the provider accepts.
         arguments: The SDK arguments for a context.
-        in_runs: Whether results may stand after several calls in a row.
+        in_runs: Whether several messages with calls may follow each other, before their results.
         unseen: For items of frameworks: returns the content that reaches the model in addition to
             the item's chat messages, such as thinking. None if the item is sent whole.
-        is_exact: Whether items may hold bytes, which are stored as `exact.written` encodes them.
+        is_exact: Whether items may hold bytes. They are stored as `exact.written` encodes them.
     """
 
     name: str
@@ -107,7 +108,7 @@ class Format:
 
 
 def _made(name: str, file: str, **more: Any) -> Format:
-    """Return the format of a module here, whose functions are named like the fields of `Format`."""
+    """Return the format that a module of this folder defines: its names are fields of `Format`."""
     module = import_module(f"agent_memory.core.formats.{file}")
     own = {field.name for field in fields(Format)} & vars(module).keys()
     return Format(name, **{field: getattr(module, field) for field in own}, **more)
@@ -118,7 +119,6 @@ _FORMATS: dict[str, Format] = {}
 
 @cache
 def _formats() -> dict[str, Format]:
-    """Return all formats by name. The built-in modules are loaded at the first call."""
     from agent_memory.core.formats import gemini
 
     shared = _made(
@@ -144,7 +144,7 @@ def _formats() -> dict[str, Format]:
             arguments=Arguments(system=("system",), user_first=True),
         ),
         shared,
-        # A provider cannot read another provider's items.
+        # A name of its own, because xAI cannot read OpenAI's encrypted items.
         replace(shared, name="xai.responses", recognises=_never),
         _made(
             names.GOOGLE,
@@ -168,7 +168,7 @@ def _formats() -> dict[str, Format]:
         _made(names.HAYSTACK, "haystack", is_exact=True),
         _made(names.SMOLAGENTS, "smolagents", is_exact=True),
     ]
-    for form in every:  # two threads may load them, and one may register another meanwhile
+    for form in every:  # another thread may have registered a format of the same name
         _FORMATS.setdefault(form.name, form)
     return _FORMATS
 
@@ -182,7 +182,11 @@ def register(form: Format) -> None:
 
 
 def format_of(name: str) -> Format:
-    """Return the format with this name, if contexts can be expressed in it."""
+    """Return the format with this name.
+
+    Raises:
+        InvalidInput: There is no such format, or contexts cannot be expressed in it.
+    """
     form = _formats().get(name) if isinstance(name, str) else None
     if form is None or form.from_chat is None:
         known = ", ".join(sorted(key for key, form in _formats().items() if form.from_chat))
@@ -194,7 +198,7 @@ def format_of(name: str) -> Format:
 
 
 def recognised(value: Raw) -> Format | None:
-    """Return the format of a value, by its shape. None for a chat message or an unknown shape."""
+    """Return the format of a dict, by its keys. None for a chat message or an unknown dict."""
     if not all(isinstance(value.get(key), str | None) for key in ("type", "role", "kind")):
         return None
     forms = list(_formats().values())  # another thread may register one meanwhile
@@ -206,13 +210,13 @@ def is_known(name: str | None) -> bool:
 
 
 def form_of(name: str | None) -> Format:
-    """Return the format with this name, or the format of unknown items."""
+    """Return the format with this name. If it is not known, return the format of unknown items."""
     return _formats().get(name or "") or _unknown()
 
 
 @cache
 def _unknown() -> Format:
-    """Return the format of unknown items. An item is shown if it has a chat role and content."""
+    """Return a format that shows an item if it has a chat role and content."""
     from agent_memory.core.formats.responses import messages_of
 
     return Format("", messages_of)

@@ -1,8 +1,8 @@
 """Items of OpenAI's Responses API, which other providers use too. Pure.
 
-A compaction item replaces all items before it, but only for the provider that made it. OpenAI and
-xAI encrypt their compaction items. The response of `responses.compact` is stored as one item, which
-stands for the items in its `output`.
+A compaction item replaces all items before it, but only for the provider that made it: OpenAI and
+xAI encrypt these items. A response of `responses.compact` is stored as one item. It is sent as the
+items in its `output`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def recognises(value: Mapping[str, Any]) -> bool:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the chat messages of an item. Some items have none, such as reasoning."""
+    """Return the chat message of an item. Empty for an item without one, such as reasoning."""
     kind = str(raw.get("type"))
     if kind in _CALLS:
         call = neutral.call_of(raw.get("call_id"), raw.get("name"), raw.get(_CALLS[kind]) or "")
@@ -66,7 +66,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def messages_of(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the chat message of an item with a chat role and content. Other items have none."""
+    """Return the chat message of an item that has a chat role and content. Empty for others."""
     role, content = raw.get("role"), raw.get("content")
     if not isinstance(role, str) or role not in _CHAT_ROLES or not isinstance(content, str | list):
         return []
@@ -103,7 +103,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
 
 
 def items(raw: Mapping[str, Any]) -> list[Any]:
-    """Return an item as it is sent back. An empty message is not sent."""
+    """Return an item without blank texts, or nothing if it is empty."""
     output, content = raw.get("output"), raw.get("content")
     if raw.get("object") == COMPACTED and isinstance(output, list):
         return output
@@ -116,18 +116,14 @@ def items(raw: Mapping[str, Any]) -> list[Any]:
 
 
 def is_counted(item: Any) -> bool:
-    """Return whether `limited` may have to change an item.
-
-    Such an item has an id, which must be unique, or it belongs to a custom tool. The output of a
-    custom tool must have the kind of its call.
-    """
+    """Return whether `limited` may have to change an item: it has an id, or is of a custom tool."""
     return isinstance(item, Mapping) and ("id" in item or item.get("type") in _CUSTOM)
 
 
 def limited(context: list[Any]) -> list[Any]:
-    """Give results the kind of their calls, and remove duplicate ids.
+    """Give each output the type that belongs to its call, and remove duplicate ids.
 
-    A repeated message or call loses its id. Any other repeated item is dropped.
+    A message or call with a repeated id loses the id. Any other item with one is dropped.
     """
     ids = [item_id for item in context if (item_id := item.get("id")) is not None]
     if len({*ids}) < len(ids):
@@ -171,7 +167,10 @@ def compacts(raw: Mapping[str, Any]) -> bool:
 
 
 def pair(raw: Mapping[str, Any]) -> str | None:
-    """Return the key that a call and its output share, or an approval request and its response."""
+    """Return a key that is the same for a call and its output. None for other items.
+
+    An approval request and its response are such a pair too.
+    """
     kind, call_id = str(raw.get("type")), raw.get("call_id")
     if kind in _APPROVALS:
         kind, call_id = "approval", raw.get(_APPROVALS[kind])

@@ -1,6 +1,6 @@
 """Steps of smolagents: a system prompt, a task, or an action with calls and observations. Pure.
 
-A step has one text for the results of all its calls.
+The observations are one text with the results of all calls.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _WITH_LAST = "[with the last result]"
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the chat messages of a step: its text and calls, their results, and the answer.
+    """Return a step as chat messages: its text and calls, their results, and the answer.
 
-    The call of the tool that gives the answer is left out.
+    The call of the tool `final_answer` is left out.
     """
     for field, role in (("system_prompt", "system"), ("task", "user")):
         if field in raw:
@@ -32,12 +32,11 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:
-    """Return the call that gives the answer, which no chat message shows."""
+    """Return the call of the tool `final_answer`, which chat messages do not show."""
     return [call for call in dicts(raw.get("tool_calls")) if _name(call) == _FINAL]
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """Return the step for a chat message. A result is a step of its own."""
     role, text = view.get("role"), neutral.text_of(view.get("content") or "")
     if role in ("system", "developer"):
         return [{"system_prompt": text}]
