@@ -206,9 +206,10 @@ class Components:
         return {**self.blocks, self.default_notes.name: self.default_notes}
 
     def block(self, kind: str) -> Block:
-        """Return the first block of a kind, otherwise the block with that name, or raise.
+        """Return the first block of a kind, otherwise the block with that name.
 
-        For the kind "notes", return the block that stores notes, of any kind.
+        For the kind "notes", return the block that stores notes, of any kind. Raise `ConfigError`
+        if there is no such block.
         """
         text_of("kind", kind)
         if kind == NOTES:

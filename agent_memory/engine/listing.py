@@ -31,8 +31,7 @@ class UserSize:
     Attributes:
         user_id: The user.
         sessions: The number of the user's sessions.
-        messages: The number of messages that were added to these sessions, including messages that
-            `retention` removed.
+        messages: The number of their messages, including messages that `retention` removed.
     """
 
     user_id: str

@@ -147,9 +147,9 @@ def _of_turn(scope: Scope, request: ReadMessage) -> Entry | None:
 
 
 def read_on(recall: Recall) -> dict[str, Any] | None:
-    """Return the arguments of `memory_read_message` that continue after a recalled part.
+    """Return arguments for `memory_read_message` that read a message from its recalled part on.
 
-    None if the recall shows the whole message.
+    None if the recall is not a part of a message.
     """
     if PART not in recall.metadata or not recall.sources:
         return None

@@ -102,7 +102,7 @@ class Offer:
         return is_callers and not all(map(self.is_run_here, answer.tool_calls or ()))
 
     def run(self, call: Mapping[str, Any]) -> str:
-        """Run a tool call, and return its result or error as text for the model."""
+        """Run a tool call. Return its result, or the text of a `ToolRefused`, for the model."""
         name, arguments = _asked(call)
         run = self._here.get(name)
         if run is None:
