@@ -97,6 +97,16 @@ def test_rounds_of_tools_are_told_one_by_one(memory: AgentMemory) -> None:
     ]
 
 
+def test_a_turn_that_is_asked_again_is_in_the_log(memory: AgentMemory) -> None:
+    """Wrong: the log lacks the request that led to the stored answer."""
+    memory.after_turn(memory.before_turn("s", "Which city?", user_id="ana"), "Rome.")
+    memory.remember("Ana lives in the city of Lisbon.", user_id="ana")
+    again = memory.regenerate("s", user_id="ana")
+    memory.after_turn(again, "Lisbon.")
+    assert "Lisbon" in str(again.messages)
+    assert [one.messages for one in memory.contexts("s", user_id="ana")] == [again.messages]
+
+
 def test_it_is_told_by_another_process_later(tmp_path: Path) -> None:
     """Wrong: the prompt log is lost at a restart, or is written without the setting."""
     path = tmp_path / "m.db"

@@ -48,7 +48,8 @@ class Regenerate:
         found = self._without(head, question, found)
         warnings += self._parts.troubles(head)
         seen = Seen(packer, before, entries, asked, question.message, scope, window)
-        context = View(seen, found, warnings, usage=account.usage).context()
+        view = View(seen, found, warnings, usage=account.usage)
+        context = self._parts.contexts.sending(session_id, view)(asked)
         part = Span(session_id, question.seq, head.end)
         return turn_of(session_id, user_id, asked, context, part)
 
