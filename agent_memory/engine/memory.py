@@ -344,8 +344,8 @@ class AgentMemory(OpenMemory):
     ) -> list[SentContext]:
         """Return the contexts that models were sent in a session, oldest first.
 
-        These are the contexts of `get`, `before_turn` and `completion` with its tool rounds. They
-        are stored only while `keep_contexts=True` is set.
+        These are the contexts of `get`, `before_turn`, `regenerate`, and `completion` with its tool
+        rounds. They are stored only while `keep_contexts=True` is set.
 
         Limitations: The context for a session that does not exist yet, or does not belong to the
         named user yet, is not stored immediately. The process holds the latest such context, and
