@@ -20,10 +20,7 @@ class Cache(OrderedDict[K, V]):
     `find` and `put` count as uses, but `get` and `[]` do not. Each call is thread-safe. For a
     sequence of calls, hold `lock`. Change a cache only with `put`, `drop` and `clear`.
 
-    Args:
-        most: The greatest total size of the values.
-        size: Returns the size of a value.
-        least: The number of values that are never evicted, however large they are.
+    The total size of the values is at most `most`, unless there are only `least` values or fewer.
     """
 
     def __init__(self, most: int, size: Callable[[V], int] = lambda _: 1, least: int = 0) -> None:

@@ -100,7 +100,6 @@ class Cleared:
 
     @property
     def entries(self) -> list[Entry]:
-        """Return the entries to show."""
         return [entry for entry in self._shown if entry is not None]
 
     @cached_property
@@ -181,7 +180,6 @@ class Cleared:
         return _standing_for(call, text, self._counter) if text else None
 
     def _change(self, changes: Mapping[int, Entry | None], least: int) -> None:
-        """Apply changes if they free at least `least` tokens."""
         costs = {place: entry.tokens if entry else 0 for place, entry in changes.items()}
         freed = sum(self._costs[place] - cost for place, cost in costs.items())
         if not changes or freed < least:
@@ -209,7 +207,7 @@ def with_stubs(entries: Sequence[Entry], counter: TokenCounter) -> list[Entry]:
 def _stubs_of(
     entries: Sequence[Entry], results: Sequence[int], counter: TokenCounter
 ) -> dict[int, Entry]:
-    """Return the stubs that are shorter than the results they replace."""
+    """Return the stubs of results, if they are shorter than the results."""
     stubs = {place: _stub_of(entries, place, counter) for place in results}
     return {place: stub for place, stub in stubs.items() if stub.tokens < entries[place].tokens}
 

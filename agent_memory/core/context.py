@@ -208,12 +208,9 @@ def without_context(
 ) -> Sequence[Any]:
     """Return the messages without the context, if they begin with it: only the new messages.
 
-    If no message follows the context, the list is returned unchanged. The caller may have sent the
-    same messages as in the previous turn.
-
-    Args:
-        context: The session's last context.
-        asked: The question of the context, if it is not stored yet. It precedes the new messages.
+    If no message follows the context, the list is returned unchanged: it may be a new turn that
+    repeats the last one. `asked` is the context's question, if it is not stored yet. It then
+    precedes the new messages.
 
     Raises:
         InvalidMessage: The messages hold recalls or a summary of another context.
@@ -248,10 +245,9 @@ _LESS = -0.1
 
 
 def reason(recall: Recall) -> str:
-    """Return the reasons for and against a recall.
+    """Return the reasons for and against a recall. Without a relevance, return its score.
 
-    An example is "98 % likely: close in meaning, said by the person asked about". For a recall
-    without a relevance, return its score.
+    An example is "98 % likely: close in meaning, said by the person asked about".
     """
     views = recall.views
     if recall.relevance is None:

@@ -49,7 +49,7 @@ class Damage:
 
     @property
     def is_known(self) -> bool:
-        """Return whether enough of a head is readable to replace its other fields."""
+        """Return whether the fields of a head are readable that cannot be replaced."""
         return self.head is not None and not _IDENTITY & {*self.broken}
 
     def error(self) -> Damaged:

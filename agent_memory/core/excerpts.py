@@ -61,7 +61,7 @@ class _Frame:
         plain: The excerpt without passages.
         begin: The end of the first part, in an excerpt with passages.
         last: The start of the last part.
-        passages: Tokens that passages may take. 0 for no passages.
+        passages: Tokens that passages may take.
         gap: Tokens of a mark.
     """
 
@@ -196,7 +196,7 @@ def _fitting(part: Callable[[int], str], length: int, count: Count, limit: int) 
 
 
 def _passages(text: str, question: str, count: Count, frame: _Frame) -> list[Span]:
-    """Return the sentences between the first and last part that share most words with a question.
+    """Return the sentences between first and last part with the most words of a question.
 
     Words that are rare in the text count more.
     """
@@ -223,10 +223,7 @@ def _passages(text: str, question: str, count: Count, frame: _Frame) -> list[Spa
 
 
 def _hits(text: str, within: Span, wanted: frozenset[str], size: int) -> dict[Span, frozenset[str]]:
-    """Return the sentences that contain wanted words, each with these words.
-
-    A sentence of more than `size` characters is cut to the part around a word.
-    """
+    """Return the sentences with wanted words, cut to `size` characters, each with these words."""
     words = re.compile("|".join(map(re.escape, sorted(wanted))), re.IGNORECASE)
     places = [match.start() for match in islice(words.finditer(text, *within), _HITS)]
     if not places:

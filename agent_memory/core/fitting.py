@@ -35,9 +35,9 @@ class Fitted:
 
     Attributes:
         cut: Seqs of the shortened entries.
-        shortened: The number of messages of the newest turn that are shortened.
-        missing: The number of messages of the newest turn that are left out.
-        earlier: The number of messages of earlier turns that are left out.
+        shortened: Number of shortened messages of the newest turn.
+        missing: Number of omitted messages of the newest turn.
+        earlier: Number of omitted messages of earlier turns.
     """
 
     entries: list[Entry]
@@ -231,8 +231,7 @@ _USUAL_TOKENS = 150
 class Placed:
     """Chooses recalls that fit, by their token cost at their place in a chat.
 
-    Attributes:
-        leading: The number of messages before the turns.
+    `leading` is the number of messages before the turns.
     """
 
     counter: TokenCounter

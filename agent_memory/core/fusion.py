@@ -91,8 +91,7 @@ def merge(
     stays: texts that share four of five pairs of words, and all names and identifiers.
 
     Args:
-        found: The recalls of each block.
-        shown: The sources of the messages that the window shows whole.
+        shown: The messages that the window shows whole.
         among: The blocks that share the window's store. None for all. In another store, the same
             session id may belong to another session.
         floors: For each block, the share of its best score below which its recalls are left out.
@@ -125,8 +124,7 @@ def marked(
 ) -> list[Recall]:
     """Mark the recalls of block `name` that other blocks report as outdated, with the date.
 
-    Args:
-        outdated: For each reporting block, the messages that are outdated, and since when.
+    `outdated` holds for each reporting block the outdated messages, and since when.
     """
     since = {
         source: at
@@ -155,10 +153,7 @@ def select(
     Each block gets an equal share of the room for its recalls of the highest worth. The rest goes
     to the recalls of the highest worth of all blocks. The worth of a recall is its rank, divided by
     the square root of its tokens plus a constant: longer recalls must be more relevant. Pinned
-    recalls have priority.
-
-    Args:
-        limits: The most tokens for recalls of a block. None for no limit.
+    recalls have priority. `limits` holds the most tokens for recalls of a block.
     """
     limits = limits or {}
     blocks = {recall.block for recall in recalls}
@@ -179,7 +174,6 @@ def select(
 
 
 def _by_worth(recalls: Sequence[Recall]) -> list[int]:
-    """Return the indexes of the recalls, in descending order of worth."""
     weights = _weights(recalls, recalls)
     worth = [
         weight / math.sqrt(_STANDING + recall.tokens)
@@ -227,7 +221,7 @@ def with_pinned(
 
 
 def folded(ranked: Iterable[Recall], limit: int) -> list[Recall]:
-    """Return the first `limit` recalls without near-duplicates. Read little more of `ranked`."""
+    """Return the first `limit` recalls without near-duplicates, without reading all of `ranked`."""
     rest, first, size = iter(ranked), dict[str, Recall](), limit + _SPARE
     while True:
         for recall in rest:

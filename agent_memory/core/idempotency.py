@@ -18,7 +18,6 @@ _DIGITS = 32
 
 
 def version_of(*parts: object) -> str:
-    """Return the version of a value: a digest of its content."""
     return digest(parts)
 
 
@@ -59,11 +58,9 @@ class WriteKey:
 
 @dataclass(frozen=True, slots=True)
 class KeptKey:
-    """An idempotency key as a store holds it.
+    """An idempotency key as a store holds it; see `WriteKey`.
 
     Attributes:
-        name: A digest of the key's text.
-        digest: A digest of the content that was written under the key.
         seq: Seq of the first message that was written under the key.
         end: `Head.end` after the append.
         total: `Head.total` after the append.
@@ -86,7 +83,6 @@ class Once:
         key: The key of the whole append.
         ids: The key of each draft, or None for a draft without a key. Empty if no draft has a key.
         expected_end: The append is refused if the log has another end. None for any end.
-        at: The time of the append (UTC).
         since: Keys that were stored before this time are ignored. None to use all keys.
     """
 
@@ -175,12 +171,7 @@ class Append(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The drafts of an append that are not stored yet.
-
-    Attributes:
-        places: The indexes of these drafts.
-        before: The newest stored key, if all drafts are stored already.
-    """
+    """The indexes of the drafts that are not stored yet, or the newest key if all are stored."""
 
     places: tuple[int, ...]
     before: KeptKey | None
@@ -190,7 +181,6 @@ class Appended(NamedTuple):
     """The result of an append with keys or conditions.
 
     Attributes:
-        head: The stored head.
         places: The indexes of the drafts that were appended.
         before: The newest stored key, if all drafts had been appended before.
     """

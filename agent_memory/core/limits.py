@@ -43,7 +43,6 @@ def at_most(name: str, value: object) -> int | None:
 
 
 def score_of(name: str, value: object) -> float | None:
-    """Validate a score. None for no score."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not -MOST < value < MOST:

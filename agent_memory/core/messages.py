@@ -301,7 +301,7 @@ class Message(BaseModel):
 def _simple_message(value: object) -> Message | None:
     """Build a message from a dict of a role and an ASCII text. Return None for any other value.
 
-    The result equals that of pydantic's validation, and takes a fifth of the time.
+    This takes a fifth of the time of pydantic's validation, with an equal result.
     """
     if type(value) is not dict or len(value) != 2:
         return None

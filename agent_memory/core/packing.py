@@ -73,7 +73,7 @@ class Shown:
 
     @property
     def sources(self) -> frozenset[Source]:
-        """Return the sources of the messages that are shown whole."""
+        """Return the messages that are shown whole, and `held`."""
         cut = self.cut
         whole = (entry for entry in self.turns if entry.seq not in cut and not is_stub(entry))
         shown = [(entry.session_id, entry.seq) for entry in whole]
@@ -124,8 +124,8 @@ class Packer:
     def floors(self, question: str) -> dict[str, float]:
         """Return for each block the least score of a recall, as a share of the block's best score.
 
-        The share is higher for a statement than for a question. There is no least score for a
-        question for all matches or for an amount; see `asks_for_all`.
+        A statement needs a higher share than a question. A question for all things of a kind has no
+        least score.
         """
         if not self.cuts or asks_for_all(question):
             return {}
@@ -230,7 +230,6 @@ class Packer:
         drafts: Sequence[Entry],
         most: int | None,
     ) -> Shown:
-        """Return the messages to show if the budget is too small for all of them."""
         question = next((entry for entry in reversed(shown) if is_user(entry)), None)
         end = head.end if head is not None else 0
         readable = drafts[-1].seq if drafts and self.reads_turn else end
@@ -287,7 +286,6 @@ class Packer:
         return _Leading([cut], [self.counter.message(cut)], (warning,))
 
     def _leading(self, head: Head | None, system: Message | None) -> _Leading:
-        """Return the system message and the session's summary, whole."""
         messages = [] if system is None else [system]
         if head is not None and head.summary is not None:
             messages.append(summary_message(head.summary, self.role))

@@ -18,7 +18,7 @@ _ESCAPED = r"\\[nrt]"
 
 
 def _begins(word: str) -> str:
-    """Return a pattern that matches before the first of several characters of the class `word`."""
+    """Return a pattern for the place before the first character of a word of the class `word`."""
     return rf"(?:(?<={_ESCAPED})|(?<![{word}])(?!(?<=\\)[nrt]))"
 
 

@@ -110,8 +110,7 @@ def share_arenas() -> None:
     """Limit glibc to two memory arenas for all threads of this process.
 
     By default, each thread may have its own arena, which does not return memory to the system. Call
-    it before threads start. With another C library, or if the environment sets the number of
-    arenas, nothing changes.
+    this function before threads start. It respects the variable MALLOC_ARENA_MAX.
     """
     import ctypes
 
@@ -123,8 +122,8 @@ def share_arenas() -> None:
 def wait_for_imports() -> None:
     """Wait until no other thread is importing, for at most 20 seconds.
 
-    A thread that stops during an import, at a fork or at the end of the interpreter, never releases
-    the module's import lock.
+    If a fork or the end of the interpreter stops a thread during an import, it never releases the
+    module's import lock.
     """
     deadline = monotonic() + _IMPORT_SECONDS
     while _others_import() and monotonic() < deadline:

@@ -34,9 +34,7 @@ def pieces(
 ) -> list[Piece]:
     """Return a context as pieces.
 
-    Args:
-        leads: Whether the recalls end the first message. Otherwise they precede the newest user
-            message.
+    With `leads`, the recalls end the first message. Else they precede the newest user message.
     """
     above: list[Piece] = [
         (hash((one.role, one.content if type(one.content) is str else None)), tokens)
@@ -135,14 +133,12 @@ class StoredContext:
     """The stored form of a context.
 
     Attributes:
-        turn: Seq of the first message of the turn.
-        step: The number of messages of the turn that precede the answer of this model call. It
-            tells the calls of a turn apart.
+        step: The number of messages of the turn before this model call. A turn has one call for
+            each round of tools.
         upto: The last seq of the log that the context depends on.
-        question: The query text of the recalls.
-        fields: All else, as plain JSON.
-        texts: Texts that are not in the log, by their names in `fields`. Texts of records that have
-            no source messages are not included, unless their block is static.
+        fields: All other data, as plain JSON.
+        texts: Texts that are not in the log, by their names in `fields`. Texts of records without
+            source messages are not included, unless their block is static.
     """
 
     turn: int
@@ -155,11 +151,9 @@ class StoredContext:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text of a context, and its newest source message.
+    """A text of a context, and its newest source message, with the seq `upto`.
 
-    Attributes:
-        session_id: The session of the source. Empty for the session of the context.
-        upto: The seq of the source.
+    `session_id` is the session of the source. Empty for the session of the context.
     """
 
     text: str
@@ -176,9 +170,7 @@ def encode_context(
 ) -> StoredContext:
     """Return the stored form of a context.
 
-    Args:
-        logged: The window's entries as they stand in the log, neither shortened nor cleared.
-        question: The query text of the recalls.
+    `logged` holds the window's entries as they stand in the log, and `question` the query text.
     """
     messages = {one.seq: one.message for one in logged if one.session_id}
     newest = next((one.seq for one in reversed(shown.turns) if is_user(one)), 0)
@@ -222,8 +214,6 @@ def decode_context(
     """Restore a context from its stored form.
 
     Args:
-        fields: `StoredContext.fields`.
-        entries: The log's entries by seq.
         text_of: Returns the text that is stored under a name of `name_of`. None if there is none.
         source_text: Returns the text of those source messages of a recall that still exist.
     """

@@ -56,11 +56,7 @@ def native(
     *,
     cut: bool = True,
 ) -> Native:
-    """Return a session's window for the provider of a format.
-
-    Args:
-        cut: Whether a compaction may replace the entries before it.
-    """
+    """Return a session's window for a format. If `cut`, a compaction replaces earlier entries."""
     newest = next(
         (at for at in reversed(range(len(entries))) if role_of(entries[at].message) == "user"), 0
     )
@@ -101,7 +97,7 @@ def _settled(
 def _shown_entries(
     entries: Sequence[Entry], form: Format, counter: TokenCounter, cut: bool
 ) -> tuple[list[Entry], int | None, bool]:
-    """Return the entries from the newest compaction on, as shown, and the compaction's seq.
+    """Return the shown entries from the newest compaction on, and its seq.
 
     The third value is whether no later entry can belong to one of these entries.
     """
@@ -194,10 +190,7 @@ def _standing(
     *,
     is_hidden: bool = True,
 ) -> Entry:
-    """Return the entry to show for a hidden entry, or for one with hidden items before it.
-
-    The result is cached in the message.
-    """
+    """Return the entry to show for a hidden entry, or for an entry with hidden ones before it."""
     message = entry.message
     key = (counter.encoding, pair, is_hidden, [entry_before.message for entry_before in before])
     cached: tuple[object, Entry, Entry] | None = vars(message).get(STANDING)

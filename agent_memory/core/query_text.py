@@ -21,7 +21,7 @@ MOST = 2_000
 """The most characters of a query text."""
 
 _END = MOST // 2
-_LINE = 200  # characters at each end that are used if neither end has a short paragraph
+_LINE = 200  # characters at each end to search for questions, if neither has a short paragraph
 _TAIL = 40
 _MOST_KNOWN = 4_000
 _BREAK = "\n\n"
@@ -109,8 +109,9 @@ def asked_for(message: Message) -> Message:
     """Return the message with its query text alone.
 
     Thanks and greetings are left out, as in "Thank you! Which size was it?". A message of more than
-    2,000 characters is often a question with a document, which would distort the search. It is
-    reduced to its first and last paragraph, or else to the questions at both ends.
+    2,000 characters is often a question with a document, which would distort the search. Only its
+    first and last paragraph are used, if they have up to 1,000 characters. If neither is so short,
+    only the questions at both ends are used.
     """
     text = message.text().strip()
     asked = asked_in(text)

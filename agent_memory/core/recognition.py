@@ -30,8 +30,7 @@ _MESSAGE = frozenset({"role", "raw", "type", "parts", "kind"})
 _HOLDERS = ("choices", "candidates", "output", "message", "content")
 """Fields of a response that hold the message, or a nested response."""
 _WITH_IDS = ("google.contents", "anthropic.messages", "bedrock.converse", "ai_sdk")
-"""Formats in which only responses have an `id` of the provider. Any other `id` is the caller's, for
-idempotency."""
+"""Formats in which only responses have a provider's `id`. Any other `id` is the caller's."""
 _GOOGLE = "google.genai"
 _BY_JSON = ("openai", "anthropic")
 

@@ -58,12 +58,12 @@ class Entry:
 
     @property
     def counted(self) -> int:
-        """Return the tokens that the entry adds to the running total. 0 for a system message."""
+        """Return the tokens that the entry adds to `total`: 0 for a system message."""
         return 0 if self.message.is_system else self.tokens
 
     @property
     def before(self) -> int:
-        """Return the running total before the entry."""
+        """Return `total` before the entry."""
         return self.total - self.counted
 
 
@@ -75,9 +75,8 @@ class Draft:
         message: The message. A system message also becomes the head's `system`, without `placed`.
         tokens: Tokens of the message in a context.
         encoding: Name of the token encoding that counted the message.
-        placed: A function that returns the message to write at a given seq. Encryption uses it to
-            bind a message to its seq. It is called again if another writer takes that seq first.
-            None to write `message`.
+        placed: Returns the message to write at a given seq. Encryption uses it to bind a message to
+            its seq. If another writer takes the seq first, it is called again with the next one.
     """
 
     message: Message
@@ -206,7 +205,7 @@ class Scope:
     Attributes:
         user_id: The user, or None if the session is its own scope.
         session_id: The current session. None for all sessions of the user.
-        after: For a deletion: only records that derive from messages after this seq are deleted.
+        after: For a deletion, the seq after which the source messages of deleted records begin.
         lease: The lease that a block passes with each write to the session store. The store refuses
             the write of a stalled worker after another worker has taken the lease.
         shown: For a query, the messages that the window shows whole. They need no recall.
@@ -215,8 +214,7 @@ class Scope:
         floor: For a query, the factor by which `min_relevance` is multiplied: 1 for a context, less
             for a search.
         pinned: For a query, the ids of records to recall in any case.
-        key: The idempotency key of a tool call that the caller may retry. A write is not repeated
-            if the key was used before.
+        key: The idempotency key of a tool call. A retry with the same key writes nothing again.
     """
 
     user_id: str | None = None
@@ -237,8 +235,7 @@ class Scope:
     def wants(self, sources: Sequence[Source]) -> bool:
         """Return whether a record with these sources may be recalled.
 
-        The engine checks every recall. A block may check before it limits the number of its
-        recalls.
+        The engine checks each recall. A block can check earlier, before it limits their number.
         """
         if not sources:
             return True

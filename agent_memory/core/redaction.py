@@ -118,7 +118,7 @@ def _redacted_function(function: dict[str, Any]) -> dict[str, Any]:
 
 
 def stands_nowhere(message: Message) -> bool:
-    """Return whether the message is such an item: only its place in the log remains."""
+    """Return whether only the message's place in the log remains, so that it is never shown."""
     return message.format == _FORMAT
 
 

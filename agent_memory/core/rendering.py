@@ -41,12 +41,9 @@ def rendered(
     memory: str = "",
     memory_role: MemoryRole = "system",
 ) -> Rendered:
-    """Render messages in a format.
+    """Render messages in a format, with the `<memory>` element at the place of `memory_role`.
 
-    Args:
-        leading: The number of messages before the turns.
-        memory: The `<memory>` element, or empty.
-        memory_role: The place of this element.
+    `leading` is the number of messages before the turns.
     """
     above = [view for message in messages[:leading] for view in message.views()]
     raws = [
@@ -85,7 +82,6 @@ def rendered(
 
 
 def _own(items: Sequence[Any], form: Format) -> list[Any]:
-    """Return copies of items."""
     return [*map(read if form.is_exact else copied, items)]
 
 
@@ -174,7 +170,6 @@ def items_of(message: Message, name: str) -> list[Any]:
 
 
 def arguments_of(sent: Rendered, form: Format) -> dict[str, Any]:
-    """Return a context as arguments for the provider's SDK."""
     names = form.arguments
     arguments: dict[str, Any] = {names.messages: sent.messages}
     if names.system and sent.system:
@@ -201,7 +196,6 @@ def led(above: list[View], memory: str) -> list[View]:
 
 
 def joined(content: Any, text: str) -> Any:
-    """Append a text to a message's content."""
     if isinstance(content, list):
         return [*content, text_part(text)]
     return f"{content}\n\n{text}" if content else text
@@ -264,7 +258,6 @@ def _items(
 
 
 def _is_whole(run: Sequence[Shown], place: int, count: int) -> bool:
-    """Return whether a run holds all views of a message, in order."""
     return len(run) == count and all(
         view.place == place and view.number == number for number, view in enumerate(run)
     )

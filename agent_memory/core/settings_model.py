@@ -193,13 +193,8 @@ class Range:
 
 
 Positive = Annotated[int, Range(1, MOST)]
-"""A count of 1 or more."""
-
 Amount = Annotated[int, Range(0, MOST)]
-"""A count of 0 or more."""
-
 Threads = Annotated[int, Range(1, 256)]
-"""A number of threads or cores."""
 
 _InSeconds = BeforeValidator(lambda one: one.total_seconds() if isinstance(one, timedelta) else one)
 
@@ -210,10 +205,7 @@ Pause = Annotated[float, _InSeconds, Range(0, YEAR_SECONDS)]
 """A pause of up to a year, in seconds or as a timedelta. 0 for none."""
 
 Weight = Annotated[float, Range(0, 1_000_000)]
-"""A relative weight."""
-
 Duration = Annotated[timedelta, Range(timedelta(), timedelta(days=36_500), above=True)]
-"""A duration of up to a hundred years."""
 
 MemoryRole = Literal["system", "user", "leading"]
 """The place of recalls in a context; see `MemoryContext.to_messages`."""

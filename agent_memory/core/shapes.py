@@ -1,7 +1,6 @@
 """The chat form of messages, pairs of calls and results, and the order in a context. Pure.
 
-A *view* is an OpenAI chat dict. A message has one view. A raw item of another format may have none
-or several.
+A *view* is a message as an OpenAI chat dict. A raw item of another format may have several or none.
 """
 
 from __future__ import annotations
@@ -175,8 +174,8 @@ def pairs(shapes: Sequence[Shape]) -> dict[Place, Place]:
 
     A call and its result have the same id, or the same tool name if one of them has no id. Several
     calls may have the same id. A result then answers the newest message with a pending call of
-    that id, and in this message the first such call. Results that do not come after their call, but
-    in the same turn, are paired last.
+    that id, and in this message the first such call. A result may stand before its call, in the
+    same turn. Such results are paired last.
     """
     paired: dict[Place, Place] = {}
     pending: dict[str | None, list[Place]] = {}
@@ -269,16 +268,12 @@ class Arranging:
         self._has_pending = False
 
     def copy(self) -> Arranging:
-        """Return an independent copy in the same state."""
         copy = Arranging(self._ids, in_runs=self._in_runs)
         copy._used, copy._count, copy._has_pending = set(self._used), self._count, self._has_pending
         return copy
 
     def shown(self, shapes: Sequence[Shape], since: int = 0) -> list[Shown] | None:
-        """Arrange the next messages. Return None if they hold results of earlier calls.
-
-        `since` is the number of messages in earlier calls of this method.
-        """
+        """Arrange the next messages, from index `since` on. None if they answer earlier calls."""
         if all(shape.is_plain for shape in shapes):
             return [Shown(shape.views[0], at) for at, shape in enumerate(shapes, since)]
         results: dict[Place, list[Place]] = {}

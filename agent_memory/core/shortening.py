@@ -30,9 +30,9 @@ _NOTE = f"[{ELLIPSIS} {{}} calls and their results left out]"
 
 
 def mark_of(seq: int | None) -> Mark:
-    """Return the function that renders the mark of a gap in the message `seq`.
+    """Return the function that renders the mark of a gap. It names the tool that reads on.
 
-    With None, the mark names no tool that reads on.
+    With None as `seq`, no tool can read on, and the mark names none.
     """
 
     def mark(missing: int, offset: int) -> str:
@@ -48,11 +48,9 @@ def format_in(message: Message) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Shortener:
-    """Shortens messages.
+    """Shortens messages to excerpts with the passages that are relevant to `question`.
 
-    Attributes:
-        question: Excerpts contain the passages that are relevant to it.
-        readable: Seq of the newest message that a tool can read in full.
+    `readable` is the seq of the newest message that a tool can read in full.
     """
 
     counter: TokenCounter
@@ -198,7 +196,6 @@ class Shortener:
         return least
 
     def _filled(self, frame: View, pieces: Sequence[_Piece], room: int, mark: Mark) -> View:
-        """Return the frame with each piece within its share of the room."""
         rooms = [room]  # a single piece is too long in any case
         if len(pieces) > 1:
             rooms = shares([self._cost_of(piece.value) for piece in pieces], room)
@@ -282,10 +279,7 @@ class Shortener:
 def shares(costs: Sequence[int], room: int, least: Sequence[int] | None = None) -> list[int]:
     """Divide `room` tokens: each item gets its cost, or an equal share if the room is too small.
 
-    Args:
-        costs: The full cost of each item.
-        room: At least the sum of `least`.
-        least: The fewest tokens of each item. None for 0.
+    Each item gets at least its number in `least`. Their sum must not exceed the room.
     """
     floor = list(least or [0] * len(costs))
     shares_given = [min(cost, low) for cost, low in zip(costs, floor, strict=True)]
@@ -313,16 +307,13 @@ def _json(value: Any) -> str:
 class _Piece(NamedTuple):
     """A piece of a message that may be shortened: its content, another text, or a call's arguments.
 
-    Attributes:
-        value: The text, or the list of content parts.
-        path: The keys and indexes that lead to the piece. Only arguments have more than one.
+    `path` holds the keys and indexes that lead to it. Only a call's arguments need several.
     """
 
     value: Any
     path: tuple[Any, ...]
 
     def put(self, view: View, value: Any) -> View:
-        """Return a copy of the view with another value in place of the piece."""
         changed: View = view.copy()
         holder: Any = changed
         for key in self.path[:-1]:
@@ -376,7 +367,6 @@ def _bare_call(call: Any, *, extras: bool = False) -> Any:
 
 
 def _pieces_of(view: View) -> list[_Piece]:
-    """Return the pieces of a message that may be shortened, in order."""
     pieces: list[_Piece] = []
     for key, value in view.items():
         is_text = isinstance(value, str) and key not in ("role", "name", "tool_call_id")

@@ -66,8 +66,7 @@ _HEADING_TOKENS = 4
 def extract(previous: str, entries: Sequence[Entry], count: Count, limit: int) -> str:
     """Return the most important sentences of the previous summary and the entries, in order.
 
-    They take at most `limit` tokens. Sentences are preferred that add the most new words, names and
-    identifiers for their tokens.
+    These sentences add the most new words, names and identifiers for their tokens.
     """
     before = (sentence for sentence in sentences(previous) if not _bare(sentence))
     lines = list(dict.fromkeys([*before, *_lines(entries, count)]))
@@ -195,10 +194,9 @@ _USER_FACTOR = 1.5
 
 
 def importance(turn: Sequence[Entry]) -> float:
-    """Return the importance of a turn for its tokens.
+    """Return the importance of a turn per token. A user's message counts 1.5 times.
 
-    An identifier counts 3, a name 2, a term 0.2, and each of them 1.5 times as much in a user's
-    message.
+    An identifier counts 3, a name 2, and a term 0.2.
     """
     score = 0.0
     for entry in turn:

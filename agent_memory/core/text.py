@@ -156,8 +156,7 @@ def names(text: str) -> list[str]:
 def overlap_scores(query: str, texts: Sequence[str]) -> list[float]:
     """Return for each text the weight of the query's terms in it, as a share from 0 to 1.
 
-    The weight of a term is its inverse document frequency in `texts`, so that common terms count
-    little.
+    The weight of a term is its inverse document frequency in `texts`.
     """
     wanted = set(terms(query))
     bags = [set(terms(text)) for text in texts]

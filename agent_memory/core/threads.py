@@ -35,10 +35,7 @@ _IDLE_NAME = "memory-idle"
 _unwanted: ContextVar[Callable[[], bool]] = ContextVar("unwanted")
 _LATE_SECONDS = 60.0
 _UNHEARD_SECONDS = 0.5
-"""The longest wait of `Handover.ended` before it returns to Python code, where signals are handled.
-
-A signal that arrives just before a wait does not end the wait.
-"""
+"""`Handover.ended` waits in steps of this time, because Python handles signals between them."""
 
 _Deliver: TypeAlias = Callable[[], None]
 _Work: TypeAlias = Callable[[], _Deliver]
@@ -130,10 +127,10 @@ class Handover(Generic[T]):
 
 
 def start(thread: threading.Thread) -> None:
-    """Start a thread, safely under exceptions of signal handlers.
+    """Start a thread.
 
-    If such an exception interrupts `Thread.start`, Python raises a RuntimeError about a lock. This
-    function raises the signal handler's exception instead.
+    If a signal handler's exception interrupts `Thread.start`, Python raises a RuntimeError about a
+    lock. This function raises the handler's exception instead.
 
     Raises:
         RuntimeError: The system has no thread left, or the interpreter stops.
@@ -158,7 +155,7 @@ def given_up() -> bool:
 
 
 def unwanted() -> Callable[[], bool]:
-    """Return a function for any thread that returns whether this thread's call was abandoned."""
+    """Return a function that checks, on any thread, whether this thread's call was abandoned."""
     return _unwanted.get(lambda: False)
 
 
@@ -166,12 +163,12 @@ def apart(call: Callable[P, T]) -> Callable[P, T]:
     """Make a function run on another thread while the main thread waits.
 
     Exceptions of signal handlers (Ctrl-C, a time limit) can reach the main thread between any two
-    steps. They then interrupt only the wait. The call continues, so that it releases what it holds,
-    such as a lease. A signal handler may therefore wait for a resource that the call holds.
+    steps. They then interrupt only the wait. The call continues, and releases what it holds, such
+    as a lease. A signal handler may therefore wait for a resource that the call holds.
 
-    On other threads, the function runs directly. It also does in a signal handler that interrupted
-    the holder of a lock. On another thread, it might wait for the lock, while the handler waits for
-    it.
+    Other threads run the function directly. So does a signal handler that interrupted the holder of
+    a lock: on another thread, the call might wait for the lock, while the handler waits for the
+    call.
     """
 
     @wraps(call)
@@ -192,11 +189,9 @@ def apart(call: Callable[P, T]) -> Callable[P, T]:
 def repeated(name: str, seconds: float, call: Callable[[], bool]) -> Iterator[None]:
     """Make a call every `seconds` while the body of the `with` runs, until the call returns False.
 
-    Each call has its own thread, so that a call that hangs delays no other. At the end of the body,
-    a running call is waited for.
-
-    No call is made in a signal handler that interrupted the holder of a lock. The call might wait
-    for the lock, while the handler waits for the call.
+    Each call has its own thread, so that a call that hangs delays no other. The end of the body
+    waits for a running call. In a signal handler that interrupted the holder of a lock, no call is
+    made, because it might wait for the lock, while the handler waits for it.
 
     Args:
         seconds: The seconds from the beginning of the body, or the end of a call, to the next call.

@@ -43,7 +43,7 @@ def check_moment(name: str, value: datetime | date | None) -> datetime | None:
 def moment_said(value: object) -> datetime | None:
     """Parse a number of epoch seconds or milliseconds, or a text in ISO 8601.
 
-    Return None for other values, and for numbers below 100,000,000 (March 1973).
+    Return None for other values, and for numbers below about 100,000,000 (March 1973).
     """
     if type(value) not in (int, float, str):
         return None
@@ -57,7 +57,6 @@ def moment_said(value: object) -> datetime | None:
 
 
 def duration_of(name: str, value: float | timedelta) -> timedelta:
-    """Convert seconds or a timedelta to a positive timedelta."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < inf:
         return timedelta(seconds=min(value, _MOST_SECONDS))
     if not isinstance(value, timedelta) or value <= timedelta():

@@ -1,7 +1,7 @@
 """Tools for a model: methods, their schemas in each provider's form, and the validation of calls.
 
-The calling code passes the scope (user and session) of a call. A model's arguments cannot name
-another user, and only sessions of the same user.
+The calling code passes the scope (user and session) of a call. The model's arguments cannot name
+another user, nor a session of another user.
 """
 
 from __future__ import annotations
@@ -42,10 +42,7 @@ READ_MESSAGE = "memory_read_message"
 
 
 Effect = Literal["read", "write", "delete"]
-"""The effect of a call on the memory."""
-
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
-"""All effects."""
 
 
 class Arguments(BaseModel):
@@ -156,10 +153,7 @@ def tool(name: str, description: str, effects: tuple[Effect, ...] = EFFECTS) -> 
 
 
 def tools_of(owner: Any, **words: object) -> list[Tool]:
-    """Return the tools of an object: the methods that `tool` marked, in the order of its class.
-
-    `words` are further replacements for names in braces.
-    """
+    """Return the tools of an object, with `words` as further replacements for names in braces."""
     words = {"name": getattr(owner, "name", ""), **words}
     methods = {name: one for home in type(owner).__mro__[::-1] for name, one in vars(home).items()}
     return [

@@ -1,8 +1,4 @@
-"""Spans for OpenTelemetry, by its conventions for GenAI.
-
-If the process has set no tracer provider, the functions do nothing, and OpenTelemetry is not
-imported.
-"""
+"""Spans for OpenTelemetry, by its conventions for GenAI. Without a tracer provider, do nothing."""
 
 from __future__ import annotations
 
@@ -214,12 +210,7 @@ def operation(
 def traced(
     name: Operation, store_id: Callable[[Any], str], describe: Describe | None = None
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Trace each call of a method as an operation.
-
-    Args:
-        store_id: Returns the id of the store from the object whose method is called.
-        describe: Returns further attributes.
-    """
+    """Trace each call of a method as an operation. `store_id` gets the object of the method."""
 
     def decorate(call: Callable[P, T]) -> Callable[P, T]:
         signature = cache(partial(inspect.signature, call))  # computed only in traced processes

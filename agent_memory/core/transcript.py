@@ -129,7 +129,7 @@ def clip(text: str, count: Count, limit: int) -> str:
 LONG = 4_000
 """A text of more bytes (about a thousand tokens) is stored and searched in passages.
 
-A search of passages finds less than a search of whole texts if the texts are shorter.
+For shorter texts, a search of passages finds less than a search of whole texts.
 """
 
 PASSAGE = 1_000
@@ -164,7 +164,6 @@ class Part(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """Return whether the message ends with this passage."""
         return self.number == self.of - 1
 
 
@@ -261,12 +260,9 @@ def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -
 
 
 def joined(recalls: Sequence[Recall], blocks: Collection[str]) -> list[Recall]:
-    """Join recalls of neighbouring messages, or of neighbouring passages of a message, into one.
+    """Join the blocks' recalls of neighbouring messages, or of neighbouring passages of a message.
 
     The joined recall has the place, id and score of the best of them, and the time of the first.
-
-    Args:
-        blocks: The blocks whose recalls are joined.
     """
     best: dict[int, Recall] = {}
     runs: list[list[int]] = []
@@ -288,7 +284,7 @@ def joined(recalls: Sequence[Recall], blocks: Collection[str]) -> list[Recall]:
 
 
 def _at(recall: Recall) -> tuple[str, str, int, int]:
-    """Return the sort key of a message or passage, for the order of the log."""
+    """Return the sort key for the order of the log."""
     return (recall.block, *recall.sources[0], part_of(recall.metadata).number)
 
 

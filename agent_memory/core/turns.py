@@ -62,13 +62,10 @@ def check_turn(value: object) -> None:
 
 
 def messages_of(value: object, role: str) -> list[Message]:
-    """Convert a caller's value to messages: a text, a message in any form, or a list of these.
+    """Convert a text (of the role `role`), a message in any form, or a list of these to messages.
 
     A response of `completion` with tool calls for the caller holds the earlier messages of its
     turn. They precede its own message in the result.
-
-    Args:
-        role: The role of texts.
     """
     if isinstance(value, str):
         return [Message(role=role, content=value)]
@@ -127,10 +124,9 @@ def open_calls(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def check_so_far(messages: Sequence[Message], soon: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Refuse a turn that a model cannot continue: every call must have its result in the turn.
+    """Refuse a turn that a model cannot continue, because a call has no result in it.
 
-    Args:
-        soon: Calls whose results will be added.
+    The results of the calls in `soon` may be missing.
     """
     if all(message.is_system for message in messages):
         raise InvalidMessage("The turn has no question. Pass it as text or as a message.")

@@ -87,10 +87,7 @@ class SpendingLimits(SettingsModel):
 class Spent:
     """The spending of a day, including estimates for running calls.
 
-    Attributes:
-        calls: Requests.
-        tokens: Tokens sent, and tokens of answers.
-        cost: US dollars, for calls with a known price.
+    `cost` is in US dollars, for calls with a known price.
     """
 
     calls: int = 0

@@ -157,10 +157,7 @@ def passes(entries: Sequence[Entry], max_messages: int | None) -> bool:
 
 
 def begun_anew(head: Head, first: Entry | None) -> Head:
-    """Return the head with a window from the log's first entry on, and without a summary.
-
-    `first` is that entry, or None for an empty log.
-    """
+    """Return the head with a window from `first` on, the log's first entry, and no summary."""
     return replace(
         head,
         start=head.expired,
@@ -172,7 +169,7 @@ def begun_anew(head: Head, first: Entry | None) -> Head:
 
 
 def ruled(head: Head, entries: Sequence[Entry | Draft]) -> Head:
-    """Return the head with the last system message of these entries, or without one."""
+    """Return the head with the last system message of these entries, or with none."""
     last = next((entry for entry in reversed(entries) if entry.message.is_system), None)
     if last is None:
         return replace(head, system=None, system_tokens=0)
@@ -312,7 +309,6 @@ def _layout(entries: Sequence[Entry]) -> _Layout:
 
 
 def _laid_out(entries: Sequence[Entry]) -> _Layout:
-    """Return the layout of a range of entries, without regard to others."""
     shapes = shapes_of([entry.message for entry in entries])
     shown = [shape.speaks for shape in shapes]
     for place, shape in enumerate(shapes):

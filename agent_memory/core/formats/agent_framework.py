@@ -13,10 +13,7 @@ _SHOWN = ("text", "data", "uri", "function_call", "function_result", "usage")
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return a message as chat messages: one for each result, then one for text and calls.
-
-    Reasoning is left out.
-    """
+    """Return chat messages: one for each result, then one for text and calls, without reasoning."""
     contents = raw.get("contents")
     if not isinstance(contents, list):
         return []

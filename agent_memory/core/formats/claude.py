@@ -55,9 +55,9 @@ def _is_own(block: Json) -> bool:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return a message as chat messages: one for each tool result, then one for text and calls.
+    """Return chat messages: one for each result, then one for text and calls, without thinking.
 
-    Thinking is left out. Actions of tools that the provider runs are shown as text.
+    Actions of tools that the provider runs are shown as text.
     """
     role, content = raw.get("role"), raw.get("content")
     if role not in ("user", "assistant", "system"):

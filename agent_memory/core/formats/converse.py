@@ -57,9 +57,9 @@ def unseen(raw: Mapping[str, Any]) -> list[Json] | None:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return a message as chat messages: one for each tool result, then one for text and calls.
+    """Return chat messages: one for each result, then one for text and calls, without reasoning.
 
-    Reasoning is left out. A redacted message is shown as its replacement.
+    A redacted message is shown as its replacement.
     """
     message = _message(raw)
     role, content = message.get("role"), message.get("content")

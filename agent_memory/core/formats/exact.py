@@ -94,10 +94,7 @@ def as_json(value: Any) -> Any:
 
 
 def require_json(value: object, where: str, depth: int = 0) -> None:
-    """Raise InvalidMessage for a value that JSON cannot represent exactly.
-
-    `where` is the name of the value in the error.
-    """
+    """Raise InvalidMessage, which names `where`, for a value that JSON cannot represent exactly."""
     if value is None or (isinstance(value, int) and value.bit_length() <= _MAX_BITS):
         return
     if isinstance(value, str):

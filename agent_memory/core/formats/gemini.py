@@ -20,9 +20,9 @@ _ANSWER = ("functionResponse", "function_response")
 _UNSIGNED = {"thoughtSignature": "skip_thought_signature_validator"}
 """The signature for a call that Gemini did not make.
 
-In the current turn, Gemini 3 refuses a step whose first call has no signature
+In the current turn, Gemini 3 refuses a step if its first call has no signature
 (https://ai.google.dev/gemini-api/docs/thought-signatures#faqs). Calls of earlier turns get one too,
-so that a message is the same in each context, and prompt caches can serve it.
+so that a message is the same in each context.
 """
 
 
@@ -35,10 +35,7 @@ def recognises(value: Mapping[str, Any]) -> bool:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return a content as chat messages: one for each result, then one for text and calls.
-
-    Thoughts are left out.
-    """
+    """Return chat messages: one for each result, then one for text and calls, without thoughts."""
     parts = [part for part in dicts(raw.get("parts")) if not part.get("thought")]
     role = _role(raw)
     views = [_answer(item) for part in parts if (item := _field(part, *_ANSWER))]

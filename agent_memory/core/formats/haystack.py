@@ -12,10 +12,7 @@ _ROLES = ("user", "assistant", "system", "tool")
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return a message as chat messages: one for each tool result, then one for text and calls.
-
-    Reasoning is left out.
-    """
+    """Return chat messages: one for each result, then one for text and calls, without reasoning."""
     role, parts = raw.get("role"), dicts(raw.get("content"))
     if role not in _ROLES:
         return []

@@ -45,8 +45,8 @@ class Arguments:
 
     Attributes:
         messages: The argument for the messages.
-        system: The argument for the system text, and the keys to it inside a nested argument. Empty
-            if the system text stands among the messages.
+        system: The name of the argument for the system text, and the keys inside of it if the text
+            is nested. Empty if the system text stands among the messages.
         system_parts: Whether the system text is a list of parts.
         user_first: Whether the first message must be a user's.
     """
@@ -182,11 +182,7 @@ def register(form: Format) -> None:
 
 
 def format_of(name: str) -> Format:
-    """Return the format with this name.
-
-    Raises:
-        InvalidInput: There is no such format, or contexts cannot be expressed in it.
-    """
+    """Return the format with this name. Raise InvalidInput if it cannot express contexts."""
     form = _formats().get(name) if isinstance(name, str) else None
     if form is None or form.from_chat is None:
         known = ", ".join(sorted(key for key, form in _formats().items() if form.from_chat))

@@ -167,10 +167,7 @@ def compacts(raw: Mapping[str, Any]) -> bool:
 
 
 def pair(raw: Mapping[str, Any]) -> str | None:
-    """Return a key that is the same for a call and its output. None for other items.
-
-    An approval request and its response are such a pair too.
-    """
+    """Return the common key of a call and its output, or of an approval request and response."""
     kind, call_id = str(raw.get("type")), raw.get("call_id")
     if kind in _APPROVALS:
         kind, call_id = "approval", raw.get(_APPROVALS[kind])

@@ -34,11 +34,7 @@ _BEYOND_ASCII = bytes(range(128, 256))
 
 
 class Estimate:
-    """Estimates tokens, in place of an encoding.
-
-    Attributes:
-        name: The name that is stored with each count, in place of the name of an encoding.
-    """
+    """Estimates tokens. `name` is stored with each count, like the name of an encoding."""
 
     name = "estimate-1"
 

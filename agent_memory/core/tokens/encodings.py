@@ -72,16 +72,12 @@ _GPT2 = (
 
 @dataclass(frozen=True, slots=True)
 class OpenAI:
-    """A vocabulary of OpenAI. Each line of its file has a token, in base64, and the token's rank.
-
-    `pattern` has placeholders for the character classes.
-    """
+    """A vocabulary of OpenAI. Each line of its file has a token in base64, and the token's rank."""
 
     file: str
     pattern: str
 
     def normal(self, text: str) -> str:
-        """Return the text to count in place of a text."""
         return text
 
     def listing(self) -> bytes:
@@ -127,7 +123,6 @@ class Claude:
         }
 
     def normal(self, text: str) -> str:
-        """Return the text in Unicode's normalization form KC."""
         return text if text.isascii() else unicodedata.normalize("NFKC", joined(text))
 
 
@@ -225,7 +220,6 @@ class MergeCounter:
         self._count = cache(self._count_piece)
 
     def __call__(self, text: str) -> int:
-        """Return the tokens of a text."""
         self._spend(_WORK_PER_CHARACTER * len(text))
         text = self._normal(text)
         pieces = self._split(text) if text.isascii() else self._split_by_shape(text)
@@ -286,7 +280,7 @@ class MergeCounter:
 
 
 class _Shapes(dict[int, str]):
-    """Caches `_shape` by character code."""
+    """A cache of `_shape`."""
 
     def __missing__(self, code: int) -> str:
         shape = self[code] = _shape(chr(code))
@@ -296,8 +290,7 @@ class _Shapes(dict[int, str]):
 def _shape(character: str) -> str:
     """Return the character that stands for the class of a character.
 
-    Raises:
-        NotForMerging: The class may differ in another release of Unicode.
+    Raise NotForMerging if the class may differ between releases of Unicode.
     """
     if ord(character) in _PICTURES:
         return "!"
