@@ -257,7 +257,7 @@ class Placed:
             return self._cost(chat, passages) if passages else 0
 
         chosen = select(priced, room, limits)
-        if len(chosen) < len(priced):  # joined recalls take fewer tokens, which may fit more
+        if len(chosen) < len(priced):  # joined recalls take fewer tokens, so that more may fit
             saved = sum(recall.tokens for recall in chosen) - cost(joined(chosen, of_messages))
             chosen = select(priced, room + max(0, saved), limits)
         # The tags of the element cost tokens too, and text inside a message may cost more.

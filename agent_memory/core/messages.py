@@ -131,7 +131,7 @@ class Message(BaseModel):
         try:
             for view in self.views():
                 Message(**view)
-        except (*UNREADABLE, InvalidMessage) as error:  # errors of formats for foreign items
+        except (*UNREADABLE, InvalidMessage) as error:  # raised by a format for invalid items
             raise InvalidMessage(
                 f"The raw item does not have the format {quoted(self.format)}: a field has "
                 f"the wrong type ({error}). Correct it, or name another format."
@@ -189,7 +189,7 @@ class Message(BaseModel):
             return self.role in SYSTEM_ROLES
         from agent_memory.core.formats.langchain import SYSTEM_TYPES as LANGCHAIN_SYSTEM
 
-        # `Entry.total` depends on the result, so that it must not depend on registered formats.
+        # The result must not depend on registered formats, because stored totals depend on it.
         has_content = isinstance(self.raw.get("content"), str | list)
         is_langchain = self.format == LANGCHAIN and self.raw.get("type") in LANGCHAIN_SYSTEM
         return has_content and (is_langchain or self.raw.get("role") in SYSTEM_ROLES)

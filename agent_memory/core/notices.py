@@ -38,7 +38,7 @@ def noticed(call: Callable[[], T]) -> tuple[T, list[str]]:
 
 def error_text(error: Exception) -> str:
     """Return an error as text that a model may see: without the folders of a file's path."""
-    from pathlib import PurePath  # imported late, because hooks must start fast
+    from pathlib import PurePath  # imported late, because hooks of coding agents must start fast
 
     if isinstance(error, OSError) and error.filename is not None:
         return f"{type(error).__name__}: {error.strerror}: {PurePath(str(error.filename)).name!r}"

@@ -204,7 +204,7 @@ class Packer:
         if recalls:
             placed = Placed(self.counter, self.role, self.blocks, len(window.leading))
             room = min(self.max_recall_tokens, self.max_tokens - used)
-            # The rest of a long window costs the same with and without recalls.
+            # Recalls do not change the cost of messages before the newest user message.
             near = from_newest_user([*messages[len(window.leading) :], *window.asked])
             chat = chat_of([*window.leading, *near])
             chosen, extra = placed.choose(recalls, room, chat, question)

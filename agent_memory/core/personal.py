@@ -71,7 +71,10 @@ _APART = re.compile(
     r"|(?<![\d.+])(?!(?:\d\d\.){3}\d\d(?!\d))(?:\d{1,3}\.){3}\d{1,3}(?![\d.])"  # pairs: a phone
     r"|(?<![\d.+])(?:0|[1-9]\d{0,3})\.\d{4,}+(?!\.\d))"
 )
-"""Text at which numbers end: ends of lines, UUIDs, dates, times, IP addresses, decimals."""
+"""Text at which numbers end: ends of lines, UUIDs, dates, times, IP addresses, decimals.
+
+Four pairs of digits are taken for a phone number, and not for an IP address.
+"""
 
 _ALONE = r"(?<![A-Za-z_\d+])(?<!\d\.)"
 _ENDED = r"(?![A-Za-z_\d]|\.\d)"

@@ -358,7 +358,7 @@ class Arranging:
         new = call_id
         while new == call_id or new in self._used:
             self._count += 1
-            new = f"call_{self._count}"  # `TokenCounter` counts at least as many tokens for any id
+            new = f"call_{self._count}"  # not more tokens than `TokenCounter` counts for any id
         self._used.add(str(new))
         function = call.get("function")
         if isinstance(function, Mapping) and "arguments" not in function:

@@ -196,7 +196,7 @@ class Shortener:
         return least
 
     def _filled(self, frame: View, pieces: Sequence[_Piece], room: int, mark: Mark) -> View:
-        rooms = [room]  # a single piece is too long in any case
+        rooms = [room]  # a single piece gets all of the room
         if len(pieces) > 1:
             rooms = shares([self._cost_of(piece.value) for piece in pieces], room)
         shown = frame

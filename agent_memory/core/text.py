@@ -69,7 +69,7 @@ LIST_KINDS = (" common", " first", " second")
 @cache
 def word_lists() -> dict[str, list[str]]:
     """Return the words of each section of words.txt."""
-    from pathlib import Path  # imported late, because hooks must start fast
+    from pathlib import Path  # imported late, because hooks of coding agents must start fast
 
     text = Path(__file__).with_name("words.txt").read_text("utf-8")
     sections = (part.partition("]\n") for part in text.split("\n[")[1:])

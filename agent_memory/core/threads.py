@@ -117,7 +117,7 @@ class Handover(Generic[T]):
             return partial(self._deliver, outcome)
         try:
             self._abandoned()
-        except Exception:  # the caller no longer waits
+        except Exception:  # only logged, because the caller no longer waits
             logger.exception("the callback of the abandoned call %r failed", self._name)
         return lambda: None
 

@@ -294,7 +294,7 @@ def _layout(entries: Sequence[Entry]) -> _Layout:
         and cached.entries is entries
         and len(cached.layout.shown) == len(entries)
     ):
-        return cached.layout  # the same call before, for the same context
+        return cached.layout  # a context needs the same layout several times
     before, settled = _Layout([], [], None), entries[:0]
     if cached is not None and continues(entries, cached.settled):
         before, settled = cached.before, cached.settled

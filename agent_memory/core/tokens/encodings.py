@@ -244,7 +244,7 @@ class MergeCounter:
         if searching and (len(token) > _LONGEST_SEARCHED or self.work > _TABLE_WORK):
             self._table = self._read_table()
             rank = self._look_up
-        # One function must rank all tokens of a piece. Both give the same order, but other values.
+        # One function must rank all tokens of a piece: the values of the two differ.
         return self._merge(token, rank)
 
     def _merge(self, token: bytes, rank: Callable[[bytes], int]) -> int:
