@@ -79,13 +79,7 @@ class ChatHistoryContract:
         other.save("s", [*again, *said("more")])
         assert history.load("s")[:-1] == again
 
-    def test_nothing_is_there_before(self, history: ChatHistory) -> None:
-        """Wrong: loading a new session fails, or returns another list."""
-        assert history.load("s") == []
-
-    def test_a_list_takes_the_place_of_another(
-        self, history: ChatHistory, other: ChatHistory
-    ) -> None:
+    def test_a_list_replaces_another(self, history: ChatHistory, other: ChatHistory) -> None:
         """Wrong: a save keeps replaced messages, or loses others."""
         for after in _AFTER:
             history.save("s", said("a", "b", "c"))
@@ -121,7 +115,8 @@ class ChatHistoryContract:
         assert texts(other) == ["anew"]
 
     def test_an_empty_history(self, history: ChatHistory, other: ChatHistory) -> None:
-        """Wrong: an emptied conversation keeps its last list, or cannot continue."""
+        """Wrong: a new session cannot be loaded, or an emptied one keeps its last list."""
+        assert history.load("s") == []
         history.save("s", [])
         assert other.load("s") == []
         other.save("s", said("a"))

@@ -91,7 +91,7 @@ class ClockContract(Contract):
         assert taker.lease("s", second.owner, 60, renew=True)
 
     @pytest.mark.parametrize("minutes", [MINUTES, YEAR])
-    def test_a_lease_of_a_clock_ahead_ends(
+    def test_a_lease_ends(
         self, store: Store, other: Store, with_clock: _Handle, minutes: int
     ) -> None:
         """Wrong: a machine whose clock is ahead holds a session forever."""
@@ -116,9 +116,7 @@ class ClockContract(Contract):
         assert taker.lock("l", "w2", 60, renew=True) is taken
         assert taker.lock("l", "w2", 60)
 
-    def test_dues_are_late_by_no_more_than_the_difference(
-        self, store: Store, other: Store, with_clock: _Handle
-    ) -> None:
+    def test_dues_of_wrong_clocks(self, store: Store, other: Store, with_clock: _Handle) -> None:
         """Wrong: a session appended to by a machine with a wrong clock never falls due."""
         ahead, behind = with_clock(other, MINUTES), with_clock(other, -MINUTES)
 
@@ -146,9 +144,7 @@ class ClockContract(Contract):
         assert due(store) == []
         assert due(with_clock(store, MINUTES + 1.1)) == ([] if self.by_server else ["s"])
 
-    def test_a_session_that_began_before_the_last_one(
-        self, store: Store, other: Store, with_clock: _Handle
-    ) -> None:
+    def test_a_session_begun_earlier(self, store: Store, other: Store, with_clock: _Handle) -> None:
         """Wrong: a new session with an earlier creation time is taken for the deleted one."""
         ahead, behind = with_clock(store, MINUTES), with_clock(other, -MINUTES)
         first = ahead.append("s", [draft("a"), draft("b")], "ann")

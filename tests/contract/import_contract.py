@@ -119,7 +119,7 @@ class ImportContract(Contract):
         assert other.read("s") == log
 
     @pytest.mark.parametrize("how", ["worker", "delete"])
-    def test_of_one_that_stops_half_way_nothing_stays(
+    def test_an_interrupted_import_leaves_nothing(
         self, store: Store, other: Store, how: str
     ) -> None:
         """Wrong: an interrupted import shows part of a session, or blocks the next attempt."""
@@ -142,7 +142,7 @@ class ImportContract(Contract):
         assert arrived is not None
         assert (stored(store), store.read("s")) == (arrived, log)
 
-    def test_one_that_stalled_writes_no_more(
+    def test_a_stalled_import(
         self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Wrong: a stalled import writes into the import that replaced it."""

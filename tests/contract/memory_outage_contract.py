@@ -72,15 +72,11 @@ class MemoryOutageContract:
 
 def _calls(memory: AgentMemory) -> list[Callable[[], Any]]:
     return [
-        lambda: memory.update("s", _said(12, 13)),
-        lambda: memory.update("s", _said(12, 14)),
+        lambda: memory.update("s", _said(12, 13)), lambda: memory.update("s", _said(12, 14)),
         lambda: memory.update("new", _said(12, 13), user_id="ann"),
-        lambda: memory.get("s", "And room 3?"),
-        lambda: memory.history("s"),
-        lambda: memory.pop("s"),
-        lambda: memory.delete("t"),
-        lambda: memory.flush("s"),
-    ]
+        lambda: memory.get("s", "And room 3?"), lambda: memory.history("s"),
+        lambda: memory.pop("s"), lambda: memory.delete("t"), lambda: memory.flush("s"),
+    ]  # fmt: skip
 
 
 def _texts(memory: AgentMemory, session_id: str) -> list[str]:

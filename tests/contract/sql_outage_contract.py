@@ -48,14 +48,10 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
         own.stop()
         try:
             for call in (
-                lambda: SQLStore(server.url, namespace),
-                lambda: store.append("s", [draft("b")]),
-                lambda: store.head("s"),
-                lambda: store.delete("s"),
-                lambda: store.due(),
-                lambda: store.schedule_all(),
-                lambda: store.records("f", "user:a"),
-            ):
+                lambda: SQLStore(server.url, namespace), lambda: store.append("s", [draft("b")]),
+                lambda: store.head("s"), lambda: store.delete("s"), lambda: store.due(),
+                lambda: store.schedule_all(), lambda: store.records("f", "user:a"),
+            ):  # fmt: skip
                 with pytest.raises(StoreUnavailable, match="server could not be used") as caught:
                     call()
                 assert told_nothing(caught.value)
@@ -97,7 +93,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
                     return
         raise AssertionError("it is never open")
 
-    def test_a_line_that_is_dead(
+    def test_a_hung_server(
         self, server: Served, namespace: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Wrong: a server that stops answering blocks its callers forever."""

@@ -122,9 +122,7 @@ class ServerContract(
             yield steps
             far.close()
 
-    def test_appends_to_one_session_never_wait_for_each_other_in_a_ring(
-        self, server: Served
-    ) -> None:
+    def test_appends_to_one_session_do_not_deadlock(self, server: Served) -> None:
         """Wrong: concurrent appends to one session deadlock."""
         own = server.private()
         counted = DEADLOCKS[scheme_of(own.url)]
@@ -143,9 +141,7 @@ class ServerContract(
         with opened(own.url) as database:
             assert database.read(lambda c: int(c.value(counted))) == before
 
-    def test_a_known_append_is_one_round_trip(
-        self, server: Served, store: Store, namespace: str
-    ) -> None:
+    def test_an_append_is_one_trip(self, server: Served, store: Store, namespace: str) -> None:
         """Wrong: an update takes several round trips, or a context more than two."""
         with line_to(server.private()) as line:
             far = SQLStore(line.url, namespace)
@@ -197,9 +193,7 @@ class ServerContract(
         with opened(server.url) as database:
             assert database.read(lambda c: c.value(orphans)) == 0
 
-    def test_many_are_woken(
-        self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_many_woken(self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         """Wrong: only the first page of sessions is woken."""
         monkeypatch.setattr("agent_memory.stores.kernel.sessions.PAGE", 2)
         for n in range(5):

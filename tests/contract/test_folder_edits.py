@@ -173,7 +173,7 @@ def test_any_file_of_a_block_may_be_broken(tmp_path: Path) -> None:
      "start_total", "pinned", "pinned_tokens", "system", "system_at", "system_tokens", "summary",
      "cursors"],
 )  # fmt: skip
-def test_a_head_of_another_type_concerns_its_file_alone(tmp_path: Path, field: str) -> None:
+def test_a_head_of_another_type(tmp_path: Path, field: str) -> None:
     """Wrong: a head of the wrong type makes other sessions fail, keeps the memory from opening, or
     overwrites a file."""
     for session in ("s", "text", "other"):
@@ -197,9 +197,7 @@ def test_a_head_of_another_type_concerns_its_file_alone(tmp_path: Path, field: s
      "block", "dimension", "model"],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["records", "vectors"])
-def test_a_record_of_another_type_concerns_its_file_alone(
-    tmp_path: Path, kind: str, field: str
-) -> None:
+def test_a_record_of_another_type(tmp_path: Path, kind: str, field: str) -> None:
     """Wrong: a record of the wrong type breaks other sessions, or the opening."""
     blocks: list[Any] = [NoteMemory(), VectorMemory()]
     url = f"folder:///{tmp_path}"
@@ -222,9 +220,7 @@ def test_a_record_of_another_type_concerns_its_file_alone(
 
 @pytest.mark.parametrize("value", [*JSON_VALUES, {"s": 5}, {"s": [1, 2]}, {"s": ["", [], 5, {}]}])
 @pytest.mark.parametrize("field", ["sessions", "locks", None])
-def test_a_state_of_another_type_loses_nothing(
-    tmp_path: Path, field: str | None, value: Any
-) -> None:
+def test_a_state_of_another_type(tmp_path: Path, field: str | None, value: Any) -> None:
     """Wrong: a state file of the wrong type keeps the memory from opening."""
     with opened(tmp_path) as memory:
         say(memory, "s", "one")
@@ -282,7 +278,7 @@ def disk_full(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "is_new"), [("sessions/", True), (".state", True), ("sessions/", False)]
 )
-def test_what_was_not_written_is_not_there(
+def test_a_failed_update(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, is_new: bool
 ) -> None:
     """Wrong: a message whose update raised is shown, and stored twice by the retry."""
@@ -303,9 +299,7 @@ def test_what_was_not_written_is_not_there(
 
 
 @pytest.mark.parametrize("path", ["records/", ".state"])
-def test_a_note_that_was_not_written_is_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
-) -> None:
+def test_a_failed_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """Wrong: a note whose write raised is listed."""
     with opened(tmp_path) as memory:
         disk_full(monkeypatch, path)

@@ -130,7 +130,7 @@ def test_entries_in_the_tail_and_on_their_own(store: Store, other: Store) -> Non
     ]  # fmt: skip
 
 
-def test_nothing_is_left_of_what_was_removed(
+def test_nothing_is_left_of_removed_data(
     store: Store, documents: Callable[[str], list[Doc]]
 ) -> None:
     """Wrong: popped or deleted data stays in the database."""
@@ -154,12 +154,8 @@ def test_a_list_larger_than_a_document(store: Store, other: Store) -> None:
     store.append("s", [draft("first")])
     assert store.append("s", [draft(str(n) * 4 * 2**20) for n in range(5)]).end == 6
     assert [e.message.text()[:3] for e in other.read("s")][1:] == [
-        "000",
-        "111",
-        "222",
-        "333",
-        "444",
-    ]
+        "000", "111", "222", "333", "444",
+    ]  # fmt: skip
     assert other.append("s", [draft("last")]).end == 7
 
 

@@ -89,7 +89,7 @@ def test_others_amid_a_put(
 
 
 @pytest.mark.usefixtures("brisk")
-def test_an_index_after_a_put_that_was_cut_off(
+def test_an_index_after_an_interrupted_put(
     server: MongoDBServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: a handle with a cached index misses what a killed writer had committed."""

@@ -124,15 +124,10 @@ _WORK: dict[str, tuple[int, Callable[[Store, Lease], Any]]] = {
 
 
 _ENDS: dict[str, Callable[[int], int]] = {
-    "begin": lambda _: 1,
-    "append": lambda end: end + 1,
-    "append many": lambda end: end + 70,
-    "cut": lambda _: 10,
-    "rewrite": lambda _: 15,
-    "rewrite many": lambda _: 80,
-    "begin by rewriting": lambda _: 5,
-    "begin many by rewriting": lambda _: 70,
-}
+    "begin": lambda _: 1, "append": lambda end: end + 1, "append many": lambda end: end + 70,
+    "cut": lambda _: 10, "rewrite": lambda _: 15, "rewrite many": lambda _: 80,
+    "begin by rewriting": lambda _: 5, "begin many by rewriting": lambda _: 70,
+}  # fmt: skip
 
 
 def _prepared(store: Store, count: int) -> None:
@@ -148,7 +143,7 @@ def _prepared(store: Store, count: int) -> None:
 
 @pytest.mark.usefixtures("brisk")
 @pytest.mark.parametrize("name", _WORK)
-def test_cut_off_at_any_command(
+def test_cut_off_anywhere(
     server: MongoDBServer, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: an interrupted write is half visible, blocks later writes, or comes back."""
@@ -279,7 +274,7 @@ _PAIRS = [
 
 
 @pytest.mark.parametrize(("name", "meanwhile"), _PAIRS)
-def test_others_act_between_any_two_commands(
+def test_others_act_between_commands(
     server: MongoDBServer, url: str, name: str, meanwhile: str
 ) -> None:
     """Wrong: concurrent commands leave gaps or duplicates, half a write, or orphans."""
@@ -379,9 +374,7 @@ def test_another_spills_between_any_two_commands(server: MongoDBServer) -> None:
 
 @pytest.mark.parametrize("count", [5, 70])
 @pytest.mark.parametrize("how", ["append", "rewrite"])
-def test_another_begins_between_any_two_commands(
-    server: MongoDBServer, how: str, count: int
-) -> None:
+def test_another_begins_between_commands(server: MongoDBServer, how: str, count: int) -> None:
     """Wrong: two writers that begin one session mix their logs, or leave documents behind."""
     with MongoClient[Doc](server.url) as client:
         client.get_default_database()["agent_memory_messages"].delete_many({})

@@ -290,7 +290,7 @@ def test_the_right_key(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None
     assert all(request.path.startswith(("/collections", "/aliases")) for request in server.requests)
 
 
-def test_a_key_in_plain_over_a_network(
+def test_a_key_sent_in_plain(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Wrong: no warning says that a key is sent unencrypted over the network."""
@@ -374,13 +374,10 @@ def test_no_two_share_a_name() -> None:
         for block in ("c", "b_c", "c_claim", "c_written"):
             names = Names(space)
             for name in (
-                names.recalled(block),
-                names.written(block),
-                names.claim(block),
-                names.vectors(block, 3, "m"),
-                names.vectors(block, 4, "m"),
+                names.recalled(block), names.written(block), names.claim(block),
+                names.vectors(block, 3, "m"), names.vectors(block, 4, "m"),
                 names.vectors(block, 3, "M"),
-            ):
+            ):  # fmt: skip
                 assert every.setdefault(name, (space, block)) == (space, block)
                 assert len(name) < 200
                 assert not set(name) & set('<>:"/\\|?* ')

@@ -87,9 +87,7 @@ def _nothing() -> None:
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["call", "answer"])
-def test_a_session_that_is_begun_twice_is_begun_once(
-    store: RedisStore, other: RedisStore, before: bool
-) -> None:
+def test_a_session_is_begun_once(store: RedisStore, other: RedisStore, before: bool) -> None:
     """Wrong: after a lost reply a writer is told that the session exists, or writes it twice."""
     with _answer_lost(store, before, _nothing):
         written = store.rewrite(begun(), 0, entries(1, 9))
@@ -104,7 +102,7 @@ def test_a_session_that_is_begun_twice_is_begun_once(
 
 @pytest.mark.parametrize("before", [True, False], ids=["call", "answer"])
 @pytest.mark.parametrize("name", _CALLS)
-def test_a_change_of_the_head_is_sent_once(
+def test_a_change_is_sent_once(
     store: RedisStore, other: RedisStore, name: str, before: bool
 ) -> None:
     """Wrong: a change whose reply was lost is reported as refused, or made twice."""

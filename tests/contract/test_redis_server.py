@@ -61,12 +61,9 @@ def test_a_server_that_is_down(server: RedisServer, store: RedisStore) -> None:
     store.append("s", [draft("a")])
     server.stop()
     calls: list[Callable[[], object]] = [
-        lambda: RedisStore(server.url),
-        lambda: store.append("s", [draft("b")]),
-        lambda: store.head("s"),
-        lambda: store.due(),
-        lambda: store.records("facts", "user:a"),
-    ]
+        lambda: RedisStore(server.url), lambda: store.append("s", [draft("b")]),
+        lambda: store.head("s"), lambda: store.due(), lambda: store.records("facts", "user:a"),
+    ]  # fmt: skip
     for call in calls:
         with pytest.raises(
             StoreUnavailable, match=f"`store`.*{server.port}|{server.port}.*`store`"
@@ -149,9 +146,7 @@ def test_a_server_without_memory(store: RedisStore) -> None:
         ("redis://:hunter%2F3@127.0.0.1:{port}/99", "number"),
     ],
 )
-def test_who_is_refused(
-    start: Start, url: str, says: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_refused(start: Start, url: str, says: str, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: a refused login raises a driver's error, or logs the password."""
     caplog.set_level(logging.DEBUG)
     server = start("--requirepass", "hunter/3", user=":hunter%2F3@")
@@ -167,7 +162,7 @@ def test_who_is_refused(
     store.close()
 
 
-def test_the_permissions_that_are_asked_for_are_enough(
+def test_the_named_permissions_are_enough(
     server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Wrong: the permissions that the error asks for are not sufficient."""
@@ -275,7 +270,7 @@ def test_scrub_leaves_nothing_in_files(server: RedisServer, store: RedisStore) -
         ({"appendfsync": "always", "maxmemory-policy": "allkeys-lru"}, "throws memory away"),
     ],
 )
-def test_durability_is_told(
+def test_durability(
     server: RedisServer, store: RedisStore, settings: dict[str, str], says: str
 ) -> None:
     """Wrong: `doctor` calls a forgetful server durable, or too weak a setting is accepted."""

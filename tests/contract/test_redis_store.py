@@ -308,9 +308,7 @@ def test_a_number_of_a_head_that_is_none(server: RedisServer, field: str) -> Non
 
 @pytest.mark.parametrize("index", ["ids", "owners", "queue", "turns"])
 @pytest.mark.parametrize("member", [b"\xff\xfe", b"", b"nowhere", b"user:ana\x00\x00\xff"])
-def test_a_member_of_an_index_that_names_nothing(
-    server: RedisServer, index: str, member: bytes
-) -> None:
+def test_an_index_member_without_session(server: RedisServer, index: str, member: bytes) -> None:
     """Wrong: an index entry without a session stops listing, counting or finding due sessions."""
     store = RedisStore(server.url, f"members-{index}")
     for name in ("r", "s"):

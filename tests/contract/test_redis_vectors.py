@@ -48,9 +48,7 @@ _MEANWHILE: dict[str, tuple[Callable[[RedisStore], object], list[str]]] = {
 
 
 @pytest.mark.parametrize("what", _MEANWHILE)
-def test_a_put_whose_answer_is_lost(
-    handles: Handles, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
+def test_a_put_unanswered(handles: Handles, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """Wrong: a write whose reply was lost is sent again and overwrites or restores records, or
     cached indexes miss it."""
     writer, reader, another = handles

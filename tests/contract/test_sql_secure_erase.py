@@ -177,15 +177,11 @@ def _marks() -> list[bytes]:
 
 
 _WAYS: dict[str, Callable[[SQLStore], None]] = {
-    "overwritten heads": _overwrite_head,
-    "cut logs": _cut,
-    "rewritten logs": _rewrite,
-    "deleted facts": _delete_facts,
-    "overwritten facts": _overwrite_facts,
-    "deleted vectors": _delete_vectors,
-    "overwritten vectors": _overwrite_vectors,
+    "overwritten heads": _overwrite_head, "cut logs": _cut, "rewritten logs": _rewrite,
+    "deleted facts": _delete_facts, "overwritten facts": _overwrite_facts,
+    "deleted vectors": _delete_vectors, "overwritten vectors": _overwrite_vectors,
     "cleared vectors": _clear_vectors,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("way", _WAYS)
@@ -322,7 +318,7 @@ def test_writers_need_not_wait_for_a_long_reader(
     assert _traces(tmp_path) == set()
 
 
-def test_a_file_that_cannot_be_rewritten(
+def test_a_locked_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Wrong: a completed deletion is reported as failed."""
@@ -375,7 +371,7 @@ def full_of_traces(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_another_process_remembers_does_not_come_back(
+def test_pages_cached_by_another_process(
     full_of_traces: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: another connection writes back a cached page that was emptied."""
@@ -396,7 +392,7 @@ def test_what_another_process_remembers_does_not_come_back(
     store.close()
 
 
-def test_what_the_store_itself_remembers_does_not_come_back(full_of_traces: Path) -> None:
+def test_pages_cached_by_the_store(full_of_traces: Path) -> None:
     """Wrong: the erasing connection continues with cached pages."""
     store = SQLStore(f"sqlite:///{full_of_traces}")
     database = store._database

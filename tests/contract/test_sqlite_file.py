@@ -197,9 +197,7 @@ def test_what_was_acknowledged_is_there_once_the_file_is_put_back(
 
 
 @POSIX
-def test_what_was_put_in_its_place_is_erased_too(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_replaced_file_is_erased_too(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: after a file was replaced, an erase works on the old file, or fails on the new."""
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])

@@ -71,9 +71,7 @@ class VectorIndexContract:
         assert first.id == "ne"
         assert first.score == pytest.approx(7 / (5 * sqrt(3)), abs=1e-12)
 
-    def test_items_are_read_by_id_and_by_prefix(
-        self, index: VectorIndex, other: VectorIndex
-    ) -> None:
+    def test_items_are_read_by_id_and_prefix(self, index: VectorIndex, other: VectorIndex) -> None:
         """Wrong: items cannot be read by id or prefix, or another user's are returned."""
         index.store([{**one, "metadata": {"of": one["id"]}} for one in items(COMPASS)])
         index.store({"id": "n", "vector": EAST, "text": "hers"}, user_id="ana")
@@ -106,13 +104,8 @@ class VectorIndexContract:
         assert index.search(EAST) == []
         index.store(items(COMPASS))
         assert [len(index.search(EAST, top_k=k)) for k in (0, 1, 2, 4, 5, 100)] == [
-            0,
-            1,
-            2,
-            4,
-            4,
-            4,
-        ]
+            0, 1, 2, 4, 4, 4,
+        ]  # fmt: skip
         assert ids(index.search(EAST, top_k=2)) == ["e", "ne"]
         assert len(index.search(EAST, top_k=3, threshold=0.9)) == 1
 

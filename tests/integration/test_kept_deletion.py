@@ -27,12 +27,9 @@ USERS = ("ada", "ben")
 
 def blocks(folder: Path) -> list[Block]:
     return [
-        WorkingMemory(persist=True),
-        NoteMemory(),
-        FileMemory(),
-        SpatialMemory(),
+        WorkingMemory(persist=True), NoteMemory(), FileMemory(), SpatialMemory(),
         SkillMemory(folder=folder / "skills"),
-    ]
+    ]  # fmt: skip
 
 
 def canary(user: str | None, session_id: str) -> str:

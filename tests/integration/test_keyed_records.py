@@ -121,15 +121,11 @@ def test_reading_begins_no_session(block: Keeper, store: Store) -> None:
 def test_scopes_are_apart(block: Keeper) -> None:
     """Wrong: a scope reads another scope's records."""
     several = [
-        block.open(Scope("ada", "s1")),
-        block.open(Scope("ada", "s1"), "session"),
-        block.open(Scope("ada", "s2"), "session"),
-        block.open(Scope("ben", "s3")),
-        block.open(Scope(None, "ada")),
-        block.open(Scope("ADA", "s4")),
-        block.open(Scope("session:s1", "s5")),
-        block.open(Scope("ada\x1fk", "s6")),
-    ]
+        block.open(Scope("ada", "s1")), block.open(Scope("ada", "s1"), "session"),
+        block.open(Scope("ada", "s2"), "session"), block.open(Scope("ben", "s3")),
+        block.open(Scope(None, "ada")), block.open(Scope("ADA", "s4")),
+        block.open(Scope("session:s1", "s5")), block.open(Scope("ada\x1fk", "s6")),
+    ]  # fmt: skip
     for number, keyed in enumerate(several):
         keyed.put("k", str(number))
     block.open(Scope("ada", "s1")).put("k\x1fk", "by its key")
@@ -169,9 +165,7 @@ def test_pop_takes_nothing(memory: AgentMemory, block: Keeper) -> None:
     assert texts(block.open(ADA)) == ["kept"]
 
 
-def test_nothing_of_a_session_is_read_once_its_deletion_has_begun(
-    store: Store, block: Keeper
-) -> None:
+def test_a_session_being_deleted_is_not_read(store: Store, block: Keeper) -> None:
     """Wrong: a session marked for deletion can still be read or written."""
     mine, own = block.open(ADA), block.open(ADA, "session")
     mine.put("k", "in s-ada")
@@ -220,9 +214,7 @@ def test_what_is_kept_while_its_session_is_deleted_stays_nowhere(
         assert raw(store, keyed) == []
 
 
-def test_the_next_session_of_that_name_is_another(
-    memory: AgentMemory, store: Store, block: Keeper
-) -> None:
+def test_the_next_session_of_that_name(memory: AgentMemory, store: Store, block: Keeper) -> None:
     """Wrong: a handle on a deleted session reads or changes the next session under its id."""
     old = block.open(ADA, "session")
     old.put("k", "of ada")
@@ -242,9 +234,7 @@ def test_the_next_session_of_that_name_is_another(
     assert texts(new) == ["of ben"]
 
 
-def test_a_session_that_is_nobodys_yet_is_read_by_who_names_himself(
-    block: Keeper, store: Store
-) -> None:
+def test_a_session_without_a_user_is_read_by_its_first_user(block: Keeper, store: Store) -> None:
     """Wrong: a user who claims a session cannot read the records written before."""
     block.open(Scope(None, "s"), "session").put("k", "kept")
     ada = block.open(Scope("ada", "s"), "session")

@@ -104,9 +104,7 @@ def test_refusals_are_not_tried_again(fake: FakeLLM, status: int) -> None:
     assert llm.charges.ledger.snapshot() == Usage(calls=1, failures=1)
 
 
-def test_a_missing_key_is_refused_without_a_request(
-    fake: FakeLLM, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_key_sends_no_request(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a missing key, which litellm reports as a server error, is retried."""
     for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
         monkeypatch.delenv(name, raising=False)
@@ -239,9 +237,7 @@ def test_stream_is_tried_again_before_its_first_piece(fake: FakeLLM) -> None:
 @pytest.mark.parametrize(
     ("status", "error", "calls"), [(429, ModelUnavailable, 2), (401, ModelRefused, 1)]
 )
-def test_stream_fails_as_complete_does(
-    fake: FakeLLM, status: int, error: type[ModelError], calls: int
-) -> None:
+def test_a_stream_fails(fake: FakeLLM, status: int, error: type[ModelError], calls: int) -> None:
     """Wrong: a stream raises an error of litellm, or retries a refusal."""
     fake.fail(status, times=20)
     with pytest.raises(error):
@@ -339,7 +335,7 @@ def test_context_window(fake: FakeLLM) -> None:
 
 @pytest.mark.parametrize("key", [KEY, "plain+canary/42"])
 @pytest.mark.parametrize("status", [400, 401, 429, 500])
-def test_the_key_stays_secret(
+def test_a_secret_key(
     fake: FakeLLM, caplog: pytest.LogCaptureFixture, status: int, key: str
 ) -> None:
     """Wrong: an error, a traceback or the log shows the key that the provider quoted."""

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from agent_memory import AgentMemory, StaticMemory, Trim, VectorMemory
-from agent_memory.errors import SessionOfAnotherUser
 
 SAID = [
     {"role": "system", "content": "You know all about Figaro."},
@@ -46,15 +45,6 @@ def test_what_bears_on_nothing_is_not_found(memory: AgentMemory) -> None:
     assert memory.search("quantum chromodynamics", session_id="s") == []
     assert memory.search("parrot", session_id="nobody") == []
     assert memory.search("parrot", user_id="nobody") == []
-
-
-def test_nobody_searches_anothers_session(memory: AgentMemory) -> None:
-    """Wrong: a search reads another user's session."""
-    memory.update("s", SAID, user_id="u")
-    with pytest.raises(SessionOfAnotherUser):
-        memory.search("parrot", session_id="s", user_id="v")
-    memory.delete("s")
-    assert memory.search("parrot", session_id="s") == []
 
 
 def test_blocks_that_absorb_answer_alone(tmp_path: Path) -> None:

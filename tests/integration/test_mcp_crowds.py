@@ -155,7 +155,7 @@ def test_half_of_the_files_are_for_connections(monkeypatch: pytest.MonkeyPatch) 
         assert most_connections() == most
 
 
-def test_refused_where_no_file_can_be_opened(
+def test_no_more_open_files(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Wrong: without free files the event loop logs a traceback for each connection."""

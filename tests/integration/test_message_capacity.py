@@ -57,20 +57,11 @@ class PinsAll(Strategy):
 
 
 STRATEGIES: list[Strategy] = [
-    Trim(),
-    Trim(keep_messages=3),
-    Trim(keep_messages=500),
-    Trim(by="importance"),
-    Trim(by="importance", keep_messages=500),
-    Summarize(),
-    Summarize(keep_messages=500),
-    FlushToLTM(),
-    Chain([FlushToLTM(max_stm_ratio=0.8), Summarize()]),
-    Chain([Never(), Trim()]),
-    Never(),
-    ByTokens(),
-    PinsAll(),
-]
+    Trim(), Trim(keep_messages=3), Trim(keep_messages=500), Trim(by="importance"),
+    Trim(by="importance", keep_messages=500), Summarize(), Summarize(keep_messages=500),
+    FlushToLTM(), Chain([FlushToLTM(max_stm_ratio=0.8), Summarize()]), Chain([Never(), Trim()]),
+    Never(), ByTokens(), PinsAll(),
+]  # fmt: skip
 OF_ITS_OWN = {"never", "by_tokens", "pins_all"}
 
 

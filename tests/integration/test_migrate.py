@@ -109,6 +109,8 @@ def test_by_address(filled: Path, tmp_path: Path) -> None:
     for what in order:
         dones = [step.done for step in steps if step.what == what and step.total is not None]
         assert dones == sorted(dones)
+        totals = {step.total for step in steps if step.what == what} - {None}
+        assert totals <= {dones[-1]} if dones else not totals, what
     with pytest.raises(InvalidInput, match="nothing to move in this namespace"):
         list(operations.migrate(f"sqlite:///{tmp_path}/source.db", url, namespace="other"))
     with closing(open_store(url)) as store:
@@ -218,7 +220,7 @@ def test_system_messages_in_a_store_of_their_own(target: Store) -> None:
         (lambda store: _put_vectors(store, "x"), "vectors of 'vector'"),
     ],
 )
-def test_a_target_that_holds_something(
+def test_a_full_target(
     small: Store, target: Store, put: Callable[[Store], None], told: str
 ) -> None:
     """Wrong: a migration into a target with data mixes or loses data."""

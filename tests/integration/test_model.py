@@ -21,15 +21,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from agent_memory import AgentMemory, Block, FlushToLTM, VectorMemory, operations
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Lease, Recall, Record, Scope
+from agent_memory.core.records import Entry, Lease, Recall, Scope
 from agent_memory.errors import LeaseLost, SessionOfAnotherUser, StoreError, StoreUnavailable
-from agent_memory.ltm_blocks.base import Resources, record_id
+from agent_memory.ltm_blocks.base import Resources
 from agent_memory.models.embedders.base import CachedEmbedder
 from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import everything
 from agent_memory.testing.watching import watched
+from tests.kit import Echo
 
 EXAMPLES = int(os.environ.get("AGENT_MEMORY_EXAMPLES", "0"))
 MAX_TOKENS = 110
@@ -121,45 +122,30 @@ class World:
                 raise ValueError("half an answer")
 
 
-class Facts(Block):
-    """Stores each entry as a fact in the engine's store."""
+class Breakable(Block):
+    """Fails before its work, or in the middle of an update."""
 
-    kind: Literal["facts"] = "facts"
     world: Any
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         self.world.fail(self.name, "before")
-        return [
-            Recall(self.name, one.id, one.text, sources=((one.session_id, one.first),))
-            for one in self.resources.store.records(self.name, scope.owner)
-        ]
+        return super().get(scope, message, limit)
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         self.world.fail(self.name, "before")
-        put = self.resources.store.put_records
-        put(self.name, [fact(self.name, scope, entries[0])], lease=scope.lease)
+        super().update(scope, entries[:1])
         self.world.fail(self.name, "between")
-        put(self.name, [fact(self.name, scope, one) for one in entries], lease=scope.lease)
+        super().update(scope, entries)
 
     def delete(self, scope: Scope) -> None:
         self.world.fail(self.name, "before")
-        which: dict[str, Any] = {"session_id": scope.session_id, "after": scope.after}
-        if scope.session_id is None:
-            which = {"owner": scope.owner}
-        self.resources.store.delete_records(self.name, **which, lease=scope.lease)
+        super().delete(scope)
 
 
-def fact(block: str, scope: Scope, entry: Entry) -> Record:
-    return Record(
-        id=record_id(block, scope.owner, entry.session_id, entry.seq),
-        owner=scope.owner,
-        session_id=entry.session_id,
-        first=entry.seq,
-        last=entry.seq,
-        text=entry.message.text(),
-        sources=(entry.seq,),
-        created_at=entry.created_at,
-    )
+class Facts(Breakable, Echo):
+    """Stores each entry as a fact in the engine's store."""
+
+    kind: Literal["facts"] = "facts"
 
 
 class Elsewhere(Block):
@@ -205,30 +191,15 @@ class CheapEmbedder:
         return np.array([[1.0, 0.0, 0.0, 0.0] for _ in texts], dtype=np.float32)
 
 
-class Vectors(VectorMemory):
+class Vectors(Breakable, VectorMemory):
     """`VectorMemory` over a cheap embedder."""
 
     kind: Literal["vectors"] = "vectors"  # type: ignore[assignment]
-    world: Any
 
     def bind(self, resources: Resources) -> Vectors:
         return super().bind(
             replace(resources, embedders=lambda name: CachedEmbedder(CheapEmbedder()))
         )
-
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        self.world.fail(self.name, "before")
-        return super().get(scope, message, limit)
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        self.world.fail(self.name, "before")
-        super().update(scope, entries[:1])
-        self.world.fail(self.name, "between")
-        super().update(scope, entries)
-
-    def delete(self, scope: Scope) -> None:
-        self.world.fail(self.name, "before")
-        super().delete(scope)
 
 
 BLOCKS: tuple[type[Facts | Elsewhere | Vectors], ...] = (Facts, Elsewhere, Vectors)

@@ -6,16 +6,13 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, ExtractiveMemory, Summarize, Trim, operations
-from agent_memory.errors import InvalidInput, SessionOfAnotherUser
+from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.extractive import ImportanceScorer
 from tests.integration.fact_model import Model, absorbed, remembering, said
 
 STRATEGIES = [
-    Trim(),
-    Trim(by="importance"),
-    Summarize(max_summary_tokens=60),
-    Trim(take_messages=2),
-]
+    Trim(), Trim(by="importance"), Summarize(max_summary_tokens=60), Trim(take_messages=2),
+]  # fmt: skip
 
 
 def chat(memory: AgentMemory, first: int, last: int) -> None:
@@ -140,12 +137,10 @@ def test_a_pinned_fact_is_recalled_first() -> None:
 
 
 def test_pins_go_where_their_session_and_user_go(tmp_path: Path) -> None:
-    """Wrong: a snapshot loses pins, a deletion leaves them, or another user may pin."""
+    """Wrong: a snapshot loses pins, or a deletion leaves them."""
     with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:
         memory.update("s", {"role": "user", "content": "Keep this: QX-7."}, user_id="ana")
         memory.session("s", "ana").pin(1)
-        with pytest.raises(SessionOfAnotherUser):
-            memory.session("s", "ben").pin(1)
         memory.session("s", "ana").export(tmp_path / "s.jsonl")
         memory.delete("s")
         assert "'pinned'" not in str(list(memory.components.store.all_records()))

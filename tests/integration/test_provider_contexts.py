@@ -388,15 +388,10 @@ def test_a_message_is_known_by_its_shape(given: Any, role: str) -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        {},
-        {"content": "x"},
-        {"type": "mystery"},
-        {"type": ["x"]},
-        {"role": {}, "parts": []},
-        3,
+        {}, {"content": "x"}, {"type": "mystery"}, {"type": ["x"]}, {"role": {}, "parts": []}, 3,
         None,
     ],
-)
+)  # fmt: skip
 def test_what_has_no_shape_is_refused_with_a_sentence(given: Any) -> None:
     """Wrong: an unknown shape raises a bare Python error, or an unclear one."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
@@ -680,9 +675,7 @@ def result_of(*blocks: Json) -> Json:
         ),
     ],
 )
-def test_what_the_provider_refuses_of_its_own_is_mended(
-    form: str, log: list[Json], sent: list[Json]
-) -> None:
+def test_invalid_items_are_repaired(form: str, log: list[Json], sent: list[Json]) -> None:
     """Wrong: an empty result, or an item stored twice, makes every later request fail."""
     given = of("go", *log, form=form)
     check_context(form, given)

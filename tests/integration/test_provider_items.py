@@ -82,15 +82,8 @@ def test_for_another_provider_the_log_is_shown_instead() -> None:
         chat = memory.get("s").to_messages()
         said = [one["role"] for one in chat]
         assert said == [
-            "system",
-            "user",
-            "assistant",
-            "user",
-            "assistant",
-            "tool",
-            "assistant",
-            "user",
-        ]
+            "system", "user", "assistant", "user", "assistant", "tool", "assistant", "user",
+        ]  # fmt: skip
         assert "gAAA" not in str(chat)
         assert "plums" in str(chat)
         for name in "xai.responses", "anthropic.messages":
@@ -178,7 +171,7 @@ def test_an_adapter_adds_a_format() -> None:
             memory.get("s", format="mine")
 
 
-def test_a_format_stays_registered_while_another_thread_loads_the_others(
+def test_a_format_added_while_others_load(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wrong: a thread that loads the built-in formats drops a format that was added meanwhile."""

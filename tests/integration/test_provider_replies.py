@@ -33,14 +33,9 @@ def of_claude(content: Any) -> Json:
 
 TEXT = {"type": "text", "text": "It is nine.", "citations": None}
 SAID = {
-    "role": "assistant",
-    "content": "It is nine.",
-    "refusal": None,
-    "annotations": [],
-    "audio": None,
-    "function_call": None,
-    "tool_calls": None,
-}
+    "role": "assistant", "content": "It is nine.", "refusal": None, "annotations": [],
+    "audio": None, "function_call": None, "tool_calls": None,
+}  # fmt: skip
 CHOICE = {"index": 0, "message": SAID, "finish_reason": "stop", "logprobs": None}
 OUTPUT = {"type": "output_text", "text": "It is nine.", "annotations": [], "logprobs": []}
 ITEM = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}

@@ -28,9 +28,7 @@ def due(memory: AgentMemory) -> list[Head]:
     return memory.components.store.due()
 
 
-def test_one_that_waits_is_put_off_until_it_is_idle(
-    memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_waiting_session_is_put_off(memory: AgentMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a waiting session stays due, or putting it off takes a lease."""
     store = memory.components.store
     assert store.schedule(memory.update("s", SAID, user_id="ana"), 0)
@@ -114,17 +112,13 @@ def test_an_update_that_leaves_work_makes_it_due(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("absorb", "waits", "idle", "kept", "seconds"),
     [
-        ("overflow", [0.0], 10.0, None, 600),
-        ("overflow", [0.0], None, None, 600),
-        ("overflow", [0.0], 5.0, None, 300),
-        ("overflow", [0.0], 5.0, 60.0, 60),
-        ("overflow", [], 5.0, None, 0),
-        ("every_update", [0.0, 300.0], 10.0, None, 0),
-        ("every_update", [300.0], 10.0, None, 300),
-        (2_000, [0.0], 10.0, None, 600),
+        ("overflow", [0.0], 10.0, None, 600), ("overflow", [0.0], None, None, 600),
+        ("overflow", [0.0], 5.0, None, 300), ("overflow", [0.0], 5.0, 60.0, 60),
+        ("overflow", [], 5.0, None, 0), ("every_update", [0.0, 300.0], 10.0, None, 0),
+        ("every_update", [300.0], 10.0, None, 300), (2_000, [0.0], 10.0, None, 600),
     ],
-)
-def test_how_long_it_may_wait(
+)  # fmt: skip
+def test_longest_wait(
     absorb: Any, waits: list[float], idle: float | None, kept: float | None, seconds: float
 ) -> None:
     """Wrong: a session is put off for longer than until its next work."""

@@ -244,9 +244,7 @@ def test_who_looked_before_and_writes_after(rig: Rig) -> None:
     assert list(rig.held()) == ["new"]
 
 
-def test_an_outage_of_the_embedder_swaps_nothing(
-    rig: Rig, fake: FakeLLM, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_outage_swaps_nothing(rig: Rig, fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an outage during a rebuild replaces the vectors in use with incomplete ones."""
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
     everything = talk(rig)

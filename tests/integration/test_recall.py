@@ -122,13 +122,10 @@ def test_batches_do_not_cut_surroundings(tmp_path: Path) -> None:
     [
         "私は京都で猫を二匹飼っています。名前はモモとソラです。",
         "Мою собаку зовут Рекс, ему три года.",
-        "Мій кіт любить спати на підвіконні.",
-        "Ma sœur habite à Orléans depuis l'été dernier.",
-        "قطتي اسمها لولو وتحب السمك",
-        "ฉันเลี้ยงแมวสองตัวชื่อโมโมะ",
-        "우리 집 고양이 이름은 나비입니다",
+        "Мій кіт любить спати на підвіконні.", "Ma sœur habite à Orléans depuis l'été dernier.",
+        "قطتي اسمها لولو وتحب السمك", "ฉันเลี้ยงแมวสองตัวชื่อโมโมะ", "우리 집 고양이 이름은 나비입니다",
     ],
-)
+)  # fmt: skip
 def test_any_language_is_found_by_its_words(tmp_path: Path, text: str) -> None:
     """Wrong: a script is not searched, or accents and case prevent a match."""
     with AgentMemory(store="memory://", min_relevance=0) as memory:

@@ -182,9 +182,7 @@ def test_signatures(memory: AgentMemory, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("whose", ["session", "user"])
-def test_a_snapshot_does_not_bring_back_what_was_deleted(
-    memory: AgentMemory, whose: str, tmp_path: Path
-) -> None:
+def test_a_deleted_session_is_not_imported(memory: AgentMemory, whose: str, tmp_path: Path) -> None:
     """Wrong: an import silently undoes a deletion, or cannot be forced."""
     memory.session("a1").export(tmp_path / "a1.jsonl")
     if whose == "session":

@@ -37,14 +37,9 @@ USER = "adacanary"
 SHARED = str(shared_session("team", "t"))
 NAMES = [collection.name for collection in RESERVED]
 KEEPING = {
-    "records",
-    "put_records",
-    "swap_record",
-    "delete_records",
-    "open_vectors",
-    "put_vectors",
+    "records", "put_records", "swap_record", "delete_records", "open_vectors", "put_vectors",
     "delete_vectors",
-}
+}  # fmt: skip
 """Calls of a store that name a collection."""
 
 

@@ -18,7 +18,7 @@ from agent_memory import (
     VectorMemory,
 )
 from agent_memory.core.records import Entry, Scope
-from agent_memory.errors import InvalidBudget, InvalidInput, InvalidSetting, SessionOfAnotherUser
+from agent_memory.errors import InvalidBudget, InvalidInput, InvalidSetting
 from agent_memory.strategies import Cut, Window
 from tests.kit import Silent
 
@@ -171,14 +171,11 @@ class Keeps(Strategy):
 
 
 STRATEGIES = [
-    Trim(),
-    Trim(by="importance"),
-    Trim(take_messages=2),
-    Summarize(max_summary_tokens=60),
+    Trim(), Trim(by="importance"), Trim(take_messages=2), Summarize(max_summary_tokens=60),
     FlushToLTM(blocks=[VectorMemory(embedding=None)]),
     Chain([FlushToLTM(blocks=[VectorMemory(embedding=None)]), Summarize(max_summary_tokens=60)]),
     Keeps(),
-]
+]  # fmt: skip
 
 
 @pytest.fixture(params=STRATEGIES, ids=repr)
@@ -231,5 +228,3 @@ def test_pruned_messages_go_on_as_ever() -> None:
             memory.prune("s", 0)
         with pytest.raises(InvalidInput):
             memory.prune("nowhere", 100)
-        with pytest.raises(SessionOfAnotherUser):
-            memory.session("s", "ben").prune(100)

@@ -61,7 +61,7 @@ def test_the_nearest_are_given_however_far(memory: AgentMemory) -> None:
     assert found(memory, blocks=["vector"], least=1e9) == []
 
 
-def test_a_block_that_is_not_there_is_told(
+def test_an_unknown_block_is_reported(
     memory: AgentMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Wrong: a misspelt block name finds nothing, and no warning says so."""

@@ -45,25 +45,18 @@ def test_nobody_comes_in_without_a_valid_credential(service: Service, name: str)
     over = service.ring.create("over", ["ana"], ["read"], ttl=timedelta(microseconds=1))[0]
     last = "A" if valid[-1] != "A" else "B"
     shown: list[list[tuple[str, str]]] = [
-        [],
-        [("Authorization", "")],
-        [("Authorization", "Bearer")],
-        [("Authorization", f"Basic {valid}")],
-        [("Authorization", valid)],
+        [], [("Authorization", "")], [("Authorization", "Bearer")],
+        [("Authorization", f"Basic {valid}")], [("Authorization", valid)],
         [("Authorization", f"Bearer {valid[:-1]}{last}")],
-        [("Authorization", f"Bearer {valid[:-1]}")],
-        [("Authorization", f"Bearer {valid[:15]}")],
+        [("Authorization", f"Bearer {valid[:-1]}")], [("Authorization", f"Bearer {valid[:15]}")],
         [("Authorization", f"Bearer am_{'0' * 12}_{valid[16:]}")],
-        [("Authorization", f"Bearer {revoked}")],
-        [("Authorization", f"Bearer {over}")],
-        [("Authorization", "Bearer a.b.c")],
-        [("Authorization", "Bearer \u00fc")],
+        [("Authorization", f"Bearer {revoked}")], [("Authorization", f"Bearer {over}")],
+        [("Authorization", "Bearer a.b.c")], [("Authorization", "Bearer \u00fc")],
         [("Authorization", f"Bearer {'x' * 9_000}")],
         [("Authorization", f"Bearer {valid}"), ("Authorization", f"Bearer {valid}")],
-        [("Authorization", f"Bearer {valid}"), ("X-API-Key", valid)],
-        [("X-API-Key", revoked)],
+        [("Authorization", f"Bearer {valid}"), ("X-API-Key", valid)], [("X-API-Key", revoked)],
         [("Cookie", valid)],
-    ]
+    ]  # fmt: skip
     method, path, _ = request_of(BY_NAME[name], sample(service, name, "ana"))
     told = {_same(service.raw(method, path, headers)) for headers in shown}
     assert len(told) == 1
@@ -169,22 +162,15 @@ def test_admin_is_for_those_who_may_see_all(service: Service) -> None:
 
 
 def test_a_key_is_over_once_it_is_revoked(service: Service) -> None:
-    """Wrong: a revoked key is accepted until a restart."""
-    token, key = service.ring.create("short", ["ana"], ["read"])
+    """Wrong: a revoked key is accepted until a restart, or gets another answer than 401."""
+    token, key = service.ring.create("soon over", ["ana"], ["read", "write"])
     assert service.call("list_sessions", token).status == 200
-    service.ring.revoke(key.prefix)
-    assert service.call("list_sessions", token).status == 401
-    assert [one.used_at is not None for one in service.ring.all() if one == key] in ([True], [])
-
-
-def test_a_key_that_is_over_is_told_nothing_else(service: Service) -> None:
-    """Wrong: a revoked key gets another answer than 401, because it was valid a moment ago."""
-    token, key = service.ring.create("soon over", ["ana"], ["write"])
     good = {"session_id": "s-ana", "metadata": {"title": "anacanary"}}
     assert service.call("describe_session", token, good).status == 200
     service.ring.revoke(key.prefix)
     for name, asked in (("list_sessions", {}), ("describe_session", {**good, "metadata": 1})):
         assert service.call(name, token, asked).status == 401
+    assert [one.used_at is not None for one in service.ring.all() if one == key] in ([True], [])
 
 
 _OWN_NAMES = {

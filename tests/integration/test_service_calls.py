@@ -190,44 +190,32 @@ def test_an_export_has_values_and_scratchpads() -> None:
 
 
 BAD: list[tuple[str, str, bytes, int]] = [
-    ("POST", "/v1/search", b"{", 400),
-    ("POST", "/v1/search", b"[]", 400),
-    ("POST", "/v1/search", b'"x"', 400),
-    ("POST", "/v1/search", b"[" * 50_000, 400),
-    ("POST", "/v1/search", b'{"query": NaN}', 400),
-    ("POST", "/v1/search", b"\xff", 400),
-    ("POST", "/v1/search", b"", 422),
-    ("POST", "/v1/search", b'{"query": ""}', 422),
+    ("POST", "/v1/search", b"{", 400), ("POST", "/v1/search", b"[]", 400),
+    ("POST", "/v1/search", b'"x"', 400), ("POST", "/v1/search", b"[" * 50_000, 400),
+    ("POST", "/v1/search", b'{"query": NaN}', 400), ("POST", "/v1/search", b"\xff", 400),
+    ("POST", "/v1/search", b"", 422), ("POST", "/v1/search", b'{"query": ""}', 422),
     ("POST", "/v1/search", b'{"query": "x", "limit": 0}', 422),
     ("POST", "/v1/search", b'{"query": "x", "limit": "swordfish"}', 422),
     ("POST", "/v1/search?limit=1", b'{"query": "x"}', 422),
     ("POST", "/v1/search", b'{"query": "x", "since": "2026-01-01T00:00:00"}', 422),
-    ("GET", "/v1/facts?limit=1&limit=2", b"", 422),
-    ("GET", "/v1/facts?as_of=yesterday", b"", 422),
+    ("GET", "/v1/facts?limit=1&limit=2", b"", 422), ("GET", "/v1/facts?as_of=yesterday", b"", 422),
     ("GET", "/v1/facts?limit=%ff", b"", 422),
     ("GET", "/v1/facts?" + "&".join(f"a{n}=1" for n in range(200)), b"", 422),
-    ("GET", f"/v1/sessions/{'x' * 256}", b"", 422),
-    ("GET", "/v1/sessions/%00", b"", 422),
-    ("GET", "/v1/sessions/%1eshare", b"", 422),
-    ("GET", "/v1/sessions/%ff", b"", 404),
-    ("GET", "/v1/sessions/", b"", 404),
-    ("GET", "/v1//sessions", b"", 404),
-    ("GET", "/v2/sessions", b"", 404),
-    ("GET", "/page/none.js", b"", 404),
-    ("PATCH", "/v1/sessions", b"", 405),
-    ("HEAD", "/v1/sessions", b"", 405),
+    ("GET", f"/v1/sessions/{'x' * 256}", b"", 422), ("GET", "/v1/sessions/%00", b"", 422),
+    ("GET", "/v1/sessions/%1eshare", b"", 422), ("GET", "/v1/sessions/%ff", b"", 404),
+    ("GET", "/v1/sessions/", b"", 404), ("GET", "/v1//sessions", b"", 404),
+    ("GET", "/v2/sessions", b"", 404), ("GET", "/page/none.js", b"", 404),
+    ("PATCH", "/v1/sessions", b"", 405), ("HEAD", "/v1/sessions", b"", 405),
     ("POST", "/v1/sessions/s/messages", b'{"messages": []}', 422),
     ("POST", "/v1/sessions/s/messages", b'{"messages": [{"role": "swordfish"}]}', 422),
     ("POST", "/v1/sessions/s/messages", b'{"session_id": "t", "messages": [{}]}', 422),
     ("POST", "/v1/sessions/s/context", b'{"max_tokens": 0}', 422),
     ("POST", "/v1/sessions/s/context", b'{"max_tokens": 1}', 200),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("method", "path", "body", "status"), BAD)
-def test_what_is_not_usable(
-    lasting: Service, method: str, path: str, body: bytes, status: int
-) -> None:
+def test_unusable(lasting: Service, method: str, path: str, body: bytes, status: int) -> None:
     """Wrong: an invalid request is accepted, fails with 500, or is repeated in the error."""
     headers = [("Authorization", f"Bearer {lasting.key('ana')}")]
     answer = lasting.raw(method, path, headers, body)

@@ -170,7 +170,7 @@ def test_where_a_worker_looks_for_work_it_is_quiet(caplog: pytest.LogCaptureFixt
         assert [one.why for one in watch.stalled] == ["no worker runs"]
 
 
-def test_a_block_that_always_fails_is_told(
+def test_a_failing_block_is_reported(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: workers run and every call fails for hours, and no metric shows it."""

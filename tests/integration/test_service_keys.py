@@ -42,17 +42,12 @@ def test_keys_that_cannot_be_made() -> None:
     """Wrong: a key is created without users or rights, with invalid ones, or already expired."""
     ring = KeyRing(MemoryStore())
     bad: list[tuple[Any, ...]] = [
-        ("", ["ana"], ["read"], None),
-        ("x" * 201, ["ana"], ["read"], None),
-        ("x", [], ["read"], None),
-        ("x", [""], ["read"], None),
-        ("x", ["a*b"], ["read"], None),
-        ("x", ["\x1eshare"], ["read"], None),
-        ("x", ["ana"], [], None),
-        ("x", ["ana"], ["root"], None),
-        ("x", ["team-*"], ["admin"], None),
+        ("", ["ana"], ["read"], None), ("x" * 201, ["ana"], ["read"], None),
+        ("x", [], ["read"], None), ("x", [""], ["read"], None), ("x", ["a*b"], ["read"], None),
+        ("x", ["\x1eshare"], ["read"], None), ("x", ["ana"], [], None),
+        ("x", ["ana"], ["root"], None), ("x", ["team-*"], ["admin"], None),
         ("x", ["ana"], ["read"], timedelta()),
-    ]
+    ]  # fmt: skip
     for label, users, rights, ttl in bad:
         with pytest.raises(InvalidInput):
             ring.create(label, users, rights, ttl=ttl)
@@ -164,29 +159,12 @@ def test_jwts_that_are_not_valid(service: tuple[Service, list[str]]) -> None:
     symmetric = "secret-" * 5
     unsigned = jwt.encode({"sub": "ana"}, "", algorithm="none")
     bad = [
-        token(OTHER),
-        token(kid="unknown"),
-        token(kid=None),
-        token(kid="e"),
-        token(symmetric, "h", "HS256"),
-        token(symmetric, "r", "HS256"),
-        token(exp=now - 3_600),
-        token(exp=None),
-        token(nbf=now + 3_600),
-        token(iss="https://evil.example"),
-        token(iss=None),
-        token(aud="other"),
-        token(aud=None),
-        token(sub=None),
-        token(sub=""),
-        token(sub="*"),
-        token(sub="team-*"),
-        token(sub="\x1eshare-ana"),
-        token()[:-4],
-        unsigned,
-        "a.b.c",
-        "x",
-    ]
+        token(OTHER), token(kid="unknown"), token(kid=None), token(kid="e"),
+        token(symmetric, "h", "HS256"), token(symmetric, "r", "HS256"), token(exp=now - 3_600),
+        token(exp=None), token(nbf=now + 3_600), token(iss="https://evil.example"), token(iss=None),
+        token(aud="other"), token(aud=None), token(sub=None), token(sub=""), token(sub="*"),
+        token(sub="team-*"), token(sub="\x1eshare-ana"), token()[:-4], unsigned, "a.b.c", "x",
+    ]  # fmt: skip
     assert {serving.call("list_sessions", one).status for one in bad} == {401}
     assert len(asked) <= 2
 

@@ -139,7 +139,7 @@ def test_tools_are_there_for_who_may_use_them(service: Service, url: str, rights
     assert notes == ["anacanary note"]
 
 
-def test_what_stands_around_a_call_is_that_of_v1(
+def test_limits_and_headers_are_those_of_v1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: `/mcp` has other limits of rate, size or time than `/v1`, or its calls are missing in

@@ -74,16 +74,12 @@ def test_each_write_is_done_once(lasting: Service, writes: list[Any]) -> None:
 ONCE = [one.name for one in BY_NAME.values() if one.once]
 OTHER: dict[str, dict[str, Any]] = {
     "append_messages": {"messages": [said("other")]},
-    "append_shared": {"messages": [said("other")]},
-    "after_turn": {"answer": "Other."},
-    "take_turn": {"message": "turn: other"},
-    "stream_turn": {"message": "turn: other"},
-    "write_note": {"text": "Other."},
-    "observe": {"text": "other"},
-    "finish_shared": {"answer": "Other."},
-    "take_shared": {"message": "turn: other"},
+    "append_shared": {"messages": [said("other")]}, "after_turn": {"answer": "Other."},
+    "take_turn": {"message": "turn: other"}, "stream_turn": {"message": "turn: other"},
+    "write_note": {"text": "Other."}, "observe": {"text": "other"},
+    "finish_shared": {"answer": "Other."}, "take_shared": {"message": "turn: other"},
     "call_tool": {"arguments": {"text": "Other."}},
-}
+}  # fmt: skip
 FIRST = {"call_tool": {"name": "memory_write", "arguments": {"text": "Likes tea."}}}
 """For calls whose sample writes nothing."""
 

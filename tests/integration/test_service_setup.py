@@ -158,9 +158,7 @@ def test_no_span_of_a_request_names_what_was_asked_for(spans: Spans, service: Se
 
 
 @pytest.mark.parametrize("given", ["rubbish", "00-0-0-00", f"00-{TRACE}-{PARENT}", "\udcff"])
-def test_a_traceparent_that_is_none_begins_a_trace(
-    spans: Spans, service: Service, given: str
-) -> None:
+def test_an_invalid_traceparent_begins_a_trace(spans: Spans, service: Service, given: str) -> None:
     """Wrong: an invalid `traceparent` header fails the request."""
     shown = [("Authorization", f"Bearer {service.key('ana')}")]
     raw = given.encode("utf-8", "surrogateescape").decode("latin-1")
@@ -169,7 +167,7 @@ def test_a_traceparent_that_is_none_begins_a_trace(
     assert spans.one("GET /v1/sessions").parent is None
 
 
-def test_log_lines_tell_the_trace(
+def test_log_lines_have_the_trace(
     spans: Spans, service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Wrong: a log line lacks its trace id, so that neither leads to the other."""

@@ -56,17 +56,13 @@ def test_each_gets_its_own_answer(service: Service) -> None:
     answers = at_once(
         service,
         [
-            append(ana, "anas", "one"),
-            append(ana, "bens", "another's"),
-            append(ana, "nobodys", "nobody's"),
-            append(ana, "anas", "late", expected_end=0),
-            append(ana, "anas", "two", key="k"),
-            append(ana, "anas", "two", key="k"),
-            append(ana, "anas", "other", key="k"),
-            append(ana, "%00", "no id"),
+            append(ana, "anas", "one"), append(ana, "bens", "another's"),
+            append(ana, "nobodys", "nobody's"), append(ana, "anas", "late", expected_end=0),
+            append(ana, "anas", "two", key="k"), append(ana, "anas", "two", key="k"),
+            append(ana, "anas", "other", key="k"), append(ana, "%00", "no id"),
             append(ben, "bens", "three", "four"),
         ],
-    )
+    )  # fmt: skip
     statuses = [one.status for one in answers]
     assert statuses == [200, 404, 404, 409, 200, 200, 409, 422, 200]
     assert answers[1].body == answers[2].body

@@ -295,17 +295,13 @@ def told_outside(memory: AgentMemory, who: str) -> str:
         [
             memory.get("s-1", "canary").to_messages(),
             memory.get("new", "canary", user_id=who).to_messages(),
-            memory.search("canary", user_id=who),
-            memory.search("canary", session_id="s-1"),
-            memory.search("canary"),
-            memory.history("s-1"),
-            facts(memory.user(who)),
-            memory.sessions(),
-            memory.sessions(user_id=who),
+            memory.search("canary", user_id=who), memory.search("canary", session_id="s-1"),
+            memory.search("canary"), memory.history("s-1"), facts(memory.user(who)),
+            memory.sessions(), memory.sessions(user_id=who),
             memory.call_tool("new", "memory_read", {"query": "canary"}, user_id=who),
         ],
         default=str,
-    )
+    )  # fmt: skip
 
 
 def test_nothing_passes_between_inside_and_outside(store: Store) -> None:
@@ -337,23 +333,17 @@ def test_ids_of_the_store_are_no_way_in() -> None:
         memory.share("team").agent("ann").update("s-1", user("secret"))
         session, owner = "\x1eteam\x1es-1", "\x1eteam"
         calls: list[Callable[[], object]] = [
-            lambda: memory.history(session),
-            lambda: memory.get(session),
-            lambda: memory.get("s", user_id=owner),
-            lambda: memory.update(session, user("x")),
+            lambda: memory.history(session), lambda: memory.get(session),
+            lambda: memory.get("s", user_id=owner), lambda: memory.update(session, user("x")),
             lambda: memory.search("secret", user_id=owner),
             lambda: memory.search("secret", session_id=session),
-            lambda: memory.sessions(user_id=owner),
-            lambda: memory.pop(session),
-            lambda: memory.delete(session),
-            lambda: memory.delete_user(owner),
-            lambda: memory.flush(session),
-            lambda: memory.session(session),
-            lambda: memory.user(owner).facts(),
-            lambda: memory.tools(session),
+            lambda: memory.sessions(user_id=owner), lambda: memory.pop(session),
+            lambda: memory.delete(session), lambda: memory.delete_user(owner),
+            lambda: memory.flush(session), lambda: memory.session(session),
+            lambda: memory.user(owner).facts(), lambda: memory.tools(session),
             lambda: memory.call_tool(session, "memory_read", {"query": "secret"}),
             lambda: memory.user(owner).notes(),
-        ]
+        ]  # fmt: skip
         for call in calls:
             with pytest.raises(InvalidId, match=r"memory\.share"):
                 call()
@@ -525,18 +515,13 @@ def test_opening_without_shares_asks_the_store_nothing() -> None:
 
 @pytest.mark.parametrize(
     "shares",
-    [{"": {}}, {"a\x1eb": {}}, {"n" * 65: {}}, {"a": {"": "read"}}, {"a": {"\x1e": "read"}}],
-)
-def test_bad_names_in_a_configuration(shares: Any) -> None:
-    """Wrong: an invalid name in `shares` is accepted, and fails only when it is used."""
+    [{"": {}}, {"a\x1eb": {}}, {"n" * 65: {}}, {"a": {"": "read"}}, {"a": {"\x1e": "read"}},
+     {"a": {"b": "all"}}],
+)  # fmt: skip
+def test_what_a_configuration_cannot_say(shares: Any) -> None:
+    """Wrong: an invalid name or access in `shares` is accepted, and fails only when it is used."""
     with pytest.raises(ConfigError, match="shares"):
         AgentMemoryConfig(shares=shares)
-
-
-def test_access_in_a_configuration() -> None:
-    """Wrong: a misspelt access in `shares` is accepted."""
-    with pytest.raises(ConfigError, match="shares"):
-        AgentMemoryConfig(shares=json.loads('{"a": {"b": "all"}}'))
 
 
 # --- other interfaces -----------------------------------------------------------------------------

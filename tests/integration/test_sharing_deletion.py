@@ -147,12 +147,8 @@ def test_messages_of_other_formats(store: Store) -> None:
         assert "secret" not in everything(store)
         chat = share.agent("ben").get("s").to_messages()
         assert [one["role"] for one in chat] == [
-            "user",
-            "assistant",
-            "tool",
-            "assistant",
-            "function",
-        ]
+            "user", "assistant", "tool", "assistant", "function",
+        ]  # fmt: skip
         assert chat[1]["tool_calls"][0]["id"] == chat[2]["tool_call_id"] == "c"
         assert chat[3]["function_call"] == {"name": "f", "arguments": "{}"}
         assert chat[4]["name"] == "f"

@@ -184,9 +184,7 @@ def test_a_sessions_go_with_the_session(memory: AgentMemory, folder: Path) -> No
     assert files(folder) == []
 
 
-def test_of_a_session_that_is_being_deleted_nothing_is_seen(
-    memory: AgentMemory, folder: Path
-) -> None:
+def test_a_session_being_deleted_shows_nothing(memory: AgentMemory, folder: Path) -> None:
     """Wrong: skills of a session that is being deleted are listed, or saved."""
     skills = memory.session("s").owner().skills()
     skills.save(REFUND)
@@ -317,18 +315,8 @@ def test_no_name_leads_out_of_the_folder(memory: AgentMemory, folder: Path, name
 def test_no_id_leads_out_of_the_folder(memory: AgentMemory, folder: Path) -> None:
     """Wrong: a user's id is used as a path, or two users' ids give one directory."""
     ids = [
-        "../../x",
-        "/etc",
-        "a/b",
-        "a\\b",
-        "A/b",
-        "..",
-        ".",
-        "con",
-        "sarah",
-        "Sarah",
-        "\u00e9" * 9,
-    ]
+        "../../x", "/etc", "a/b", "a\\b", "A/b", "..", ".", "con", "sarah", "Sarah", "\u00e9" * 9,
+    ]  # fmt: skip
     ids.append("x" * 255)
     for user in ids:
         saved = memory.user(user).skills().save(replace(REFUND, description=f"Of {user}."))
@@ -366,7 +354,7 @@ def test_links_that_lead_out_are_not_followed(memory: AgentMemory, folder: Path)
 
 
 @pytest.mark.parametrize("which", ["users", "own"])
-def test_a_directory_that_leads_out_is_neither_written_nor_erased(
+def test_a_directory_that_leads_out_is_left_alone(
     memory: AgentMemory, folder: Path, which: str
 ) -> None:
     """Wrong: deleting a user deletes the target of a link."""
@@ -423,21 +411,15 @@ def test_a_skill_is_recalled_by_what_it_means(memory: AgentMemory, folder: Path)
 
 
 @pytest.mark.parametrize("few", [True, False])
-def test_what_has_nothing_to_do_with_a_skill_recalls_none(
-    memory: AgentMemory, folder: Path, few: bool
-) -> None:
+def test_an_unrelated_question_recalls_none(memory: AgentMemory, folder: Path, few: bool) -> None:
     """Wrong: an unrelated question recalls the nearest skill."""
     if not few:
         stock(folder)
     memory.open("skills").save(DEPLOY)
     for question in (
-        "What is the capital of France?",
-        "Write a poem about the sea.",
-        "My cat is ill, what shall I do?",
-        "I like my coffee black.",
-        "Thanks, that's all.",
-        "",
-    ):
+        "What is the capital of France?", "Write a poem about the sea.",
+        "My cat is ill, what shall I do?", "I like my coffee black.", "Thanks, that's all.", "",
+    ):  # fmt: skip
         assert recalled(memory, question) == [], question
 
 

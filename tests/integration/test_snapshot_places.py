@@ -77,9 +77,7 @@ def test_what_was_changed_in_another_session_since_stays(lines: list[str]) -> No
         assert [one.text for one in memory.user("ada").notes().all()] == ["Likes coffee now."]
 
 
-def test_what_others_remember_of_a_user_counts_for_nothing(
-    lines: list[str], opener: Opener
-) -> None:
+def test_other_processes_drop_their_caches(lines: list[str], opener: Opener) -> None:
     """Wrong: another process uses a stale cache after an import."""
     store = opener("sqlite")
     with remembering(store) as memory, remembering(store) as other:
@@ -96,9 +94,7 @@ def test_what_others_remember_of_a_user_counts_for_nothing(
         assert "Ada plays the xylophone." in [one.text.split(" (")[0] for one in found]
 
 
-def test_vectors_of_another_model_are_made_anew(
-    lines: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_vectors_of_another_model(lines: list[str], caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: vectors of another model are searched instead of being made again."""
     bodies = bodies_of(lines)
     (announced,) = [one for one in bodies if one.get("kind") == "vectors"]
@@ -115,7 +111,7 @@ def test_vectors_of_another_model_are_made_anew(
             assert seen(memory) == seen(other)
 
 
-def test_what_has_expired_cannot_be_absorbed_anew(
+def test_expired_messages_are_not_absorbed(
     lines: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Wrong: after an import, expired messages are missing from a block, and no warning says so."""

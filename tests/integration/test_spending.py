@@ -86,7 +86,7 @@ with memory:
 """
 
 
-def test_four_processes_keep_to_ten_calls_and_catch_up_the_next_day(
+def test_four_processes_share_ten_calls(
     fake: FakeLLM, tmp_path: Path, clock: list[datetime]
 ) -> None:
     """Wrong: each process has its own limit, or concurrent calls exceed it."""
@@ -127,9 +127,7 @@ memory.components.resources.models(None).complete([{"role": "user", "content": "
 """
 
 
-def test_a_kill_before_the_call_leaves_its_reservation_counted(
-    fake: FakeLLM, tmp_path: Path
-) -> None:
+def test_a_killed_call_leaves_its_reservation(fake: FakeLLM, tmp_path: Path) -> None:
     """Wrong: a call that a killed process had reserved is not counted, or blocks all others."""
     url = f"sqlite:///{tmp_path}/m.db"
     done = subprocess.run([sys.executable, "-c", KILLED, url, fake.api_base], check=False)
@@ -161,9 +159,7 @@ def test_one_user_over_the_limit_stops_no_other(fake: FakeLLM, clock: list[datet
         assert memory.stats().spending is None  # no total limit is set
 
 
-def test_a_summary_that_is_over_the_limit_is_made_here_and_redone(
-    fake: FakeLLM, clock: list[datetime]
-) -> None:
+def test_a_summary_over_the_limit_is_redone_later(fake: FakeLLM, clock: list[datetime]) -> None:
     """Wrong: over the limit the window overflows, or the local extract is never replaced."""
     strategy = Summarize(max_summary_tokens=60)
     with opened(fake, overflow=strategy, max_tokens=300, spending_limits=calls(1)) as memory:
@@ -184,7 +180,7 @@ def test_a_summary_that_is_over_the_limit_is_made_here_and_redone(
 
 
 @pytest.mark.parametrize("limit", [{"tokens": 9_000}, {"cost": 0.0045}], ids=["tokens", "money"])
-def test_tokens_and_money_are_put_right_after_each_call(
+def test_calls_count_by_their_actual_usage(
     fake: FakeLLM, clock: list[datetime], limit: dict[str, float]
 ) -> None:
     """Wrong: a call counts by its estimate instead of its actual usage."""
@@ -272,7 +268,7 @@ def test_a_paid_embedder_is_charged_and_limited(fake: FakeLLM) -> None:
         (SpendingLimit(tokens=9_000), "summary", 1),
     ],
 )
-def test_requests_are_counted_only_for_a_limit_of_their_tokens(
+def test_requests_counted_for_a_limit_of_tokens(
     limit: SpendingLimit, purpose: Any, counts: int
 ) -> None:
     """Wrong: a long request waits for a count that no limit needs."""

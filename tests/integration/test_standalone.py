@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from agent_memory import (
     Block,
     ChatHistory,
     FlushToLTM,
-    Message,
     Summarize,
     Trim,
     VectorIndex,
@@ -268,16 +266,6 @@ def test_after_messages_have_expired() -> None:
         history.clear("s")
         history.save("s", [])
         assert history.load("s") == []
-
-
-def test_times_are_kept() -> None:
-    """Wrong: a save changes a message's time."""
-    moment = Message(role="user", content="a").created_at - timedelta(days=900)
-    with ChatHistory(MemoryStore()) as history:
-        history.save("s", [Message(role="user", content="a", created_at=moment)])
-        assert history.load("s")[0].created_at == moment
-        history.save("s", [{"role": "user", "content": "a", "created_at": moment.isoformat()}])
-        assert history.load("s")[0].created_at == moment
 
 
 SAVER = """

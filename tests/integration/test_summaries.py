@@ -83,9 +83,7 @@ FORM = [
 
 @pytest.mark.parametrize("limits", [{"max_turns": 3}, {"max_messages": 6}])
 @pytest.mark.parametrize("tokens", [500, 60, 12])
-def test_short_answers_do_not_leave_in_silence(
-    fake: FakeLLM, limits: dict[str, int], tokens: int
-) -> None:
+def test_short_answers_stay_in_sight(fake: FakeLLM, limits: dict[str, int], tokens: int) -> None:
     """Wrong: short messages are cut by number, and no summary contains them."""
     fake.default = "Open:\n- A form."
     overflow = Summarize(max_summary_tokens=tokens, **limits)
@@ -137,9 +135,7 @@ def rule_and_talk(memory: AgentMemory, turns: int = 60) -> None:
     [Summarize(), Summarize(max_summary_tokens=100, keep_user_tokens=120)],
     ids=["default", "more"],
 )
-def test_the_users_own_words_survive_a_forgetful_summary(
-    fake: FakeLLM, overflow: Summarize
-) -> None:
+def test_the_users_words_survive_a_forgetful_summary(fake: FakeLLM, overflow: Summarize) -> None:
     """Wrong: a user's rule that the model omits from its summary is lost."""
     fake.default = "Open:\n- The schema."
     with opened(fake, max_tokens=1200, overflow=overflow) as memory:

@@ -40,7 +40,7 @@ def recalled(memory: AgentMemory, question: str) -> list[str]:
     return sorted(one.text for one in memory.get("s", question, user_id="ada").recalls)
 
 
-def test_words_of_notes_are_read_once(
+def test_note_words_are_read_once(
     pair: tuple[AgentMemory, AgentMemory], words_read: list[str]
 ) -> None:
     """Wrong: each context, or each change, parses the words of all notes again."""

@@ -164,9 +164,7 @@ def test_its_records_travel_in_a_snapshot_as_it_keeps_them(lines: list[str]) -> 
         ({"text": "Tea: 3"}, r"line 4: The sum is not what the text says\. Nothing was imported"),
     ],
 )
-def test_its_own_check_refuses_a_crafted_record(
-    lines: list[str], fields: dict[str, Any], why: str
-) -> None:
+def test_a_crafted_record_is_refused(lines: list[str], fields: dict[str, Any], why: str) -> None:
     """Wrong: an import gives a block an invalid record, or leaves part of the session."""
     store = MemoryStore()
     with opened(store, Ledger()) as memory:

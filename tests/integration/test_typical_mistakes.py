@@ -149,7 +149,7 @@ MISTAKES: dict[str, tuple[Act, str]] = {
 
 
 @pytest.mark.parametrize(("act", "sentence"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_answers_what_to_do(
+def test_a_mistake_says_what_to_do(
     act: Act, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -173,7 +173,7 @@ def test_a_mistake_answers_what_to_do(
          "`keep_messages`?"),
     ],
 )  # fmt: skip
-def test_a_mistake_in_the_environment_answers_what_to_do(
+def test_a_mistake_in_the_environment(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str
 ) -> None:
     monkeypatch.setenv("AGENT_MEMORY_OVERFLOW__KIND", "trim")

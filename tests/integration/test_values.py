@@ -123,9 +123,7 @@ def test_a_search_by_meaning_gives_the_nearest_first(memory: AgentMemory) -> Non
     ]
 
 
-def test_a_value_goes_when_its_time_is_over(
-    memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_expired_value_is_gone(memory: AgentMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an expired value is found, is never removed, or passes its first time on."""
     now = datetime.now(UTC)
     monkeypatch.setattr(key_values, "now_utc", lambda: now)
