@@ -22,6 +22,7 @@ from agent_memory.cli.app import app
 from agent_memory.core.records import Record, Scope
 from agent_memory.ltm_blocks import record_id
 from agent_memory.stores.base import Store
+from agent_memory.testing import FakeLLM
 from tests.layers import EXAMPLES
 
 T = TypeVar("T")
@@ -92,6 +93,11 @@ def wait_for_calls(name: str) -> None:
 def opened(store: Any, *blocks: Block, **fields: Any) -> AgentMemory:
     """Open a memory with a long recall timeout: on a busy machine the first recall is slow."""
     return AgentMemory(store=store, blocks=blocks, recall_timeout=SECONDS, **fields)
+
+
+def model_at(fake: FakeLLM) -> dict[str, Any]:
+    """Return the settings of a memory whose model this server is."""
+    return {"model": "openai/any", "api_base": fake.api_base, "api_key": "k"}
 
 
 def note_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM
 from agent_memory.testing import FakeLLM
+from tests.kit import model_at
 
 _MESSAGE = re.compile(r"^\[(\d+)\] \S+ [^:]*: (.*)$", re.MULTILINE)
 
@@ -107,16 +108,10 @@ def remembering(
 ) -> Iterator[AgentMemory]:
     """Open a memory whose only block uses this model."""
     overflow = FlushToLTM(blocks=[block or ExtractiveMemory()])
+    fields = {"min_relevance": 0, **fields}  # contexts show all facts, however relevant
     with (
         FakeLLM(model) as fake,
-        AgentMemory(
-            store=store,
-            model="openai/any",
-            api_base=fake.api_base,
-            api_key="k",
-            overflow=overflow,
-            **{"min_relevance": 0, **fields},  # contexts show all facts, however relevant
-        ) as memory,
+        AgentMemory(store=store, overflow=overflow, **model_at(fake), **fields) as memory,
     ):
         yield memory
 

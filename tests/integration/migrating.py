@@ -29,7 +29,7 @@ from agent_memory.testing import FakeLLM
 from agent_memory.testing.contract import DAY, draft, record, stored, units, worded
 from tests.histories import PNG, call, result
 from tests.integration.fact_model import Model
-from tests.kit import SECONDS, Silent
+from tests.kit import SECONDS, Silent, model_at
 
 ODD = (
     *("50%", "a_b", "a b", "Case", "case", "caf\u00e9", "cafe\u0301", "漢字 👩‍👩‍👧"),
@@ -69,13 +69,11 @@ def opened(store: Store | str, **fields: Any) -> Iterator[AgentMemory]:
         FakeLLM(_model()) as fake,
         AgentMemory(
             store=store,
-            model="openai/any",
-            api_base=fake.api_base,
-            api_key="k",
             embedding="local",
             absorb_attempts=1,
             recall_timeout=SECONDS,
             overflow=FlushToLTM(blocks=[*blocks, WorkingMemory(persist=True), SpatialMemory()]),
+            **model_at(fake),
             **fields,
         ) as memory,
     ):

@@ -18,6 +18,7 @@ from agent_memory.server.metrics import Metrics
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model, said
 from tests.integration.serving import ANYTHING, Service, every_block
+from tests.kit import model_at
 
 POISON = "%%% unreadable scan %%%"
 SUMMARY = (
@@ -40,8 +41,7 @@ def paging(
 
     blocks = every_block(folder)
     with FakeLLM(answered) as fake:
-        asked = {"model": "openai/any", "api_base": fake.api_base, "api_key": "k"}
-        settings = {"keep_contexts": True, "absorb_attempts": 1, **asked, **fields}
+        settings = {"keep_contexts": True, "absorb_attempts": 1, **model_at(fake), **fields}
         with AgentMemory(store="memory://", blocks=blocks, **settings) as memory:
             ring = KeyRing(memory.components.store)
             app = Application(AsyncAgentMemory(memory), Credentials(ring), Metrics(), ANYTHING)

@@ -35,6 +35,7 @@ from agent_memory.server.metrics import Metrics
 from agent_memory.server.operation import Operation
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model
+from tests.kit import model_at
 
 ANYTHING = Limits(per_second=0)
 BY_NAME: Mapping[str, Operation] = {one.name: one for one in OPERATIONS}
@@ -192,8 +193,8 @@ def serving(
         return "Good to know." if "turn:" in asked else model(body)
 
     with FakeLLM(answered) as fake:
-        asked = {"model": "openai/any", "api_base": fake.api_base, "api_key": "k", **fields}
-        with AgentMemory(store=store, blocks=every_block(folder), **asked) as memory:
+        settings = {**model_at(fake), **fields}
+        with AgentMemory(store=store, blocks=every_block(folder), **settings) as memory:
             ring = KeyRing(memory.components.store)
             awaited = AsyncAgentMemory(memory)
             mcp = behind(awaited)

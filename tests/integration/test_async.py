@@ -43,20 +43,6 @@ def test_all_calls(backend: str, tmp_path: Path) -> None:
     anyio.run(run, backend=backend)
 
 
-def test_many_at_once() -> None:
-    """Wrong: concurrent tasks lose messages."""
-
-    async def run() -> list[int]:
-        memory = AsyncAgentMemory(AgentMemory(store="memory://"))
-        calls = [memory.update("s", {"role": "user", "content": str(i)}) for i in range(100)]
-        await asyncio.gather(*calls)
-        seqs = [entry.seq for entry in await memory.history("s")]
-        await memory.close()
-        return seqs
-
-    assert asyncio.run(run()) == list(range(1, 101))
-
-
 @pytest.mark.parametrize("where", ["memory", "sqlite"])
 def test_many_loops_at_once(where: str, tmp_path: Path) -> None:
     """Wrong: event loops that share a memory, such as one per request, wait for ever."""
@@ -84,19 +70,6 @@ def test_asyncio_then_trio() -> None:
         head = anyio.run(memory.update, "s", {"role": "user", "content": "x"}, backend=backend)
         assert head.end == n + 1
     anyio.run(memory.close)
-
-
-def test_a_cancelled_update_is_whole_or_not_at_all(tmp_path: Path) -> None:
-    """Wrong: a cancelled update stores a part of its list."""
-
-    async def run() -> None:
-        async with AsyncAgentMemory(store=f"sqlite:///{tmp_path}/a.db") as memory:
-            for i in range(20):
-                with anyio.move_on_after(0.0005 * i):
-                    await memory.update(f"s{i}", [{"role": "user", "content": "x"}] * 10)
-                assert len(await memory.history(f"s{i}")) in (0, 10)
-
-    asyncio.run(run())
 
 
 def test_sync_memory_inside_a_running_loop() -> None:

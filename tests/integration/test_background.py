@@ -20,7 +20,7 @@ from agent_memory.engine.assembly import Components
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.watching import watched
-from tests.kit import SECONDS, Silent, StepwiseNotes, until, user
+from tests.kit import SECONDS, Silent, StepwiseNotes, model_at, until, user
 
 
 @pytest.fixture(autouse=True)
@@ -68,12 +68,10 @@ def old(text: str) -> dict[str, Any]:
     return user(text, created_at=datetime.now(UTC) - timedelta(days=1))
 
 
-def background(book: Block, absorb: Any = "every_update", **fields: Any) -> AgentMemory:
-    fields.setdefault("store", "memory://")
-    fields.setdefault("max_tokens", 4000)
-    fields.setdefault("quiet_seconds", 0)
-    overflow = FlushToLTM(blocks=[book], absorb=absorb)
-    return AgentMemory(overflow=overflow, overflow_mode="background", **fields)
+def background(book: Block, **fields: Any) -> AgentMemory:
+    overflow = FlushToLTM(blocks=[book], absorb="every_update")
+    settings = {"store": "memory://", "max_tokens": 4000, "quiet_seconds": 0, **fields}
+    return AgentMemory(overflow=overflow, overflow_mode="background", **settings)
 
 
 @pytest.fixture
@@ -97,9 +95,7 @@ def test_updates_do_not_wait_for_a_model(gate: Gate) -> None:
 
     with (
         FakeLLM(answer) as fake,
-        background(
-            ExtractiveMemory(), model="openai/any", api_base=fake.api_base, api_key="k"
-        ) as memory,
+        background(ExtractiveMemory(), **model_at(fake)) as memory,
     ):
         memory.update("s", user("first"))
         until(lambda: gate.inside)
@@ -145,23 +141,6 @@ def test_flush_and_close_wait(book: Book, gate: Gate, call: str) -> None:
         done.result(SECONDS)
     assert book.taken == {"a": [1], "b": [1], "c": [1]}
     memory.close()
-
-
-@pytest.mark.parametrize(
-    ("absorb", "counts"),
-    [("every_update", [1, 2, 3, 4, 5, 6]), (60, [0, 0, 0, 4, 4, 4]), ("overflow", [0] * 6)],
-)
-def test_when_blocks_absorb(book: Book, absorb: Any, counts: list[int]) -> None:
-    """Wrong: a block absorbs earlier or later than its strategy says."""
-    seen = []
-    for last in range(1, 7):
-        book.taken.clear()
-        with background(book, absorb, store=MemoryStore()) as memory:
-            for _ in range(last):
-                memory.update("s", user("twelve words or so " * 3))
-                memory._background.drain()  # type: ignore[union-attr]
-        seen.append(len(book.taken.get("s", [])))
-    assert seen == counts
 
 
 def test_users_take_turns(book: Book) -> None:

@@ -1,98 +1,36 @@
 """Blocks in the live engine: extraction over real HTTP, the real embedder, Qdrant's local mode."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
 from agent_memory import AgentMemory, Block, ExtractiveMemory, StaticMemory, VectorMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.errors import DimensionMismatch, InvalidSetting, UnknownStore
-from agent_memory.testing import FakeLLM
+from tests.integration.fact_model import Model, absorbed, remembering, said
+from tests.kit import Silent, user
 
 
-def extracting(fake: FakeLLM) -> AgentMemory:
-    return AgentMemory(
-        store="memory://",
-        blocks=[ExtractiveMemory()],
-        model="openai/test-model",
-        api_base=fake.api_base,
-        api_key=SecretStr("sk-test"),
-    )
-
-
-def facts(*found: tuple[str, int, str]) -> str:
-    return json.dumps(
-        {"facts": [{"text": t, "message": m, "quote": q, "category": "work"} for t, m, q in found]}
-    )
-
-
-TALK = [
-    {"role": "user", "content": "I'm Sarah, from Marketing & Sales."},
-    {"role": "assistant", "content": "Hello Sarah."},
-]
-
-
-def test_facts_carry_category_source_and_quote(fake: FakeLLM) -> None:
+def test_facts_carry_category_source_and_quote() -> None:
     """Wrong: a fact lacks its category, quote or source, and cannot be traced to a message."""
-    fake.reply(facts(("Sarah works in Marketing.", 1, "from Marketing & Sales")))
-    with extracting(fake) as memory:
-        memory.update("s", TALK, user_id="sarah")
-        memory.flush("s")
-        assert len(fake.requests) == 1
+    model, quote = Model(), "from Marketing & Sales"
+    model.tell(quote, "Sarah works in Marketing.", category="work")
+    with remembering(model) as memory:
+        absorbed(memory, "s", said("I'm Sarah, from Marketing & Sales."), user_id="sarah")
         (fact,) = memory.search("Marketing", user_id="sarah")
         assert fact.sources == (("s", 1),)
         assert fact.metadata == {
             "category": "work",
-            "quote": "from Marketing & Sales",
+            "quote": quote,
             "subject": "user",
             "role": "user",
             "confidence": 1.0,
         }
-        (shown,) = memory.get(
-            "t", "Which department does she work in?", user_id="sarah"
-        ).extracted_facts
+        (shown,) = memory.get("t", "Which department?", user_id="sarah").extracted_facts
         assert shown.text == "Sarah works in Marketing."
-
-
-def test_a_fact_without_its_quote_is_dropped(fake: FakeLLM) -> None:
-    """Wrong: a fact whose quote is not in its message is stored."""
-    fake.reply(
-        facts(
-            ("Sarah is CEO.", 1, "I am the CEO"),
-            ("Sarah is in Sales.", 7, "Sales"),
-            ("Sarah is Sarah.", 1, "I'm Sarah"),
-        )
-    )
-    with extracting(fake) as memory:
-        memory.update("s", TALK, user_id="sarah")
-        memory.flush()
-        assert [r.text for r in memory.search("Sarah", user_id="sarah")] == ["Sarah is Sarah."]
-
-
-def test_a_second_answer_replaces_the_first(fake: FakeLLM) -> None:
-    """Wrong: absorbing the same batch again adds to its facts."""
-    fake.reply(facts(("Sarah is in Marketing.", 1, "Marketing")))
-    fake.reply(facts(("Sarah's field is Marketing.", 1, "Marketing")))
-    with extracting(fake) as memory:
-        memory.update("s", TALK, user_id="sarah")
-        memory.flush()
-        list(memory.replay("extractive"))
-        found = [r.text for r in memory.search("Marketing", user_id="sarah")]
-        assert found == ["Sarah's field is Marketing."]
-
-
-def test_system_messages_are_never_extracted_from(fake: FakeLLM) -> None:
-    """Wrong: the system prompt comes back as a memory."""
-    fake.reply(facts())
-    with extracting(fake) as memory:
-        memory.update("s", [{"role": "system", "content": "You sell boats."}, *TALK])
-        memory.flush()
-    assert "boats" not in str(fake.requests)
 
 
 @pytest.mark.parametrize(
@@ -181,17 +119,7 @@ def test_an_object_with_the_methods_is_a_block_and_none_without() -> None:
         Half()  # type: ignore[abstract]
 
 
-class ReadOnly(Block):
-    """Absorbs nothing."""
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        return None
-
-    def delete(self, scope: Scope) -> None:
-        return None
-
-
-class Homeless(ReadOnly):
+class Homeless(Silent):
     """Fails because its file does not exist."""
 
     kind: str = "homeless"
@@ -212,11 +140,8 @@ def test_warnings_name_no_folders(tmp_path: Path) -> None:
         with AgentMemory(store=store, blocks=blocks, overflow_mode="inline") as memory:
             memory.update("s", {"role": "user", "content": "Hi"}, user_id="a")
             memory.flush()
-            for said in (
-                memory.get("s", "Hi").warnings,
-                memory.get("t", "Hi", user_id="a").warnings,
-            ):
-                told = " ".join(said)
+            for session in ("s", "t"):
+                told = " ".join(memory.get(session, "Hi", user_id="a").warnings)
                 assert "FileNotFoundError: No such file or directory: 'kept.json'" in told
                 assert str(tmp_path) not in told
 
@@ -225,7 +150,7 @@ def test_a_block_without_a_model_says_so(caplog: pytest.LogCaptureFixture) -> No
     """Wrong: no warning says that a block without a model finds no facts, or it is repeated."""
     with AgentMemory(store="memory://", blocks=[ExtractiveMemory()]) as memory:
         assert "'extractive' absorbs nothing" in caplog.text
-        memory.update("s", TALK, user_id="sarah")
+        memory.update("s", user("I'm Sarah."), user_id="sarah")
         for _ in range(2):
             (told,) = memory.get("s").warnings
             assert 'Set `model`, such as model="openai/gpt-4o-mini"' in told

@@ -21,6 +21,7 @@ from agent_memory.core.turns import Turn
 from agent_memory.engine.sharing.shares import SharedMemory
 from agent_memory.errors import AccessDenied, InvalidInput
 from agent_memory.testing import FakeLLM
+from tests.kit import model_at
 
 SECRET = "My cat is called Xylophone."
 
@@ -38,12 +39,7 @@ def calls_of(face: type) -> list[str]:
 def memory() -> Iterator[AgentMemory]:
     """A memory in which Ana has a session with data."""
     blocks = [WorkingMemory(persist=True), NoteMemory(), VectorMemory()]
-    with (
-        FakeLLM() as fake,
-        AgentMemory(
-            store="memory://", blocks=blocks, model="openai/fake", api_base=fake.api_base
-        ) as one,
-    ):
+    with FakeLLM() as fake, AgentMemory("memory://", blocks=blocks, **model_at(fake)) as one:
         said = [{"role": "user", "content": SECRET}, {"role": "assistant", "content": "Noted."}]
         one.update("s", said, user_id="ana")
         one.session("s", "ana").working().set("plan", SECRET)
@@ -110,15 +106,9 @@ def test_a_call_that_names_a_session_refuses_another_user(memory: AgentMemory, c
     assert state(memory) == before
 
 
-def _wanted(call: str) -> list[Any]:
-    wanted: dict[str, list[Any]] = {
-        "forget": ["x"],
-        "forget_all": [[]],
-        "open": ["notes"],
-        "pin": ["x"],
-        "unpin": ["x"],
-    }
-    return wanted.get(call, [])
+WANTED: dict[str, list[Any]] = {
+    "forget": ["x"], "forget_all": [[]], "open": ["notes"], "pin": ["x"], "unpin": ["x"],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("call", calls_of(User))
@@ -128,7 +118,7 @@ def test_an_owner_is_asked_again_with_each_call(memory: AgentMemory, call: str) 
     of_eve = memory.session("t", "eve").owner()
     memory.update("t", [{"role": "user", "content": "I am Ana."}], user_id="ana")
     with pytest.raises(SessionOfAnotherUser):
-        getattr(of_eve, call)(*_wanted(call))
+        getattr(of_eve, call)(*WANTED.get(call, []))
 
 
 def test_a_turn_of_another_session(memory: AgentMemory) -> None:

@@ -22,7 +22,7 @@ from agent_memory.errors import MemoryClosed
 from agent_memory.stores import MemoryStore
 from agent_memory.strategies.base import Absorb
 from agent_memory.testing.watching import watched
-from tests.kit import Echo, in_core, wait_for_calls
+from tests.kit import Echo, wait_for_calls
 
 WAYS = ["asyncio", "trio", "task.cancel"]
 """anyio's cancel scopes on both loops, and asyncio's own `cancel`, which ignores shields."""
@@ -153,37 +153,6 @@ def test_cancelled_at_each_step(name: str, way: str) -> None:
             await memory.flush()
             assert whole(store, LEFT[name] + 2)
             await memory.close()
-
-    at(way, main)
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", CALLS)
-def test_cancelled_after_a_moment(name: str, way: str, tmp_path: Path) -> None:
-    """Wrong: a call cancelled between two steps takes half of its effect."""
-
-    async def main() -> None:
-        for n in range(0, 6, 2 if in_core() else 1):
-            url = f"sqlite:///{tmp_path}/{n}.db"
-            overflow = FlushToLTM(blocks=[Echo(name="facts")], absorb="every_update")
-            async with AsyncAgentMemory(store=url, overflow=overflow) as memory:
-                await memory.update("s", say(1, 6), user_id="ada")
-                if way == "task.cancel":
-                    task = asyncio.ensure_future(CALLS[name](memory))
-                    await asyncio.sleep(0.0008 * n)
-                    task.cancel()
-                    await asyncio.wait([task])
-                else:
-                    with anyio.move_on_after(0.0008 * n):
-                        await CALLS[name](memory)
-                entries = await memory.history("s")
-                assert len(entries) in (6, LEFT[name])
-            with AgentMemory(store=url, overflow=overflow) as again:  # closed during the call
-                again.flush()
-                head = again.update("s", say(1, 1), user_id="ada")
-                assert head.end in (7, LEFT[name] + 1)
-                records = again._store.records("facts", "user:ada")
-                assert [record.first for record in records] == list(range(1, head.end + 1))
 
     at(way, main)
 

@@ -9,16 +9,14 @@ import pytest
 from agent_memory import AgentMemory, ExtractiveMemory, StaticMemory
 from agent_memory.ltm_blocks import FactChooser
 from agent_memory.testing import FakeLLM
+from tests.kit import model_at
 
 FACTS = ["The office opens at eight.", "Parental leave lasts 16 weeks.", "Lunch is at noon."]
 BABY = "We are expecting a baby, what do I need to know?"
 
 
 def opened(fake: FakeLLM, *blocks: Any, **fields: Any) -> AgentMemory:
-    fields = {"recall_timeout": 30, **fields}
-    return AgentMemory(
-        "memory://", model="openai/m", api_base=fake.api_base, api_key="k", blocks=blocks, **fields
-    )
+    return AgentMemory("memory://", blocks=blocks, recall_timeout=30, **model_at(fake), **fields)
 
 
 def chooser(**fields: Any) -> FactChooser:

@@ -7,15 +7,14 @@ import pytest
 from agent_memory import AgentMemory, Chain, ClearTools, Entry, Message, TokenCounter, Trim
 from agent_memory.core.clearing import Clearing
 from agent_memory.core.packing import Shown
+from tests.kit import assistant, user
 
 
 def call(number: int) -> dict[str, Any]:
     function = {"name": "read_log", "arguments": f'{{"part": {number}}}'}
-    return {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": f"c{number}", "type": "function", "function": function}],
-    }
+    return assistant(
+        None, tool_calls=[{"id": f"c{number}", "type": "function", "function": function}]
+    )
 
 
 def result(number: int, tokens: int, first: str = "") -> dict[str, Any]:
@@ -25,10 +24,10 @@ def result(number: int, tokens: int, first: str = "") -> dict[str, Any]:
 
 def turn(number: int, tokens: int = 1500) -> list[dict[str, Any]]:
     return [
-        {"role": "user", "content": f"What does part {number} say?"},
+        user(f"What does part {number} say?"),
         call(number),
         result(number, tokens),
-        {"role": "assistant", "content": f"Part {number} says w{number}."},
+        assistant(f"Part {number} says w{number}."),
     ]
 
 
@@ -93,14 +92,14 @@ def test_words_beside_a_call_and_a_pinned_result_stay() -> None:
         messages = memory.get("s").to_messages()
     texts = str(messages)
     assert "[Old results of " in texts
-    assert {"role": "assistant", "content": "I look into part 2 first."} in messages
+    assert assistant("I look into part 2 first.") in messages
     assert "part 0\\nw0" in texts
 
 
 def test_a_pending_question_with_large_results_has_stubs() -> None:
     """Wrong: calls of the current turn leave the window with their results."""
     with AgentMemory("memory://", max_tokens=2000, blocks=[]) as memory:
-        memory.update("s", {"role": "user", "content": "Compare the six parts."})
+        memory.update("s", user("Compare the six parts."))
         for number in range(6):
             memory.update("s", [call(number), result(number, 900)])
         context = memory.get("s")

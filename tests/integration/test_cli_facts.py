@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory import AgentMemory
+from agent_memory import AgentMemory, ExtractiveMemory
 from agent_memory.testing import FakeLLM
-from tests.kit import clean_environment, run
+from tests.kit import clean_environment, model_at, run
 
 SAID = [
     ("2024-01-05T09:00Z", "I live in Paris.", {"text": "Lives in Paris.", "since": "2020"}),
@@ -19,9 +19,7 @@ def _known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A memory in the folder with two homes of one user."""
     clean_environment(monkeypatch, tmp_path)
     with FakeLLM() as fake:
-        settings = {"model": "openai/any", "api_base": fake.api_base, "api_key": "k"}
-        blocks = [{"kind": "extractive"}]
-        with AgentMemory(store="sqlite:///agent_memory.db", blocks=blocks, **settings) as memory:
+        with AgentMemory(blocks=[ExtractiveMemory()], **model_at(fake)) as memory:
             for number, (at, text, fact) in enumerate(SAID, 1):
                 tied = {"known": [1], "relation": "update"} if number > 1 else {}
                 found = {**fact, "category": "home", "message": 1, "quote": text, **tied}

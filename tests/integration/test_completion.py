@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, NoteMemory, VectorMemory
+from agent_memory import AgentMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.errors import (
@@ -22,10 +22,8 @@ from agent_memory.errors import (
     ModelOutputInvalid,
     ModelRequired,
     ModelUnavailable,
-    StoreUnavailable,
 )
-from agent_memory.stores.memory import MemoryStore
-from agent_memory.testing import FakeLLM, watched
+from agent_memory.testing import FakeLLM
 from agent_memory.testing.contract import together
 from tests.integration.turning import FACT, WEATHER, add, fake, logged, memory, remembering, results
 
@@ -117,12 +115,6 @@ def test_what_cannot_work_is_refused(
     assert memory.sessions() == []
 
 
-def test_one_answer_may_be_asked_for(memory: AgentMemory) -> None:
-    """Wrong: `n=1`, the default, is refused."""
-    memory.completion("s", "Hello", n=1)
-    assert len(logged(memory)) == 2
-
-
 # --- tools ----------------------------------------------------------------------------------------
 
 
@@ -165,24 +157,6 @@ def test_no_argument_names_another_user(memory: AgentMemory, fake: FakeLLM) -> N
     assert "Nothing in memory" in plain or FACT in plain
     assert "has the id" in forgotten
     assert [note.text for note in memory.user("ada").notes().all()] == ["Ada's door code is 7731."]
-
-
-def test_an_outage_of_the_store_is_told_to_the_model(fake: FakeLLM) -> None:
-    """Wrong: a tool that cannot reach the store loses the turn."""
-    broken: list[str] = []
-
-    def fail(now: str) -> None:
-        if now in broken:
-            raise StoreUnavailable("the store is down")
-
-    with remembering(fake, watched(MemoryStore(), fail)) as memory:
-        fake.call(("memory_write", {"text": "Ada drinks tea."}))
-        fake.default = lambda body: broken.clear() or "Done."
-        tools = memory.tools("s", user_id="ada")
-        broken.append("before put_records")
-        memory.completion("s", "I drink tea.", user_id="ada", tools=tools)
-        assert "cannot be reached" in results(fake)[0]
-        assert len(logged(memory)) == 4
 
 
 # --- rounds ---------------------------------------------------------------------------------------
@@ -238,17 +212,6 @@ def test_old_results_give_way_to_new_ones(fake: FakeLLM) -> None:
             assert sum("tool_calls" in message for message in messages) == page + 1
         said = [one.message.text() for one in memory.history("s") if one.message.role == "tool"]
         assert said == [read(page) for page in range(8)]
-
-
-def test_a_turn_that_outgrows_the_budget_is_shown_in_part(fake: FakeLLM) -> None:
-    """Wrong: a request exceeds the budget, or the log stores its messages cut."""
-    with remembering(fake, max_tokens=200) as memory:
-        fake.call(("add", {"a": 1, "b": 2 * 10**300}))
-        fake.reply("word " * 400)
-        memory.completion("s", "word " * 300, tools=[add])
-        arguments = fake.requests[-1]["messages"][-2]["tool_calls"][0]["function"]["arguments"]
-        assert "characters]" in str(json.loads(arguments)["b"])
-        assert [len(one.message.text()) for one in memory.history("s")] == [1500, 0, 301, 2000]
 
 
 # --- nothing is stored of a turn that fails -------------------------------------------------------
@@ -372,23 +335,6 @@ def test_other_calls_go_on_while_a_model_thinks(memory: AgentMemory, fake: FakeL
     fake.default = answer
     memory.completion("s", "Hello")
     assert [text for _, text in logged(memory)] == ["Meanwhile", "Hello", "Done."]
-
-
-def test_recalls_give_way_to_the_turn(fake: FakeLLM) -> None:
-    """Wrong: recalls leave no room for the turn, and a request exceeds the budget."""
-    fake.default = "The " + "parrot eats seeds and the tortoise eats leaves. " * 4
-    blocks = [VectorMemory(), NoteMemory()]
-    with remembering(fake, max_tokens=400, blocks=blocks) as memory:
-        memory.user("ada").notes().add("Ada has a parrot.")
-        tools = memory.tools("s", user_id="ada")
-        for i in range(6):
-            fake.call(("memory_read", {"query": "parrot"}))
-            memory.completion(
-                "s", f"{i}. What does the parrot eat? " * 4, user_id="ada", tools=tools
-            )
-            memory.flush()
-        assert "<memory>" in str(fake.requests)
-        assert len(memory.history("s")) == 4 * 6
 
 
 def test_an_error_is_one_of_ours(memory: AgentMemory, fake: FakeLLM, no_waits: None) -> None:

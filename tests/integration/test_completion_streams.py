@@ -6,7 +6,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -20,6 +19,7 @@ from agent_memory.errors import InvalidMessage, MemoryClosed, ModelUnavailable
 from agent_memory.models.llm import Reading
 from agent_memory.testing import FakeLLM
 from tests.integration.turning import FACT, WEATHER, add, fake, logged, remembering, results
+from tests.kit import model_at
 
 __all__ = ["fake"]
 
@@ -100,16 +100,6 @@ def test_calls_at_the_same_time_are_put_together(memory: AgentMemory, fake: Fake
     list(memory.completion("s", "Go", tools=[add], stream=True))
     assert results(fake)[:2] == ["3", "70"]
     assert "a: Missing" in results(fake)[2]
-
-
-def test_chunks_come_as_they_arrive(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: the first chunk waits for the last one, which never arrives here."""
-    fake.reply("one two three four", events=3, then="hold")
-    stream = memory.completion("s", "Count", stream=True)
-    assert text_of([next(stream) for _ in range(3)]) == "one two "
-    stream.close()
-    assert list(stream) == []
-    assert stored(memory) == []
 
 
 @pytest.fixture
@@ -260,18 +250,6 @@ def test_a_call_that_breaks_off_is_not_run(memory: AgentMemory, fake: FakeLLM) -
     assert stored(memory) == []
 
 
-def test_a_stream_is_tried_again_before_its_first_chunk(
-    memory: AgentMemory, fake: FakeLLM, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wrong: a connection lost before the first chunk is not retried."""
-    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
-    fake.fail(503)
-    fake.reply("lost", events=0)
-    assert text_of(list(memory.completion("s", "Go", stream=True))) == "Done."
-    assert len(fake.requests) == 3
-    assert stored(memory) == ["Go", "Done."]
-
-
 def reading(stream: CompletionStream, until: int) -> tuple[threading.Thread, list[Any]]:
     """Start a thread that reads a stream, and return once it has read `until` chunks."""
     chunks: list[Any] = []
@@ -322,9 +300,7 @@ def test_a_tool_may_stop_its_own_stream(memory: AgentMemory, fake: FakeLLM) -> N
 
 def test_a_memory_that_was_closed_meanwhile_says_so(fake: FakeLLM) -> None:
     """Wrong: a stream of a closed memory loses its turn without an error."""
-    memory = AgentMemory(
-        store="memory://", model="openai/test", api_base=fake.api_base, api_key="none"
-    )
+    memory = AgentMemory("memory://", **model_at(fake))
     stream = memory.completion("s", "Hello", stream=True)
     next(stream)
     memory.close()

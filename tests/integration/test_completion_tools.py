@@ -150,18 +150,6 @@ def test_what_nobody_offered_is_told_to_the_model(memory: AgentMemory, fake: Fak
     assert len(logged(memory, "t")) == 4
 
 
-def test_calls_of_one_response_are_all_answered(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: a parallel call gets no result, or the result of another."""
-    fake.call(("add", {"a": 1}), ("add", {"a": 2}), ("memory_read", {"query": "x"}))
-    memory.completion("s", "Go", tools=[*memory.tools("s"), add])
-    told = [m for m in fake.requests[-1]["messages"] if m["role"] == "tool"]
-    assert [(m["tool_call_id"], m["content"]) for m in told[:2]] == [
-        ("call_1", "2"),
-        ("call_2", "3"),
-    ]
-    assert told[2]["tool_call_id"] == "call_3"
-
-
 def test_calls_of_the_callers_tools_are_handed_back(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: a call of the caller's tool is stored before it has a result."""
     fake.call(("get_weather", {"city": "Oslo"}))

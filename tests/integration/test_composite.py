@@ -26,8 +26,7 @@ from agent_memory.errors import ConfigError, InvalidId, MemoryClosed, SessionOfA
 from agent_memory.testing import FakeLLM
 from tests.histories import histories, unpaired
 from tests.integration.composing import SECONDS, Reader, composed, opened, said
-from tests.integration.turning import MODEL
-from tests.kit import Echo, at_length, texts
+from tests.kit import Echo, at_length, model_at, texts
 
 USERS = ["ada", "bob", "cleo", "dan", "eve"]
 
@@ -298,7 +297,7 @@ def test_users_do_not_meet_in_any_member(stores: Callable[[str], str]) -> None:
 def test_a_turn_is_asked_with_all_and_stored_at_home() -> None:
     """Wrong: a turn lacks recalls of other members, or is stored in another memory."""
     with FakeLLM() as fake:
-        home = opened(model=MODEL, api_base=fake.api_base, api_key="k", overflow=Trim())
+        home = opened(overflow=Trim(), **model_at(fake))
         other, tides = opened(), Reader(says="Tides are high.")
         members: dict[str, AgentMemory | Block] = {"other": other, "home": home, "tides": tides}
         with composed(members, route="home") as both:

@@ -26,7 +26,7 @@ from agent_memory.ltm_blocks.base import ManualBlock
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.integration.composing import Outage, composed, opened, said
-from tests.kit import Echo, at_length, texts
+from tests.kit import Echo, at_length, model_at, texts
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_each_tool_works_in_its_memory(both: CompositeMemory) -> None:
 def test_a_completion_runs_the_tools_of_all_and_clashes_are_told() -> None:
     """Wrong: `completion` does not run a member's tool, or two tools may share a name."""
     with FakeLLM() as fake:
-        home = AgentMemory("memory://", model="openai/m", api_base=fake.api_base, api_key="k")
+        home = AgentMemory("memory://", **model_at(fake))
         company = AgentMemory("memory://", blocks=[NoteMemory()])
         with CompositeMemory({"home": home, "company": company}) as both:
             fake.call(("company_memory_write", {"text": "Ana works here."}))

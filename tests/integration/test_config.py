@@ -210,23 +210,6 @@ def test_defaults_of_overflow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "named"),
-    [
-        ({"max_token": 5}, "max_token"),
-        ({"max_tokens": "many"}, "max_tokens"),
-        ({"memory_role": "tool"}, "memory_role"),
-        ({"recall_timeout": 0}, "recall_timeout"),
-        ({"overflow": {"kind": "trim", "keep": 3}}, "overflow"),
-        ({"overflow_mode": "never"}, "overflow_mode"),
-    ],
-)
-def test_a_bad_value_is_named(fields: dict[str, Any], named: str) -> None:
-    """Wrong: a typo is ignored, or the error does not name the field."""
-    with pytest.raises(InvalidSetting, match=named):
-        AgentMemoryConfig(**fields)
-
-
-@pytest.mark.parametrize(
     ("error", "fields"),
     [
         (errors.InvalidBudget, {"max_tokens": -1}),

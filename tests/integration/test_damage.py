@@ -13,7 +13,7 @@ from agent_memory import AgentMemory, Summarize, VectorMemory, operations
 from agent_memory.engine.edit.repair import LOST
 from agent_memory.errors import Damaged, SessionOfAnotherUser, StoreError
 from agent_memory.testing import FakeLLM
-from tests.kit import clean_environment, invoke
+from tests.kit import clean_environment, invoke, model_at
 
 _SESSIONS = 5
 
@@ -263,14 +263,7 @@ def test_a_head_is_made_anew(memory: AgentMemory, column: str, value: object) ->
 def test_a_summary_is_made_anew() -> None:
     """Wrong: after a repair, the summary no longer covers the start of the session."""
     with FakeLLM("They talk of parrots.") as server:
-        fields = {
-            "store": "sqlite:///m.db",
-            "blocks": [],
-            "max_tokens": 400,
-            "model": "openai/any",
-            "api_base": server.api_base,
-            "api_key": "none",
-        }
+        fields = {"store": "sqlite:///m.db", "blocks": [], "max_tokens": 400, **model_at(server)}
         with AgentMemory(**fields) as memory:
             for n in range(30):
                 memory.update("s", said(n), user_id="ana")

@@ -356,23 +356,6 @@ def test_a_pop_that_fails_half_way_loses_nothing(world: World) -> None:
         assert ranges(memory) == []
 
 
-def test_deletion_takes_them_along(world: World) -> None:
-    """Wrong: a dead letter of a deleted session or user is left in the store."""
-    store = MemoryStore()
-    with open_memory(world, store, 2) as memory:
-        for session, user in (("s", "ada"), ("t", "ada"), ("u", "bob")):
-            give_up(memory, session, "poison", user=user)
-        memory.update("v", say("poison"), user_id="ada")
-        memory.delete("s")
-        assert [one[0] for one in ranges(memory)] == ["t", "u"]
-        memory.delete_user("ada")
-        assert [one[0] for one in ranges(memory)] == ["u"]
-        assert [record.session_id for record in store.records("_failed", "picky")] == ["u"]
-        memory.update("s", say("fine"), user_id="eve")
-        assert world.seqs("s") == {1: 1}
-        assert ranges(memory) == [("u", 1, 1, 2)]
-
-
 @pytest.mark.parametrize("mended", [True, False])
 def test_replay_renews_them(world: World, mended: bool) -> None:
     """Wrong: a replay duplicates a dead letter, loses it, or keeps one for absorbed messages."""

@@ -504,17 +504,16 @@ def test_no_canary_in_any_file(call: str, mode: Any, tmp_path: Path) -> None:
     canaries = Canaries()
     blocks = [ExtractiveMemory(), VectorMemory(), Picky()]
     with FakeLLM(answers(canaries)) as fake:
+        flush = FlushToLTM(blocks=blocks, absorb="every_update")
         memory = AgentMemory(
             store=f"sqlite:///{tmp_path}/m.db",
             max_tokens=600,
+            absorb_attempts=1,
+            overflow_mode=mode,
+            overflow=Chain([flush, Summarize(max_summary_tokens=60)]),
             model="openai/any",
             api_base=fake.api_base,
             api_key="k",
-            absorb_attempts=1,
-            overflow_mode=mode,
-            overflow=Chain(
-                [FlushToLTM(blocks=blocks, absorb="every_update"), Summarize(max_summary_tokens=60)]
-            ),
         )
         with memory:
             sid, uid = canaries["session id"], canaries["user id"]

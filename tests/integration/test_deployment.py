@@ -185,12 +185,3 @@ def test_what_is_written_in_code() -> None:
     """Wrong: a deployment cannot be created in code."""
     with Deployment({"a": AgentMemoryConfig(store="memory://")}).open() as memories:
         assert memories["a"].update("s", USER).end == 1
-
-
-def test_yaml_repeats_no_line_of_the_file(tmp_path: Path) -> None:
-    """Wrong: the error about a file that cannot be parsed quotes a password."""
-    path = written(tmp_path, "store: [postgresql://ana:hunter2@host/m", "d.yaml")
-    with pytest.raises(errors.ConfigError, match=r"not valid YAML \(at line 1\)") as failure:
-        Deployment.from_file(path)
-    assert "hunter2" not in str(failure.value)
-    assert failure.value.__suppress_context__

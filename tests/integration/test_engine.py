@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -48,16 +47,6 @@ def test_overflow_absorbs_and_recalls(memory: AgentMemory) -> None:
     assert not any(text in recall.text for recall in context.vector_matches for text in shown)
 
 
-def test_context_of_a_new_session_of_a_known_user(memory: AgentMemory) -> None:
-    """Wrong: a new session of a user does not recall the user's other sessions."""
-    memory.update("s", user("I am Sarah and I work in Marketing."), user_id="sarah")
-    memory.flush("s")
-    context = memory.get("fresh", "Where does Sarah work?", user_id="sarah")
-    assert context.head is None
-    assert "Marketing" in context.vector_matches[0].text
-    assert "Marketing" in context.to_messages()[0]["content"]
-
-
 def test_users_are_apart(memory: AgentMemory) -> None:
     """Wrong: a call for one user returns another user's data."""
     for name in ("ada", "bob"):
@@ -77,17 +66,6 @@ def test_users_are_apart(memory: AgentMemory) -> None:
     with pytest.raises(SessionOfAnotherUser):
         memory.search("?", session_id="s-ada", user_id="bob")
     assert len(memory.history("s-ada")) == 1
-
-
-def test_a_user_named_late_gets_what_was_absorbed_before(memory: AgentMemory) -> None:
-    """Wrong: records absorbed before the session had a user are lost or duplicated."""
-    memory.update("s", user("My cat is called Minka."))
-    memory.flush("s")
-    assert memory.search("cat", session_id="s")
-    memory.update("s", user("By the way, I am Ada."), user_id="ada")
-    memory.flush("s")
-    texts = [recall.text for recall in memory.search("cat Minka", user_id="ada")]
-    assert texts.count("user: My cat is called Minka.") == 1
 
 
 def test_delete_reaches_blocks_that_are_no_longer_configured(tmp_path: Path) -> None:
@@ -113,20 +91,6 @@ def test_what_does_not_exist_is_answered_at_once(memory: AgentMemory) -> None:
         gone = pool.submit(memory.delete, "nothing")
         assert [call.result(timeout=10) for call in calls] == [[], [], []]
         assert gone.result(timeout=10).id == "nothing"
-
-
-def test_pop_takes_back_with_all_that_followed(memory: AgentMemory) -> None:
-    """Wrong: records of popped messages are left, or later messages are not absorbed."""
-    memory.update("s", [user("My bike is red."), assistant("Nice."), user("My boat is blue.")])
-    memory.flush("s")
-    assert [message.content for message in memory.pop("s")] == ["My boat is blue."]
-    assert "boat" not in str(memory.search("boat", session_id="s"))
-    assert memory.update("s", user("My kite is green.")).end == 3
-    memory.flush("s")
-    found = str(memory.search("boat bike kite", session_id="s"))
-    assert "kite" in found
-    assert "bike" in found
-    assert "boat" not in found
 
 
 def test_pop_below_the_window_rebuilds_it(url: str) -> None:
@@ -183,17 +147,6 @@ def test_absorb_early(url: str) -> None:
         ]
         assert cursors[0] == {}
         assert cursors[-1]["later"] > 1
-
-
-def test_low_water(url: str) -> None:
-    """Wrong: the window overflows again at the next message."""
-    with AgentMemory(store=url, max_tokens=1000, overflow=Trim()) as memory:
-        starts = [
-            memory.update("s", user(f"Message number {i} of a long talk.")).start
-            for i in range(100)
-        ]
-        moves = sum(a != b for a, b in pairwise(starts))
-        assert 0 < moves < 10
 
 
 def test_stable_prefix(url: str) -> None:

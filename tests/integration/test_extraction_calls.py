@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, operations
-from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model, absorbed, remembering, said, texts
+from tests.kit import model_at
 
 
 @pytest.fixture
@@ -26,8 +26,7 @@ def fake() -> Iterator[FakeLLM]:
 
 def open_at(fake: FakeLLM, **fields: Any) -> AgentMemory:
     overflow = FlushToLTM(blocks=[ExtractiveMemory()])
-    settings = {"store": "memory://", "model": "openai/any", "overflow": overflow, **fields}
-    return AgentMemory(AgentMemoryConfig(api_base=fake.api_base, api_key="k", **settings))
+    return AgentMemory("memory://", **{"overflow": overflow, **model_at(fake), **fields})
 
 
 def shown(model: Model) -> list[str]:
@@ -37,37 +36,21 @@ def shown(model: Model) -> list[str]:
 def test_what_costs_no_call(model: Model) -> None:
     """Wrong: a batch without text of the user costs a call."""
     with remembering(model) as memory:
-        absorbed(
-            memory,
-            "s",
-            {"role": "system", "content": "Be kind."},
-            said("I am here to help", role="assistant"),
-            said("<memory>The user is a pilot.</memory>"),
-            said("  "),
-        )
+        silent = [said("Be kind.", role="system"), said("I am here to help", role="assistant")]
+        absorbed(memory, "s", *silent, said("<memory>The user is a pilot.</memory>"), said("  "))
         assert memory.stats().usage.calls == 0
         assert memory.user("ada").facts() == []
 
 
-def parts_of(model: Model, sizes: list[int], window: int, **fields: Any) -> list[str]:
-    """Return the requests for messages of these sizes, with this context window."""
-    with remembering(model, **fields) as memory:
-        llm = memory.blocks["extractive"].resources.models(None)
-        llm._window = window
-        messages = [
-            said(" ".join(f"m{n}w{word}" for word in range(size))) for n, size in enumerate(sizes)
-        ]
-        absorbed(memory, "s", *messages)
-        assert memory.stats().usage.calls == len(shown(model))
-    return shown(model)
-
-
 def test_a_batch_too_long_for_the_model_is_split(model: Model) -> None:
     """Wrong: a batch too long for the model is cut, sent twice, or numbered wrongly."""
-    told = parts_of(model, [100] * 10, window=2000)
-    assert len(told) > 1
-    words = re.findall(r"m\d+w\d+", "".join(told))
-    assert words == [f"m{n}w{word}" for n in range(10) for word in range(100)]
+    with remembering(model) as memory:
+        memory.blocks["extractive"].resources.models(None)._window = 2000
+        each = [" ".join(f"m{n}w{word}" for word in range(100)) for n in range(10)]
+        absorbed(memory, "s", *map(said, each))
+        told = shown(model)
+        assert memory.stats().usage.calls == len(told) > 1
+    assert re.findall(r"m\d+w\d+", "".join(told)) == " ".join(each).split()
     for part in told:
         for number, word in re.findall(r"\[(\d+)\] \S+ user: m(\d+)w", part):
             assert int(number) == int(word) + 1
@@ -352,42 +335,25 @@ def test_a_model_of_ones_own(fake: FakeLLM) -> None:
         assert memory.user("ada").facts()[0].evidence[0].model == "openai/other"
 
 
-SIXTY = " ".join(f"word{n % 10}" for n in range(28))
-
-
-def calls_for(count: int, absorb: Any, new: bool = True, **fields: Any) -> tuple[int, int]:
-    """Return the number of calls for `count` messages of 60 tokens, and of facts found."""
-
-    def answer(body: dict[str, Any]) -> str:
-        told = body["messages"][-1]["content"]
-        if told.startswith("<facts>"):
-            return json.dumps({"answers": []})
-        found = re.findall(r"^\[(\d+)\] .*: (\d+) ", told, re.MULTILINE)
-        return json.dumps(
-            {
-                "facts": [
-                    {"text": f"Owns item {n}.", "message": int(number), "quote": f"{n} word0"}
-                    for number, n in found
-                    if new
-                ]
-            }
-        )
-
-    with FakeLLM(answer) as fake:
-        overflow = FlushToLTM(blocks=[ExtractiveMemory()], absorb=absorb)
-        with open_at(fake, overflow=overflow, **fields) as memory:
-            for n in range(count):
-                role = "assistant" if n % 2 else "user"
-                memory.update("s", said(f"{n} {SIXTY}", role=role), user_id="ada")
-            memory.flush()
-            tokens = memory._store.read("s", limit=1)[0].tokens
-            assert 55 <= tokens <= 70, tokens
-            return memory.stats().usage.calls, len(memory.user("ada").facts())
-
-
 @pytest.mark.long
 def test_a_thousand_messages_cost_few_calls() -> None:
     """Wrong: with default settings a long conversation costs a call for every few messages."""
-    calls, found = calls_for(1000, "overflow")
-    assert found == 500
-    assert calls <= 45
+    words = " ".join(f"word{n % 10}" for n in range(28))
+
+    def answer(body: dict[str, Any]) -> str:
+        told = body["messages"][-1]["content"]
+        found = re.findall(r"^\[(\d+)\] .*: (\d+) ", told, re.MULTILINE)
+        facts = [
+            {"text": f"Owns item {n}.", "message": int(number), "quote": f"{n} word0"}
+            for number, n in found
+        ]
+        return json.dumps({"answers": []} if told.startswith("<facts>") else {"facts": facts})
+
+    with FakeLLM(answer) as fake, open_at(fake) as memory:
+        for n in range(1000):
+            role = "assistant" if n % 2 else "user"
+            memory.update("s", said(f"{n} {words}", role=role), user_id="ada")
+        memory.flush()
+        assert 55 <= memory.history("s", limit=1)[0].tokens <= 70
+        assert len(memory.user("ada").facts()) == 500
+        assert memory.stats().usage.calls <= 45

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM
-from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.errors import ConfigError, InvalidInput, MemoryClosed, SessionOfAnotherUser
 from agent_memory.ltm_blocks.registry import FORGOTTEN
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model, absorbed, at, remembering, said, texts
+from tests.kit import model_at
 
 HOME = "Lives in Paris."
 MOVED = "Lives in Rome."
@@ -357,24 +357,14 @@ def test_what_recall_shows(model: Model) -> None:
             assert MOVED in str(context.to_messages())
 
 
-def settings(fake: FakeLLM, path: Path, **fields: Any) -> AgentMemoryConfig:
-    overflow = FlushToLTM(blocks=[ExtractiveMemory()])
-    return AgentMemoryConfig(
-        store=f"sqlite:///{path}/m.db",
-        model="openai/any",
-        api_base=fake.api_base,
-        api_key="k",
-        overflow=overflow,
-        **fields,
-    )
-
-
 def test_another_embedder(tmp_path: Path, model: Model) -> None:
     """Wrong: after a change of the embedder, vectors of two models are compared."""
     with FakeLLM(model) as fake:
         for number, embedding in enumerate([None, "openai/embed", "local", "openai/other"]):
             fake.dimension = 16 * (number + 1)
-            with AgentMemory(settings(fake, tmp_path, embedding=embedding)) as memory:
+            store = {"store": f"sqlite:///{tmp_path}/m.db", "embedding": embedding}
+            overflow = FlushToLTM(blocks=[ExtractiveMemory()])
+            with AgentMemory(**store, overflow=overflow, **model_at(fake)) as memory:
                 if not number:
                     absorbed(memory, "s1", said("I live in Paris and work at Acme"))
                 elif number == 1:

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
 from agent_memory import AgentMemory, ExtractiveMemory
 from agent_memory.core.records import Record
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM, watched
 from tests.integration.fact_model import groups_of, known_of, messages_of
-from tests.kit import SECONDS
+from tests.kit import SECONDS, model_at
 
 SESSIONS = [f"s{n}" for n in range(10)]
 SAME = ["I live in Oslo."] * 10
@@ -65,13 +64,7 @@ def fake() -> Iterator[FakeLLM]:
 
 
 def opened(fake: FakeLLM, store: Any = "memory://") -> AgentMemory:
-    return AgentMemory(
-        store=store,
-        blocks=[ExtractiveMemory()],
-        model="openai/test-model",
-        api_base=fake.api_base,
-        api_key=SecretStr("sk-test"),
-    )
+    return AgentMemory(store=store, blocks=[ExtractiveMemory()], **model_at(fake))
 
 
 def say(memory: AgentMemory, session: str, text: str, user: str = "ann") -> None:
@@ -138,21 +131,6 @@ def test_threads_know_of_each_other(fake: FakeLLM, texts: list[str]) -> None:
             say(memory, session, text)
         at_once([lambda s=session: memory.flush(s) for session in SESSIONS])  # type: ignore[misc]
         assert evidence(memory) == ONCE_EACH
-
-
-@pytest.mark.parametrize("texts", [SAME, WORDINGS])
-def test_memories_over_one_file_know_of_each_other(
-    fake: FakeLLM, tmp_path: Path, texts: list[str]
-) -> None:
-    """Wrong: memories over one file each store the same fact."""
-    url = f"sqlite:///{tmp_path}/memory.db"
-    with ExitStack() as stack:
-        memories = [stack.enter_context(opened(fake, url)) for _ in SESSIONS]
-        for session, text in zip(SESSIONS, texts, strict=True):
-            say(memories[0], session, text)
-        calls = zip(memories, SESSIONS, strict=True)
-        at_once([lambda m=memory, s=session: m.flush(s) for memory, session in calls])  # type: ignore[misc]
-        assert evidence(memories[0]) == ONCE_EACH
 
 
 ABSORBER = """

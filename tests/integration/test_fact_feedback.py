@@ -8,13 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
 from agent_memory import AgentMemory, ExtractiveMemory
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Listed, groups_of, known_of, messages_of
-from tests.kit import at_length
+from tests.kit import at_length, model_at
 
 TURNS = at_length(100)
 SETTLED = 4  # later sessions say nothing new
@@ -98,14 +97,8 @@ def test_what_is_recalled_is_not_learned_again(roles: Any, careful: bool) -> Non
     """Wrong: a recalled fact that is repeated becomes another fact."""
     store = MemoryStore()
     with FakeLLM(Greedy(careful=careful)) as fake:
-        memory = AgentMemory(
-            store=store,
-            blocks=[ExtractiveMemory(roles=roles)],
-            model="openai/test-model",
-            api_base=fake.api_base,
-            api_key=SecretStr("sk-test"),
-            max_tokens=2000,
-        )
+        blocks = [ExtractiveMemory(roles=roles)]
+        memory = AgentMemory(store=store, blocks=blocks, max_tokens=2000, **model_at(fake))
         kept = []
         with memory:
             for _ in talk(memory):

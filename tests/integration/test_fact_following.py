@@ -3,37 +3,18 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from agent_memory import AgentMemory
 from agent_memory.core.records import Scope
 from agent_memory.ltm_blocks.change_log import erase
-from agent_memory.ltm_blocks.extractive.history import claims as coding
-from agent_memory.ltm_blocks.extractive.history.claims import Claim
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
 from tests.integration.fact_model import Model, absorbed, remembering, said, texts
 
 OWNER, BLOCK = "user:ada", "extractive"
-
-
-@pytest.fixture
-def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The texts of the claims that were decoded."""
-    read: list[str] = []
-    codec = coding._CLAIMS
-
-    def validate(fields: dict[str, Any]) -> Claim:
-        read.append(fields["text"])
-        return codec.validate_python(fields)
-
-    own = SimpleNamespace(validate_python=validate, dump_python=codec.dump_python)
-    monkeypatch.setattr(coding, "_CLAIMS", own)
-    return read
 
 
 @pytest.fixture

@@ -7,38 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from pydantic import PrivateAttr
 
 from agent_memory import AgentMemory, Strategy
 from agent_memory.core.records import Entry, Scope
 from agent_memory.strategies import Cut, Window
 from tests.kit import Silent, user
-
-
-class Ledger(Silent):
-    """Counts the messages it absorbs. Fails while `broken` is not empty."""
-
-    kind: str = "ledger"
-    taken: dict[tuple[str, int], int] = {}
-    broken: list[str] = []
-    _resting: bool = PrivateAttr(default=False)
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        if self.broken:
-            raise ConnectionError(self.broken[0])
-        for entry in entries:
-            self.taken[entry.session_id, entry.seq] = (
-                self.taken.get((entry.session_id, entry.seq), 0) + 1
-            )
-
-    def delete(self, scope: Scope) -> None:
-        for key in [k for k in self.taken if k[0] == scope.session_id and k[1] > scope.after]:
-            del self.taken[key]
-
-
-@pytest.fixture
-def ledger() -> Ledger:
-    return Ledger(taken={}, broken=[])
 
 
 def test_a_failing_strategy_never_fails_an_update(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,7 @@ from agent_memory.core.formats.names import RESPONSES
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.errors import InvalidInput
 from agent_memory.testing import FakeLLM
-from tests.kit import assistant, user
+from tests.kit import assistant, model_at, user
 
 Json = dict[str, Any]
 
@@ -70,8 +70,8 @@ def test_a_given_window_keeps_the_budget_and_is_not_recalled() -> None:
 def test_the_summary_stands_for_what_left_the_session() -> None:
     """Wrong: the summary of messages that left the session's window is missing."""
     with FakeLLM("The boxes are blue.") as fake, AgentMemory(
-        store="memory://", blocks=[], max_tokens=300, overflow=Summarize(max_summary_tokens=60),
-        model="openai/fake", api_base=fake.api_base, api_key="none",
+        "memory://", blocks=[], max_tokens=300, overflow=Summarize(max_summary_tokens=60),
+        **model_at(fake),
     ) as memory:  # fmt: skip
         for at in range(30):
             memory.update("s", [user(f"Box {at} is blue."), assistant("Noted.")])

@@ -21,7 +21,7 @@ from agent_memory.core.system_collections import WORDS
 from agent_memory.integrations.hooks import log_file, storing
 from agent_memory.integrations.hooks.log_file import MOST
 from agent_memory.integrations.hooks.prompt import relevant_messages
-from tests.kit import home_of_its_own, invoke
+from tests.kit import assistant, home_of_its_own, invoke, user
 
 ROOT = Path(__file__).parents[2]
 Lines = list[dict[str, Any]]
@@ -274,11 +274,9 @@ def test_a_prompt_reads_words_instead_of_messages(tmp_path: Path) -> None:
     hook("Stop", event(transcript_path=path))
     assert kinds() == [("noted", MOST), ("noted", MOST), ("noted", 10)]
     with AgentMemory("m.db") as memory:
-        said_since = {"role": "user", "content": "The kestrel nests in tower nine."}
+        said_since = user("The kestrel nests in tower nine.")
         memory.update("claude-code:s", said_since, user_id="ana")
-        memory.update(
-            "chat", {"role": "user", "content": "Kestrel hunts voles at dawn."}, user_id="ana"
-        )
+        memory.update("chat", user("Kestrel hunts voles at dawn."), user_id="ana")
     assert sorted(kinds())[-2:] == [("read", 1), ("read", 1)]
     for prompt, answer in (
         ("Where does the kestrel nest, in which tower?", "tower nine"),
@@ -329,12 +327,10 @@ def test_damaged_words_are_passed_over(told: str, damage: str) -> None:
 
 def test_what_bears_on_a_prompt() -> None:
     """Wrong: a message with the prompt's rare words is not found, or an echo of the prompt is."""
-    say = [
-        json.dumps({"role": "user", "content": f"deploy number {n} went well"}) for n in range(9)
-    ]
-    rare = json.dumps({"role": "assistant", "content": "The deploy of Falcon needs the blue key."})
-    echo = json.dumps({"role": "user", "content": "deploy Falcon?"})
-    parts = {"role": "user", "content": [{"type": "text", "text": "Falcon deploys on Mondays"}]}
+    say = [json.dumps(user(f"deploy number {n} went well")) for n in range(9)]
+    rare = json.dumps(assistant("The deploy of Falcon needs the blue key."))
+    echo = json.dumps(user("deploy Falcon?"))
+    parts = user([{"type": "text", "text": "Falcon deploys on Mondays"}])
     sources = [say, [echo, rare, json.dumps(parts)]]
     given = [
         log_file.Part(

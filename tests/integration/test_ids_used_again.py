@@ -10,7 +10,6 @@ import pytest
 from agent_memory import AgentMemory, AgentMemoryError, Message, Summarize, Trim, WorkingMemory
 from agent_memory.core.idempotency import key_of
 from agent_memory.core.records import Draft, Entry, Head, Scope
-from agent_memory.errors import SessionOfAnotherUser
 from agent_memory.mcp.server import read
 from agent_memory.stores.memory import MemoryStore
 
@@ -198,20 +197,6 @@ def test_an_update_gives_nobody_the_next_ones_head(store: Raced, overflow: Any) 
         there.delete("s", user_id="ana")
         there.update("s", {"role": "system", "content": SECRET}, user_id="ben")
         assert there.components.work.after_update(head).user_id == "ana"
-
-
-def test_an_edit_sees_no_log_of_another(memory: AgentMemory, store: Raced) -> None:
-    """Wrong: `edit` calls its function with another user's messages."""
-    store.first()
-    seen: list[Entry] = []
-
-    def change(log: list[Entry]) -> list[Entry]:
-        seen.extend(log)
-        return log
-
-    with pytest.raises(SessionOfAnotherUser):
-        memory.edit("s", change, user_id="ana")
-    assert seen == []
 
 
 def _told(call: Callable[[AgentMemory], Any], memory: AgentMemory) -> str:

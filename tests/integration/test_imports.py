@@ -20,7 +20,7 @@ from tests.integration.import_samples import (
     write_lines,
     write_table,
 )
-from tests.kit import texts
+from tests.kit import model_at, texts
 
 
 @pytest.fixture
@@ -123,15 +123,6 @@ def test_a_newer_export_adds_what_is_new(tmp_path: Path, memory: AgentMemory) ->
     twice(memory, write_json(path, [gpt_chat("c", *anew)]), "chatgpt")
     assert texts(memory, "chatgpt/c~a2b") == ["q2", "a2b", "q4"]
     assert ids(memory) == ["chatgpt/c", "chatgpt/c~a2b"]
-
-
-def test_what_was_said_here_since_stays(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: a second import stores messages again, or loses messages stored since."""
-    path = write_json(tmp_path / "conversations.json", [gpt_chat("c", gpt("q"))])
-    twice(memory, path, "chatgpt")
-    memory.update("chatgpt/c", {"role": "assistant", "content": "here"}, user_id="ana")
-    twice(memory, path, "chatgpt")
-    assert texts(memory, "chatgpt/c") == ["q", "here"]
 
 
 def test_claude_has_blocks_attachments_and_branches(tmp_path: Path, memory: AgentMemory) -> None:
@@ -510,11 +501,9 @@ def test_no_model_is_asked(tmp_path: Path) -> None:
 
     talk = [gpt(f"m{n}", text="word " * 50, parent=f"m{n - 1}") for n in range(1, 60)]
     path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("m0"), *talk)])
+    blocks, overflow = [ExtractiveMemory()], Summarize(max_summary_tokens=50)
     with FakeLLM("Never.") as server:
-        model = {"model": "openai/x", "api_base": server.api_base, "api_key": "sk"}
-        with AgentMemory(
-            store="memory://", max_tokens=300, overflow=Summarize(max_summary_tokens=50),
-            blocks=[ExtractiveMemory()], **model,
-        ) as memory:  # fmt: skip
+        settings = {"max_tokens": 300, "overflow": overflow, **model_at(server)}
+        with AgentMemory(store="memory://", blocks=blocks, **settings) as memory:
             assert twice(memory, path, "chatgpt").new_messages == 60
         assert not server.requests
