@@ -61,6 +61,13 @@ def test_one_bad_conversation_stops_no_other(tmp_path: Path, memory: AgentMemory
     assert "ends in the middle" in done.unread[-1].why
 
 
+def test_the_last_of_a_list_is_damaged(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: the end of the list is taken for a damaged element."""
+    path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("a", text="?"))])
+    path.write_bytes(path.read_bytes().replace(b"?", b"\xff"))
+    assert [one.why for one in bring(memory, path).unread] == ["not UTF-8 text"]
+
+
 def test_bad_messages_are_named(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: an invalid message stops its conversation, or is not reported."""
     chat = gpt_chat(

@@ -1,8 +1,8 @@
 """Reads a long JSON list element by element, and a file line by line, with size limits.
 
 Damage affects a single element. Reading continues after the closing bracket of the damaged element.
-If an unclosed quote hides the bracket, reading continues at the next text with the first two keys
-of the first element.
+If an unclosed quote hides the bracket, reading continues at the next object that begins with the
+same two keys as the first readable element. Without a readable element before, the rest is lost.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from agent_memory.integrations.imports.files import SourceFiles
 from agent_memory.integrations.transcripts.chat import LONGEST, lines_of
 
 _CHUNK = 1024 * 1024
-_LITERAL = 16  # characters; so near to the end of the text in memory, a literal may be cut
-_FORM = 4096  # characters; a beginning of an element that is longer may not be recognized
+_LITERAL = 16  # a literal that ends fewer characters before the end of the text may be cut
+_FORM = 4096  # characters; a longer beginning of an element may not be recognized
 _BETWEEN = re.compile(r"[\s,]*")
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")
@@ -44,8 +44,8 @@ def elements(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
         if scan.next_character() == "]":
             return
         where, place = f"{name}, element {number}", f"character {scan.place:,}"
-        read = scan.value(f"{where} ({place})")
-        if isinstance(read, Unread) and not scan.skip(beginning):
+        before, read = scan.place, scan.value(f"{where} ({place})")
+        if isinstance(read, Unread) and scan.place == before and not scan.skip(beginning):
             why = f"the file ends in the middle; nothing could be read from {place}"
             yield Unread(where, why)
             return
@@ -130,7 +130,7 @@ class _Scan:
                 return self._text[self.at : self.at + 1]
 
     def value(self, where: str) -> Element | Unread:
-        """Return the value at the current position. Move past the value if it could be read."""
+        """Return the value at the current position. Move past the value if it is valid JSON."""
         while True:
             try:
                 value, end = _decode(self._text, self.at)
