@@ -222,7 +222,7 @@ class ModelForbidden(ModelRefused):
 
 
 class ModelOutputInvalid(ModelError):
-    """Two answers of the model did not have the requested form."""
+    """A model or an embedder did not answer in the requested form."""
 
 
 class UnsupportedOperation(AgentMemoryError):

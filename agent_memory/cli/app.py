@@ -1,4 +1,4 @@
-"""The `agent-memory` command. Commands import their modules when they run, so that help is fast."""
+"""The `agent-memory` command. Commands import heavy modules when they run: help stays fast."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class ByKind:
         if not isinstance(kind, str):
             kinds = ", ".join(BUILT_IN[self.group])
             raise ValueError(f"must be one of {kinds}, a mapping with a `kind`, or an instance")
-        return find_kind(self.group, kind).model_validate(table)  # errors name the nested field
+        return find_kind(self.group, kind).model_validate(table)  # so errors name the field
 
 
 _NAMED = 3

@@ -63,7 +63,7 @@ _STOP_WORDS = (
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 LIST_KINDS = (" common", " first", " second")
-"""Each language has sections in words.txt. Their names end with these texts."""
+"""Each language but English has sections in words.txt. Their names end with these texts."""
 
 
 @cache
@@ -95,7 +95,7 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 def last_break(text: str, upto: int) -> int:
     """Return an index of at most `upto` to cut a text: the end of a sentence, or else of a word.
 
-    A sentence must end in the second half. If no word ends before `upto`, return `upto`.
+    The end of a sentence counts only in the second half. If no word ends before `upto`, return it.
     """
     ends = [match.start() for match in SENTENCE.finditer(text[: upto + 1])]
     if ends and ends[-1] * 2 >= upto:
@@ -132,7 +132,7 @@ def identifiers(text: str) -> list[str]:
 
 
 def codes(text: str) -> list[str]:
-    """Return the identifiers of one thing, such as links, e-mail addresses, order numbers, prices.
+    """Return identifiers that name one particular thing, such as links, order numbers and prices.
 
     Quantities, dates and times are excluded.
     """

@@ -1,4 +1,4 @@
-"""A queue of appends: one thread appends the messages of all waiting threads in a batch."""
+"""A queue of appends: one thread appends the messages of waiting threads in batches."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class AppendQueue(Generic[J, T]):
         if threading.get_ident() == self._main or is_own(lock):
             with lock:
                 return self._make(job)
-        # the fast path: no call is pending; otherwise the thread that gets the lock runs all
-        # pending calls, and each other thread finds its call finished
+        # the fast path: no call is pending; otherwise the thread that gets the lock runs batches
+        # until its own call is done, and other threads may find their calls finished
         if not self._pending and lock.acquire(blocking=False):
             try:
                 return self._make(job)

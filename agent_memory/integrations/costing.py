@@ -116,7 +116,7 @@ def costs(
     tell = progress or (lambda count: None)
 
     def priced(bill: Bill, own: Sequence[tuple[int, int]] = ()) -> Bill:
-        """Add the cost and the memory's calls to a bill. A call is its prompt and answer tokens."""
+        """Add the cost, and the memory's own calls as (prompt tokens, answer tokens), to a bill."""
         sent, answered = sum(one[0] for one in own), sum(one[1] for one in own)
         bill = replace(bill, memory_calls=len(own), memory_tokens=sent + answered)
         sent, answered = sent + bill.prompt_tokens, answered + bill.completion_tokens

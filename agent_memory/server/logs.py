@@ -48,7 +48,7 @@ class JsonLines(logging.Formatter):
 class Lines(logging.StreamHandler[TextIO]):
     """Writes lines to stderr, all lines of one iteration of the event loop in one write.
 
-    Each write releases the interpreter lock, which is slow to get back from the worker threads.
+    Each write releases the interpreter lock. Worker threads then keep the lock for a while.
     """
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ class _Waiting(NamedTuple, Generic[J]):
 class Together(Generic[J]):
     """Batches short calls. For one event loop only.
 
-    A single call gets a thread immediately. Calls that arrive while it runs form the next batch.
+    A call starts immediately if fewer than `turns` batches run. Otherwise it joins the next batch.
     A thread for each call would be several times slower, because the threads compete for the
     interpreter lock.
 
@@ -66,7 +66,7 @@ class Together(Generic[J]):
         try:
             while self._waiting:
                 await self._turn()
-        finally:  # not in a callback of the task: calls that arrive before it runs would hang
+        finally:  # a callback of the task would be too late for calls that arrive before it
             self._under_way -= 1
 
     async def _turn(self) -> None:
@@ -79,7 +79,7 @@ class Together(Generic[J]):
             # the batch has the deadline of its first call, so later calls wait a little less
             async with asyncio.timeout_at(some[0].until):
                 outcomes = await self._run(partial(self._make_all, [one.job for one in some]))
-        except Exception as error:  # noqa: BLE001 - the whole batch fails, such as without a thread
+        except Exception as error:  # noqa: BLE001 - the whole batch fails, if no thread starts
             outcomes = [error] * len(some)
         except BaseException:  # the loop is closing, and no call may be left waiting
             for one in some:

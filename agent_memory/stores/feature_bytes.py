@@ -1,4 +1,4 @@
-"""Encodes features of records as bytes: of a segment in one value, or of each record."""
+"""Encodes features as bytes: one value for a whole segment, or one value for each record."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _postings(parts: Sequence[memoryview], count: int) -> Postings:
 
 def blobs_of(records: Sequence[Record], features: Features) -> list[bytes]:
     """Return the features of each record as bytes: its place, its vector, its word pieces, and the
-    numbers and weights of its words."""
+    ids and weights of its words."""
     if len(features) != len(records):
         raise ValueError("Give features for each record.")
     meaning = np.ascontiguousarray(features.meaning, "<f4")
@@ -155,7 +155,7 @@ def blobs_of(records: Sequence[Record], features: Features) -> list[bytes]:
 
 
 def features_of(blobs: Sequence[bytes]) -> Features:
-    """Decode a result of `blobs_of`. Select the blobs before with `undamaged_places`.
+    """Decode a result of `blobs_of`. First select readable blobs with `undamaged_places`.
 
     Raise ValueError if a blob is damaged, or if vectors differ in length.
     """

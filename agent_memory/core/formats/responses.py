@@ -123,7 +123,7 @@ def is_counted(item: Any) -> bool:
 def limited(context: list[Any]) -> list[Any]:
     """Give each output the type that belongs to its call, and remove duplicate ids.
 
-    A message or call with a repeated id loses the id. Any other item with one is dropped.
+    A message or call with a repeated id loses the id. Other items with a repeated id are dropped.
     """
     ids = [item_id for item in context if (item_id := item.get("id")) is not None]
     if len({*ids}) < len(ids):

@@ -81,7 +81,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         Args:
             config: The thread, namespace or checkpoint; None for all threads.
             filter: Required metadata.
-            before: A config. Only checkpoints that are older than its checkpoint are returned.
+            before: A config that names a checkpoint. Only older checkpoints are returned.
         """
         wanted = get_checkpoint_id(config) if config else None
         end = get_checkpoint_id(before) if before else None
