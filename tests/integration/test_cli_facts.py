@@ -18,15 +18,14 @@ SAID = [
 def _known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A memory in the folder with two homes of one user."""
     clean_environment(monkeypatch, tmp_path)
-    with FakeLLM() as fake:
-        with AgentMemory(blocks=[ExtractiveMemory()], **model_at(fake)) as memory:
-            for number, (at, text, fact) in enumerate(SAID, 1):
-                tied = {"known": [1], "relation": "update"} if number > 1 else {}
-                found = {**fact, "category": "home", "message": 1, "quote": text, **tied}
-                fake.reply_json({"facts": [found]})
-                message = {"role": "user", "content": text, "created_at": at}
-                memory.update(f"s{number}", message, user_id="ana")
-                memory.flush()
+    with FakeLLM() as fake, AgentMemory(blocks=[ExtractiveMemory()], **model_at(fake)) as memory:
+        for number, (at, text, fact) in enumerate(SAID, 1):
+            tied = {"known": [1], "relation": "update"} if number > 1 else {}
+            found = {**fact, "category": "home", "message": 1, "quote": text, **tied}
+            fake.reply_json({"facts": [found]})
+            message = {"role": "user", "content": text, "created_at": at}
+            memory.update(f"s{number}", message, user_id="ana")
+            memory.flush()
 
 
 def rows(told: str) -> list[list[str]]:

@@ -48,24 +48,13 @@ def test_files(tmp_path: Path) -> None:
 
     import yaml
 
-    expected = AgentMemoryConfig(
-        store="memory://",
-        max_tokens=4000,
-        overflow=Chain(
-            [
-                FlushToLTM(
-                    blocks=[StaticMemory(facts=["One.", "Two."]), VectorMemory()], max_stm_ratio=0.8
-                ),
-                Summarize(max_summary_tokens=100),
-            ]
-        ),
-    )
+    blocks = [StaticMemory(facts=["One.", "Two."]), VectorMemory()]
+    flush = FlushToLTM(blocks=blocks, max_stm_ratio=0.8)
+    chain = Chain([flush, Summarize(max_summary_tokens=100)])
+    expected = AgentMemoryConfig(store="memory://", max_tokens=4000, overflow=chain)
     table = tomllib.loads(TOML)
-    for name, text in (
-        ("m.toml", TOML),
-        ("m.yaml", yaml.safe_dump(table)),
-        ("m.json", json.dumps(table)),
-    ):
+    texts = {"m.toml": TOML, "m.yaml": yaml.safe_dump(table), "m.json": json.dumps(table)}
+    for name, text in texts.items():
         path = tmp_path / name
         path.write_text(text)
         assert AgentMemoryConfig.from_file(path) == expected
@@ -186,17 +175,10 @@ def test_a_configuration_is_a_frozen_value() -> None:
         ({"overflow": Summarize(model="c/d")}, {"c/d"}),
         ({"model": "a/b", "overflow": Trim(), "blocks": [ExtractiveMemory()]}, {"a/b"}),
         ({"blocks": [ExtractiveMemory(model="e/f"), VectorMemory()]}, {"e/f"}),
-        (
-            {
-                "model": "a/b",
-                "overflow": Chain(
-                    [FlushToLTM(blocks=[ExtractiveMemory()]), Summarize(model="c/d")]
-                ),
-            },
-            {"a/b", "c/d"},
-        ),
+        ({"model": "a/b", "overflow": Chain(
+            [FlushToLTM(blocks=[ExtractiveMemory()]), Summarize(model="c/d")])}, {"a/b", "c/d"}),
     ],
-)
+)  # fmt: skip
 def test_language_models(fields: dict[str, Any], asked: set[str]) -> None:
     """Wrong: the configuration lists a model that is not used, or misses one that is."""
     assert AgentMemoryConfig(**fields).language_models == asked

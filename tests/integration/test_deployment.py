@@ -18,7 +18,7 @@ from agent_memory import (
     VectorMemory,
     errors,
 )
-from agent_memory.errors import InvalidSetting
+from agent_memory.errors import InvalidBudget, InvalidSetting
 
 TOML = """
 model = "openai/gpt-4o-mini"
@@ -56,29 +56,25 @@ def test_the_formats_say_the_same(tmp_path: Path) -> None:
     import tomllib
 
     table = tomllib.loads(TOML)
+    common = {"model": "openai/gpt-4o-mini", "retention": timedelta(days=90)}
     support = AgentMemoryConfig(
         store="memory://",
-        model="openai/gpt-4o-mini",
-        retention=timedelta(days=90),
         max_tokens=8000,
         overflow=Summarize(max_summary_tokens=300),
         blocks=[VectorMemory()],
         shares={"team-chat": {"planner": "write", "critic": "read"}},
+        **common,
     )
     scratch = AgentMemoryConfig(
         store="memory://",
-        model="openai/gpt-4o-mini",
-        retention=timedelta(days=90),
         max_tokens=6000,
         max_messages=50,
         overflow=Trim(),
         blocks=[StaticMemory(facts=["One."])],
+        **common,
     )
-    for name, text in (
-        ("d.toml", TOML),
-        ("d.yaml", yaml.safe_dump(table)),
-        ("d.json", json.dumps(table)),
-    ):
+    texts = {"d.toml": TOML, "d.yaml": yaml.safe_dump(table), "d.json": json.dumps(table)}
+    for name, text in texts.items():
         stores = Deployment.from_file(written(tmp_path, text, name)).stores
         assert dict(stores) == {"support": support, "team-scratch": scratch}
         assert stores["support"].model_fields_set == support.model_fields_set
@@ -103,19 +99,12 @@ def test_one_that_cannot_open_closes_the_others(
         opened.append(self)
 
     monkeypatch.setattr(AgentMemory, "__init__", remembered)
-    missing = tmp_path / "no" / "such" / "folder"
-    text = f"""
-    [stores.first]
-    store = "memory://"
-    [stores.second]
-    store = "sqlite:///{(missing / "m.db").as_posix()}"
-    [stores.third]
-    store = "memory://"
-    """
     (tmp_path / "no").write_text("a file")
+    urls = ("memory://", f"sqlite:///{(tmp_path / 'no/folder/m.db').as_posix()}", "memory://")
+    text = "".join(f'[stores.s{n}]\nstore = "{url}"\n' for n, url in enumerate(urls))
     with pytest.raises(errors.StoreUnavailable) as failure:
         Deployment.from_file(written(tmp_path, text)).open()
-    assert failure.value.__notes__ == ["This is about the store 'second' of the deployment."]
+    assert failure.value.__notes__ == ["This is about the store 's1' of the deployment."]
     assert len(opened) == 1
     with pytest.raises(errors.MemoryClosed):
         opened[0].update("s", USER)
@@ -169,14 +158,10 @@ def test_a_bad_table_of_stores(tmp_path: Path, text: str, told: str) -> None:
 
 def test_a_mistake_names_its_store_and_what_to_do(tmp_path: Path) -> None:
     """Wrong: the error of a setting does not name its store."""
-    path = written(tmp_path, "[stores.a]\n[stores.b]\nmax_tokens = 3")
-    with pytest.raises(errors.InvalidBudget) as failure:
-        Deployment.from_file(path)
-    assert failure.value.__notes__ == ["This is about the store 'b' of the deployment."]
-    path = written(tmp_path, "[stores.a]\nmax_tokns = 3")
-    with pytest.raises(InvalidSetting, match="max_tokns") as invalid:
-        Deployment.from_file(path)
-    assert invalid.value.__notes__ == ["This is about the store 'a' of the deployment."]
+    for wrong, error in (("max_tokens = 3", InvalidBudget), ("max_tokns = 3", InvalidSetting)):
+        with pytest.raises(error) as failure:
+            Deployment.from_file(written(tmp_path, f"[stores.a]\n[stores.b]\n{wrong}"))
+        assert failure.value.__notes__ == ["This is about the store 'b' of the deployment."]
     with pytest.raises(errors.ConfigError, match=r"d\.toml describes a deployment .* FILE#NAME"):
         AgentMemoryConfig.from_file(written(tmp_path))
 

