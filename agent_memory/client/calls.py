@@ -37,16 +37,16 @@ CLASSES: Mapping[str, str] = {
     "shared": "agent_memory.engine.sharing.shares:SharedMemory",
     "operations": "agent_memory.operations:",
 }
-"""The class of the methods of each subject. For "operations", it is a module of functions."""
+"""The class of each subject (`memory` in `memory.update`). "operations" is a module."""
 
 HANDLES = frozenset({"notes", "files", "skills", "spatial", "values"})
 """The subjects (see `CLASSES`) that are opened for a user, or for the user of a session."""
 
 MOST = 500
-"""The most items in one page of a list."""
+"""The maximum number of items in one page of a list."""
 
-# Columns: name, HTTP method, path, Python method, right, optionally `Call.whose`, `Call.form`, and
-# optionally "no-retry" for a call that must not be retried if its outcome is unknown.
+# Columns: name, HTTP method, path, Python method, right, `Call.whose` (empty if left out), and
+# `Call.form`. "no-retry" marks a call that must not be retried if its outcome is unknown.
 _TABLE = """
 list_sessions    GET    /sessions                           memory.sessions    read   sessions
 read_session     GET    /sessions/{session_id}              memory.head        read   own session
@@ -198,12 +198,12 @@ _NAMED: Mapping[str, str] = {
     "GivenTool": "agent_memory.engine.loop.rounds",
     "Embedder": "agent_memory.models.embedders.base",
 }
-"""The modules of types that the package does not export and signatures name."""
+"""The modules of types that signatures name and the package does not export."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a request. `many` marks the list of a method's positional arguments."""
+    """A field of a request. `many` marks a parameter `*args`, which is sent as a list."""
 
     name: str
     type: Any

@@ -38,7 +38,7 @@ _EXACT = (Any, dict[str, Any], dict[str, Any] | None)
 
 @dataclass(frozen=True)
 class Remote:
-    """Calls a service for an object of this process. Each call has the object's user and fields."""
+    """Calls a service for an object of this process, with the object's user and fields."""
 
     service: Service
     user_id: str | None = None
@@ -49,7 +49,7 @@ class Remote:
         return replace(self, user_id=user_id, fields={**self.fields, **fields})
 
     def ask(self, call: Call, given: Mapping[str, Any]) -> Any:
-        """Make a call. After the answer "not found", return the library's result, such as None."""
+        """Make a call. For "not found", return what the library would return, such as None."""
         kind = call.types.get("return", Any)
         try:
             request = self.request(call, given)
@@ -109,7 +109,7 @@ def request_of(
     headers: Mapping[str, str] | None = None,
     again: bool = True,
 ) -> Request:
-    """Return a request. Values of `sent` replace the fields in the path. The rest is body or query.
+    """Return a request. Values of `sent` fill the path's fields. The others become body or query.
 
     Raises `_NoSuchId` for an empty value in the path.
     """
@@ -185,11 +185,11 @@ class NotTheirs(SessionOfAnotherUser):
 
 
 def remotely(subject: str, keeps: Collection[str] = ()) -> Callable[[C], C]:
-    """Return a decorator of a class whose objects have a `_remote`.
+    """Return a decorator for a class whose objects have a `_remote`.
 
-    Inherited methods in the table of calls then call the service. Other inherited public methods
-    raise `UnsupportedOperation`, except those in `keeps`, which only call other methods. Methods
-    that the class itself defines do not change.
+    In a decorated class, inherited methods that are in the table of calls call the service. Other
+    inherited public methods raise `UnsupportedOperation`, except those in `keeps`, which only call
+    other methods. Methods that the class itself defines do not change.
     """
     calls = of(subject)
 

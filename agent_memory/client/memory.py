@@ -65,9 +65,9 @@ class RemoteMemory(AgentMemory):
     each call. An admin's key makes `user_id` optional, as in the library.
 
     A request is retried if it cannot connect or the answer is 429. If no answer arrives or the
-    answer is 503, it is retried unless the call must not run twice (`pop`, `edit`). Each update has
-    an idempotency key, so that it is stored once. The service limits the size and time of requests;
-    see `docs/client.md`.
+    answer is 503, the request may have taken effect. Calls that must not run twice, such as `pop`
+    and `edit`, are then not retried. Each update has an idempotency key, so that it is stored once.
+    The service limits the size and time of requests; see `docs/client.md`.
 
     Args:
         url: The service's address.
@@ -222,7 +222,7 @@ class RemoteMemory(AgentMemory):
         return RemoteUser(self, user_id)
 
     def values(self, user_id: str | None = None, *, embedder: Embedder | None = None) -> KeyValues:
-        """Return the values of a user, or those without a user. `embedder` cannot be set here."""
+        """Return a store of values; see `AgentMemory.values`. `embedder` cannot be set here."""
         if embedder is not None:
             raise UnsupportedOperation("The service has its own embedder. Remove `embedder`.")
         return cast("KeyValues", handle_class("values")(self._remote.of(user_id)))

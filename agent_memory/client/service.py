@@ -76,7 +76,7 @@ class Service:
         return self._tries(request.again)(once)
 
     def events(self, request: Request) -> Generator[Any, None, Any]:
-        """Make a request, yield the values of streamed events, and return that of the last one."""
+        """Make a request. Yield the values of streamed events, and return the last value."""
         with ExitStack() as opened, _unreachable(self.url):
 
             def once() -> httpx.Response:
@@ -164,7 +164,7 @@ class Service:
 
 
 def is_missing(error: BaseException) -> bool:
-    """Return whether the answer is "not found". Data to which the key has no access counts, too."""
+    """Return whether the answer is "not found", as also for data to which the key has no access."""
     return type(error) is errors.AccessDenied and getattr(error, "is_missing", False)
 
 

@@ -38,7 +38,7 @@ class Told:
         """Count a warning. Log it if none was logged in the last minute."""
         self._count += 1
         if time.monotonic() >= self._next:
-            with suppress(OSError):  # the log handler may lack files, too; the next call retries
+            with suppress(OSError):  # the log handler may need a file, too; the next call retries
                 logger.warning("%s (count since the last warning: %d)", what, self._count)
                 self._count, self._next = 0, time.monotonic() + _TOLD_SECONDS
 
@@ -63,13 +63,13 @@ class Listener(socket.socket):
     def listen(self, backlog: int = 0) -> None:
         """Listen with a queue of at least 1,024 connections.
 
-        The event loop passes only the number of connections that it accepts in one step. A longer
-        queue costs nothing, and a client that finds the queue full retries only after a second.
+        The event loop passes as `backlog` how many connections it accepts at a time, which is less.
+        A longer queue costs nothing. A client that finds the queue full retries after a second.
         """
         super().listen(max(backlog, _QUEUE))
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection. If no file can be opened, close it and raise BlockingIOError."""
+        """Accept a connection. If no file can be opened, refuse it and raise BlockingIOError."""
         try:
             return super().accept()
         except OSError as error:
@@ -136,7 +136,7 @@ class Waiting:
             timer.cancel()
 
     def make_room(self, there: int) -> None:
-        """Close the connection with the longest wait, if `there` connections are too many."""
+        """Close the connection with the longest wait, if the number `there` is over the limit."""
         if there > self._most and self._timers:
             longest = next(iter(self._timers))
             self.end(longest)
@@ -226,7 +226,7 @@ def serve(app: App, listener: socket.socket, begun: Callable[[], None]) -> None:
     config = uvicorn.Config(
         cast("Any", app),
         http=cast("Any", partial(Connection, Waiting(most))),
-        backlog=max(1, most // 8),  # accepted in one step, before `make_room` can close any
+        backlog=max(1, most // 8),  # accepted at a time, before `make_room` can close any
         log_config=None,
         log_level="error",  # invalid requests, which anybody can send, are not logged
         access_log=False,

@@ -66,7 +66,7 @@ def asgi(memory: AgentMemory, tokens: Tokens, host: str) -> App:
 def behind(
     memory: AgentMemory | AsyncAgentMemory, security: TransportSecuritySettings | None = None
 ) -> App:
-    """Return the server as an ASGI application behind authentication.
+    """Return the server as an ASGI application, for use behind authentication.
 
     Each request must be `marked` with its user and rights. The server is stateless, so that no
     protocol session can pass from one user to another.
@@ -123,9 +123,9 @@ class Tokens:
     """The users' tokens, stored as SHA-256.
 
     Args:
-        users: By user, a token or a list of tokens. A token has at least 16 letters, digits and
-            -._~+/, such as one of `secrets.token_urlsafe(32)`. Instead of the token, its SHA-256
-            hash can be given, as "sha256:" and hexadecimal digits.
+        users: For each user, a token or a list of tokens. A token has at least 16 letters, digits
+            and -._~+/, such as the result of `secrets.token_urlsafe(32)`. Instead of a token, its
+            SHA-256 hash can be given, as "sha256:" and hexadecimal digits.
 
     Raises:
         ConfigError: A token is invalid, two users have the same token, or there are no tokens.

@@ -95,7 +95,7 @@ class LLM(Provider):
                 stream.close()
                 raise
 
-        with current(span):  # only while reading, not while the caller handles a chunk
+        with current(span):  # ends before the caller gets a chunk
             read, stream = self.retried(call, begin)
         try:
             yield from read
@@ -211,7 +211,7 @@ class Reading(Iterator[Any]):
         try:
             with self._lock:
                 return _END if self._stopped else next(self.stream, _END)
-        finally:  # outside the lock; a concurrent `close` leaves the connection to this step
+        finally:  # outside the lock; a concurrent `close` leaves it to this call to hang up
             if self._stopped:
                 self._hang_up()
 

@@ -126,7 +126,7 @@ class Provider:
         """
         litellm = load_litellm()
         if kind == "completion":
-            # without this, litellm looks for MCP servers, which needs packages of its proxy
+            # otherwise litellm looks for MCP servers, and needs packages that only its proxy has
             call = partial(litellm.completion, _skip_mcp_handler=True)
         else:
             call = litellm.embedding

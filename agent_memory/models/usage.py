@@ -240,7 +240,7 @@ class Charges:
         self._add(call, one)
 
     def failed(self, call: Call, may_be_billed: bool) -> None:
-        """Record a failed attempt. Release its reservation unless the provider may bill it."""
+        """Record a failed attempt. If the provider cannot bill it, release its reservation."""
         settle, call.settle = call.settle, None
         if settle is not None and not may_be_billed:
             settle(0, 0.0)

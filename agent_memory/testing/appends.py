@@ -20,10 +20,7 @@ class AppendContract(Contract):
     """Contract of a `SessionStore` for appends."""
 
     def test_append_of_nothing_begins_a_session(self, store: Store) -> None:
-        """Wrong: an append without messages creates no session, so a block's data is never deleted.
-
-        Also wrong: the first message afterwards is lost, or its seq is not 1.
-        """
+        """Wrong: an append without messages creates no session, or the next seq is not 1."""
         begun = store.append("s", [], "ada")
         assert (begun.end, begun.total, begun.user_id) == (0, 0, "ada")
         assert store.head("s") == begun
@@ -382,7 +379,7 @@ class LaggingContract(Contract):
         assert other.lagging("vector", user_id="u") == []
 
     def test_tails_of_many_sessions(self, store: Store, other: Store) -> None:
-        """Wrong: messages of another chat are returned, or absorbed messages."""
+        """Wrong: messages of another chat or absorbed messages are returned."""
         store.append("s1", [draft(f"a{n}") for n in range(1, 8)], "u")
         store.append("s2", [draft(f"b{n}") for n in range(1, 4)], "u")
         store.append("s3", [draft("c")], "v")

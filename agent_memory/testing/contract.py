@@ -133,13 +133,13 @@ def for_words(words: str, vector: np.ndarray | None = None) -> Query:
 
 
 def ranked(hits: Sequence[Hit], by: str = "cosine") -> list[tuple[Record, float]]:
-    """Return the records of hits with their score `by`, best first. Equal scores go by id."""
+    """Return the records of hits with their score `by`, best first, then by id."""
     scored = [(hit.record, float(getattr(hit, by))) for hit in hits]
     return sorted(scored, key=lambda one: (-one[1], one[0].id))
 
 
 def everything(store: VectorStore, block: str, owner: str, dimension: int) -> list[Record]:
-    """Return all records of an owner that have vectors, by id. Two opposite queries find them."""
+    """Return an owner's records with vectors, sorted by id. Two opposite queries find them all."""
     across = units(1, dimension, seed=40, signed=True)[0]
     found = [store.search_vectors(block, owner, Query(side), _ALL) for side in (across, -across)]
     there = {hit.record.id: hit.record for hits in found for hit in hits}

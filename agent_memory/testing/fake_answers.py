@@ -16,7 +16,7 @@ Vectors = Callable[[str], list[float]]
 
 
 def rubbish(answer: dict[str, Any], way: str) -> dict[str, Any]:
-    """Corrupt an answer: empty, cut short, or with invalid numbers."""
+    """Corrupt an answer: empty it, cut it short, or replace its numbers by invalid ones."""
     if way == "empty":
         return {**answer, "choices": [], "data": []}
     for choice in answer.get("choices", ()):
@@ -62,7 +62,7 @@ def completion(body: dict[str, Any], answer: Answer) -> dict[str, Any]:
 
 
 def events(body: dict[str, Any], answer: Answer) -> Iterator[bytes]:
-    """Yield the server-sent events of a streamed answer: one a word, and three a tool call."""
+    """Yield the events of a streamed answer: one for each word, three for each tool call."""
     message = _message(answer)
     text = message.pop("content", None) or ""
     calls = message.pop("tool_calls", None) or []

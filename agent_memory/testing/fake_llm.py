@@ -57,7 +57,7 @@ class FakeLLM:
     """An OpenAI-compatible server with scripted answers, for tests over real HTTP.
 
     Chat requests get the scripted answers in order, and `default` after the last. Embedding
-    requests get vectors. If a scripted failure or delay is next, it applies to either kind.
+    requests get vectors. If a failure or a delay is next in the script, either kind gets it.
 
         with FakeLLM() as fake:
             fake.fail(429, retry_after=1)
@@ -250,7 +250,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    # Both send an answer immediately, as one packet. Otherwise each answer takes 40 ms more.
+    # With these two settings, an answer is sent immediately. Otherwise it takes 40 ms longer.
     wbufsize = -1
     disable_nagle_algorithm = True
 

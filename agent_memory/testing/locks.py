@@ -129,7 +129,7 @@ class LockContract(Contract):
                 claim.returned(other, winner, name)
 
     def test_turns_are_taken(self, store: Store, other: Store) -> None:
-        """Wrong: two owners hold a lock at the same time, after a release and a new lock."""
+        """Wrong: two owners hold a lock at the same time when it passes from one to the other."""
         within: list[str] = []
 
         def wait(handle: Store, owner: str) -> None:

@@ -17,7 +17,10 @@ from agent_memory.testing.contract import DAY, Contract, draft, stored, together
 
 
 def entries(first: int, last: int, said: str = "", total: int = 0) -> list[Entry]:
-    """Return entries as read from another store: one a day, of 3 tokens each, after `total`."""
+    """Return entries as read from another store, one for each day, each of 3 tokens.
+
+    `total` is the running total before the first entry.
+    """
     return [
         Entry(
             "s",

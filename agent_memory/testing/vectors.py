@@ -51,7 +51,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
                 )
 
     def test_vectors_are_searched_with_what_is_pending(self, store: Store, other: Store) -> None:
-        """Wrong: a search misses pending records, which come with the query, or stored records.
+        """Wrong: a search misses stored records, or the pending records that the query contains.
 
         Also wrong: a record that is both pending and stored is found twice.
         """

@@ -31,7 +31,7 @@ _SAID = {
 
 
 def bm25(texts: Mapping[str, str], question: str, usual: float = 20) -> dict[str, float]:
-    """Return each text's Okapi BM25 score, with k1 = 0.9, b = 0.75 and an average of `usual` words.
+    """Return each text's Okapi BM25 score, with k1 = 0.9, b = 0.75 and the average length `usual`.
 
     Counts are smoothed as if there were 20 more texts, one of them with all words.
     """

@@ -46,7 +46,7 @@ WRITES: dict[str, Callable[[Store, Head, Lease], Any]] = {
         "v", session_id="s", lease=lease
     ),
 }
-"""The store's writes that accept a lease, by name. The head is that of a `filled` session."""
+"""Writes that accept a lease, by name. Each is called with the head of a `filled` session."""
 
 
 def _take_over(store: Store) -> None:
@@ -243,7 +243,7 @@ class WorkStoreContract(LockContract):
         assert _names(store) == ["t", "s"]
 
     def test_due_leaves_out_what_is_held(self, store: Store, other: Store) -> None:
-        """Wrong: several workers take one session, or no worker takes the session of a dead one."""
+        """Wrong: several workers take one session, or a dead worker's session is never taken."""
         for name in ("s", "t"):
             store.append(name, [draft("x")])
         assert store.lease("s", "w1", 60)

@@ -121,8 +121,8 @@ class CachedEmbedder:
     def baseline(self) -> float:
         """The cosine of unrelated texts, between 0 and 0.95.
 
-        It is the inner embedder's `baseline`, otherwise the mean cosine of twelve sentences. These
-        are embedded once, with the first texts. The baseline is 0 until that succeeds.
+        It is the inner embedder's `baseline`, otherwise the mean cosine between twelve sentences.
+        The sentences are embedded with the first texts. The baseline is 0 until that succeeds.
         """
         if self._baseline is None:
             try:

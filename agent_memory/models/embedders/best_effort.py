@@ -60,7 +60,7 @@ class BestEffort:
         return SoonEncoded(self)
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
-        """Return the encoding of each text, as far as about 0.5 s allow; see `SoonEncoded`."""
+        """Return an encoding of each text within about 0.5 s; see `SoonEncoded`."""
         return self.soon()(texts)
 
     def opened(self) -> Encoder | None:

@@ -1,4 +1,4 @@
-"""Helpers for embedders, which build arrays of unit vectors."""
+"""Helpers for embedders: they build arrays of unit vectors."""
 
 from __future__ import annotations
 
