@@ -1,4 +1,4 @@
-"""The `agent-memory` command. Commands import heavy modules when they run: help stays fast."""
+"""The `agent-memory` command. Commands import heavy modules when they run, for a fast --help."""
 
 from __future__ import annotations
 

@@ -344,7 +344,7 @@ def by_words(embedding: str | None) -> bool:
 
 
 _TOLD = "agent_memory.engine.assembly"
-"""The logger for what an opened memory lacks. Commands do not print this; `doctor` reports it."""
+"""The logger of warnings about missing parts, such as a model. Only `doctor` reports these."""
 
 
 class _Lines(logging.Handler):

@@ -50,7 +50,7 @@ def repair(config: AgentMemoryConfig, *, yes: bool) -> bool:
         if any(plans.values()):
             if not yes:
                 typer.confirm("Do this?", abort=True)
-            # messages first: heads are derived from the log
+            # messages are repaired before heads, which are derived from the log
             for error in sorted(plans, key=_rank):
                 operations.repair(memory, error)
             left = operations.damaged(memory)
@@ -83,7 +83,7 @@ _UNCALLED = "It was not called: --call does."
 _OF_STORE = ("store", "migration")
 
 Check = tuple[str, str]
-"""A mark and a finding. ✓: it works, ✗: it fails, a dash: there is nothing to check."""
+"""A mark and a finding. ✓: it works. ✗: it fails. A dash: any other finding."""
 
 
 @common.guarded

@@ -145,7 +145,10 @@ def _served(settings: AgentMemoryConfig) -> AgentMemoryConfig:
 
 
 def _check_credentials(ring: KeyRing, trusted: Tokens | None, is_local: bool) -> None:
-    """Refuse an address that is open to the network without a valid credential. Warn of either."""
+    """Raise an error if there is no valid credential and the address is open to the network.
+
+    If only one of these is the case, print a warning.
+    """
     now = datetime.now(UTC)
     can_come_in = trusted is not None or any(key.is_valid(now) for key in ring.all())
     if not can_come_in and not is_local:

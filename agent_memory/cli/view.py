@@ -26,7 +26,7 @@ NOTHING = "\u2013"
 
 
 def cell(text: str, style: str = "") -> Text:
-    """Return a text for a table, with markup unread and control characters replaced."""
+    """Return a text for a table. Markup is not interpreted, and control characters are replaced."""
     from rich.text import Text
 
     return Text(plain(text), style=style)

@@ -10,7 +10,7 @@ from both. The modules, in the order in which a request meets them:
     operation     `Operation`, the description of a call, and `At`, the context of a request
     calls, library     the operations; each runs on a thread, for one user
     inputs, forms, shapes     the inputs of calls, the responses, and the fields of values
-    rights, limits, problems, openapi     pure functions
+    rights, limits, problems, openapi     no I/O
     logs, metrics     the log, and the metrics of requests and of the memory
     static, page/      the web page, which is a client of the service
 """

@@ -1,7 +1,8 @@
 """The service as an ASGI application, on Starlette.
 
 A request is authenticated before its body is read, and its user is determined before any data is
-read. Every failure is answered with problem details (RFC 9457). A stream that fails ends with them.
+read. A failure is answered with problem details (RFC 9457). If it interrupts a stream, the stream
+ends with these details.
 """
 
 from __future__ import annotations
@@ -115,8 +116,8 @@ class Application:
 
     Args:
         memory: The memory. The application does not close it.
-        credentials: Authenticates requests by keys and JWTs, or by your own function that returns
-            the `Principal` of a request.
+        credentials: A `Credentials` for keys and JWTs, or your own function that returns the
+            `Principal` of a request.
         metrics: Counts requests. None counts none, and `/metrics` does not exist.
         limits: The size, rate and time limits of requests.
         mcp: An ASGI application that answers MCP clients at `/mcp`. It finds the user and the
@@ -217,7 +218,7 @@ class Application:
         try:
             at, form, size = await self._read(request, operation, path, remembered)
         except Refused:
-            if remembered is not None:  # report an expired credential first
+            if remembered is not None:  # if the credential is invalid by now, report that instead
                 await self._run(self._credentials.principal_of, remembered[0])  # type: ignore[union-attr]
             raise
         job = remembered, at, form
@@ -318,7 +319,7 @@ class Application:
     def _turns_of(self) -> dict[str, Together[_Job]]:
         memory = self._memory.memory
         if memory.config.overflow_mode != "background":
-            return {}  # then an update may call a model before it returns
+            return {}  # inline: an update may call a model before it returns
         turns = _REMOTE_TURNS if memory.components.store.remote else 1
         return {
             one.name: Together(

@@ -59,7 +59,7 @@ def _answer(
     paged: Paged = "",
     optional: bool = False,
 ) -> Builder:
-    """Return a form with fields of these types. `_RESULT` stands for the type of the result."""
+    """Return a builder of forms with these fields. `_RESULT` stands for the type of the result."""
 
     def build(kind: Any) -> AnswerForm:
         fields = {field: kind if one is _RESULT else one for field, one in types.items()}

@@ -144,14 +144,17 @@ class KeyRing:
 
     def _put(self, key: Key, digest: str) -> None:
         kept = {"digest": digest, **_CODEC.dump_python(key, mode="json", exclude={"used_at"})}
-        # the deletion of a user erases the keys for that user alone
+        # a key for one user belongs to that user, so `delete_user` erases it
         user_id = one_user(key.users)
         owner = _SEVERAL if user_id is None else Scope(user_id).owner
         record = Record(_id(key.prefix), owner, "", 0, 0, key.label, (), key.created_at, kept)
         self._store.put_records(_BLOCK, [record])
 
     def _note_use(self, record: Record, prefix: str, now: datetime) -> None:
-        """Store when a key was used, in a separate record so that it cannot undo a revocation."""
+        """Store when a key was used, in a separate record.
+
+        A write to the key's own record could undo a concurrent revocation.
+        """
         before = self._noted.get(prefix)
         if before is None or (now - before).total_seconds() >= _USE_SECONDS:
             self._noted[prefix] = now

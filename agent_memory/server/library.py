@@ -297,8 +297,8 @@ def _update(at: At, asked: Any) -> Update:
 def _answer(at: At, asked: Any, head: Head | Exception) -> Any:
     if isinstance(head, Head):
         return shown(_APPEND, at, asked, head)
-    # nothing was stored: repeated alone, the call may finish a deletion, or raise an error that
-    # its user may see
+    # Nothing was stored. The call is repeated alone: it may finish the session's deletion, or raise
+    # the error that this user may see.
     by_itself = isinstance(head, AccessDenied | Damaged | SessionDeleting)
     return _appended(at, asked) if by_itself else head
 

@@ -43,6 +43,6 @@ class Buckets:
         left, at = self._kept.get(name, (limits.burst, now))
         left = min(limits.burst, left + max(0.0, now - at) * limits.per_second)
         wait = 0 if left >= 1 else max(1, ceil((1 - left) / limits.per_second))
-        # the cache evicts the least recently used bucket, which has refilled
+        # the cache evicts the least recently used bucket, which is usually full again
         self._kept.put(name, (left if wait else left - 1, now))
         return wait

@@ -48,7 +48,7 @@ class JsonLines(logging.Formatter):
 class Lines(logging.StreamHandler[TextIO]):
     """Writes lines to stderr, all lines of one iteration of the event loop in one write.
 
-    Each write releases the interpreter lock. Worker threads then keep the lock for a while.
+    Each write releases the interpreter lock, and worker threads may then keep it for a while.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Lines(logging.StreamHandler[TextIO]):
                 self.flush()
             elif len(self._waiting) == 1:
                 asyncio.get_running_loop().call_soon(self.flush)
-        except RuntimeError:  # on a thread without a loop
+        except RuntimeError:  # this thread has no event loop
             self.flush()
         except Exception:  # noqa: BLE001 - as in the standard library: logging never fails a request
             self.handleError(record)

@@ -84,7 +84,7 @@ class Metrics:
             import prometheus_client as prometheus
         except ImportError:
             raise MissingExtra("The service", "server") from None
-        prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # an unused second metric for each
+        prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # otherwise each metric gets an unused second one
         self.media_type = prometheus.CONTENT_TYPE_LATEST
         self._prometheus = prometheus
         self._registry = registry = prometheus.CollectorRegistry()

@@ -161,7 +161,7 @@ def operation(
     anyones: bool = False,
     exact: bool = False,
 ) -> Callable[[Callable[..., Any]], Operation]:
-    """Return a decorator that makes an `Operation` of a function.
+    """Return a decorator that turns a function into an `Operation`.
 
     The function takes `At`, then the fields of the call's input.
     """

@@ -1,7 +1,7 @@
 """Problem details (RFC 9457) for calls that were refused or failed. Pure.
 
-The response is the same for another user's data and for data that does not exist. The messages of
-internal errors are only logged, because they may name hosts or repeat user data.
+The response is the same for another user's data and for data that does not exist. It has no message
+of an internal error, because that may name hosts or repeat user data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Kind:
     Attributes:
         error: The class of `agent_memory.errors` that the client raises, unless the problem names
             another class.
-        detail: The detail of every problem of this kind; None takes the message of the error.
+        detail: The usual detail of a problem of this kind; None for the message of the error.
     """
 
     name: str

@@ -66,7 +66,7 @@ class Together(Generic[J]):
         try:
             while self._waiting:
                 await self._turn()
-        finally:  # a callback of the task would be too late for calls that arrive before it
+        finally:  # in a callback of the task it would be late: an earlier call would wait forever
             self._under_way -= 1
 
     async def _turn(self) -> None:
@@ -79,7 +79,7 @@ class Together(Generic[J]):
             # the batch has the deadline of its first call, so later calls wait a little less
             async with asyncio.timeout_at(some[0].until):
                 outcomes = await self._run(partial(self._make_all, [one.job for one in some]))
-        except Exception as error:  # noqa: BLE001 - the whole batch fails, if no thread starts
+        except Exception as error:  # noqa: BLE001 - each call of the batch gets the error
             outcomes = [error] * len(some)
         except BaseException:  # the loop is closing, and no call may be left waiting
             for one in some:

@@ -24,7 +24,7 @@ export function table(caption, columns, rows, empty) {
   if (!rows.length) return nothing(empty);
   const body = h("tbody", { role: "rowgroup" }, rows.map((row) => line(columns, row)));
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", { role: "table" }, h("caption", null, caption), // roles: narrow screens have no table layout
+    h("table", { role: "table" }, h("caption", null, caption), // on narrow screens the CSS removes the table layout and so the implied roles
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(([name, , kind]) =>
         h("th", { scope: "col", role: "columnheader", class: kind }, name)))),
       body));
