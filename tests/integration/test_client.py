@@ -25,6 +25,7 @@ from agent_memory.errors import (
     UnsupportedOperation,
 )
 from tests.integration.remotely import served, services
+from tests.kit import opened
 from tests.served import MODULES
 
 ROOT = Path(__file__).parents[2]
@@ -32,10 +33,8 @@ HI = {"role": "user", "content": "I moved to Lisbon."}
 
 
 @pytest.fixture
-def inside(tmp_path: Path) -> Iterator[AgentMemory]:
-    blocks = [NoteMemory(), WorkingMemory()]
-    url = f"sqlite:///{tmp_path}/m.db"
-    with AgentMemory(store=url, blocks=blocks, recall_timeout=30) as memory:
+def inside(url: str) -> Iterator[AgentMemory]:
+    with opened(url, NoteMemory(), WorkingMemory()) as memory:
         yield memory
 
 
@@ -134,10 +133,9 @@ def test_what_would_be_done_twice_is_not_made_again(home: Home) -> None:
 
 def test_it_gives_up(home: Home) -> None:
     """Wrong: a service that is down is called for ever, or a foreign error is raised."""
-    memory = home.as_("ana", attempts=2)
     service = failing(503, 503, 503)
     with pytest.raises(StoreUnavailable, match="Not now"):
-        memory.get("s")
+        home.as_("ana", attempts=2).get("s")
     assert service.asked == 2
 
 

@@ -151,20 +151,31 @@ def test_what_nobody_offered_is_told_to_the_model(memory: AgentMemory, fake: Fak
 
 
 def test_calls_of_the_callers_tools_are_handed_back(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: a call of the caller's tool is stored before it has a result."""
-    fake.call(("get_weather", {"city": "Oslo"}))
-    response = memory.completion("s", "What is the weather?", tools=[WEATHER, add])
-    [call] = response.choices[0].message.tool_calls
-    assert json.loads(call.function.arguments) == {"city": "Oslo"}
+    """Wrong: a call of the caller's tool is stored before it has a result, or our tools run before
+    the caller has answered, or although it has answered their calls too."""
+    ran: list[int] = []
+
+    def count(a: int) -> int:
+        ran.append(a)
+        return a
+
+    fake.call(("count", {"a": 1}), ("get_weather", {"city": "Oslo"}))
+    response = memory.completion("s", "What is the weather?", tools=[WEATHER, count])
+    calls = response.choices[0].message.tool_calls
+    assert json.loads(calls[1].function.arguments) == {"city": "Oslo"}
     assert memory.history("s") == []
-    with pytest.raises(InvalidMessage, match=f"no result: '{call.id}'"):
-        memory.completion("s", asked(response), tools=[WEATHER, add])
+    with pytest.raises(InvalidMessage, match=f"no result: '{calls[1].id}'"):
+        memory.completion("s", asked(response, answers(calls[0].id, "x")), tools=[WEATHER, count])
+    with pytest.raises(InvalidMessage, match="no result"):
+        memory.completion("s", asked(response), tools=[WEATHER, count])
     fake.reply("It rains.")
-    memory.completion("s", asked(response, answers(call.id, "rain")), tools=[WEATHER, add])
+    both = [answers(call.id, "rain") for call in calls]
+    memory.completion("s", asked(response, *both), tools=[WEATHER, count])
     assert logged(memory) == [
-        ("user", "What is the weather?"), ("assistant", "get_weather"), ("tool", "rain"),
-        ("assistant", "It rains."),
+        ("user", "What is the weather?"), ("assistant", "count, get_weather"),
+        ("tool", "rain"), ("tool", "rain"), ("assistant", "It rains."),
     ]  # fmt: skip
+    assert ran == []
 
 
 @pytest.mark.parametrize("dumped", [False, True])
@@ -202,24 +213,6 @@ def test_rounds_before_a_call_that_is_handed_back_are_kept(
     assert [m["role"] for m in sent if m["role"] != "system"] == [
         role for role, _ in logged(memory)[:-1]
     ]
-
-
-def test_nothing_runs_before_the_caller_has_answered(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: our tools run although the caller has not answered its calls."""
-    ran: list[int] = []
-
-    def count(a: int) -> int:
-        ran.append(a)
-        return a
-
-    fake.call(("count", {"a": 1}), ("get_weather", {"city": "Oslo"}))
-    response = memory.completion("s", "What is the weather?", tools=[WEATHER, count])
-    with pytest.raises(InvalidMessage, match="no result"):
-        memory.completion("s", asked(response), tools=[WEATHER, count])
-    assert ran == []
-    both = [answers(call.id, "x") for call in response.choices[0].message.tool_calls]
-    memory.completion("s", asked(response, *both), tools=[WEATHER, count])
-    assert ran == []  # the caller answered our call too
 
 
 def test_old_function_calls_are_handed_back(memory: AgentMemory, fake: FakeLLM) -> None:

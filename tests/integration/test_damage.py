@@ -5,7 +5,9 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,17 +79,9 @@ def spoil_vectors(session_id: str) -> None:
 
 
 COLUMNS = [
-    ("summary", "{broken"),
-    ("summary", '{"text": 5}'),
-    ("cursors", "{broken"),
-    ("cursors", '["a"]'),
-    ("pinned", "7,"),
-    ("system", "{broken"),
-    ("start", "many"),
-    ("version", "many"),
-    ("created_at", "today"),
-    ("deleting", "perhaps"),
-    ("summary", b"\xff\xfe"),
+    *(("summary", "{broken"), ("summary", '{"text": 5}'), ("summary", b"\xff\xfe")),
+    *(("cursors", "{broken"), ("cursors", '["a"]'), ("pinned", "7,"), ("system", "{broken")),
+    *(("start", "many"), ("version", "many"), ("created_at", "today"), ("deleting", "perhaps")),
 ]
 
 
@@ -103,14 +97,9 @@ def test_a_head_stops_nobody_else(memory: AgentMemory, column: str, value: objec
         assert names == ["s0", "s2", "s3"]
         found = memory.search("which parrot likes mangos", user_id="ana")
         assert {"s0", "s2", "s3", "s4"} <= {name for one in found for name, _ in one.sources}
-        for call in (
-            lambda: memory.get("s1"),
-            lambda: memory.update("s1", said(9)),
-            lambda: memory.flush("s1"),
-            lambda: memory.pop("s1"),
-        ):
+        for call in (memory.get, memory.flush, memory.pop, partial(memory.update, message=said(9))):
             with pytest.raises(Damaged, match=r"Session 's1' is damaged.*doctor --repair"):
-                call()
+                call("s1")
         worker = memory.components.worker(2)
         worker.run_once()
         worker.stop()
@@ -131,10 +120,12 @@ def test_a_user_with_a_damaged_session_is_deleted(
         assert everything() == []
 
 
-def everything() -> list[tuple[str]]:
+VECTORS = "session FROM agent_memory_documents WHERE collection LIKE 'vector:%'"
+
+
+def everything(selected: str = VECTORS) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect("m.db")) as connection:
-        found = "SELECT session FROM agent_memory_documents WHERE collection LIKE 'vector:%'"
-        return connection.execute(found).fetchall()
+        return connection.execute(f"SELECT {selected}").fetchall()
 
 
 def test_only_its_user_deletes_it(memory: AgentMemory) -> None:
@@ -221,20 +212,14 @@ def test_repair_asks_first(memory: AgentMemory) -> None:
     """Wrong: `doctor --repair` changes data without a confirmation."""
     memory.close()
     spoil_head("s1")
-    before = rows()
+    before = everything("* FROM agent_memory_documents WHERE collection = 'head'")
     code, told = doctor("--repair")
     assert code == 1
     assert "It will be restored from its log: summary" in told
-    assert rows() == before
+    assert everything("* FROM agent_memory_documents WHERE collection = 'head'") == before
     assert doctor("--repair", "--yes")[0] == 0
     code, told = doctor("--repair")
     assert (code, "nothing to repair" in told) == (0, True)
-
-
-def rows() -> list[tuple[object, ...]]:
-    with closing(sqlite3.connect("m.db")) as connection:
-        found = "SELECT * FROM agent_memory_documents WHERE collection = 'head'"
-        return connection.execute(found).fetchall()
 
 
 @pytest.mark.parametrize(("column", "value"), COLUMNS)
@@ -299,42 +284,29 @@ def test_a_message_is_replaced(memory: AgentMemory) -> None:
         assert memory.get("s1").messages
 
 
-def test_vectors_are_absorbed_again(memory: AgentMemory) -> None:
-    """Wrong: damaged vectors are not restored from the log."""
+def test_vectors_of_a_block_that_is_not_configured_stay(memory: AgentMemory) -> None:
+    """Wrong: `doctor --repair` deletes damaged vectors of a block that is not configured, or a
+    memory with the block does not restore them from the log."""
     memory.flush()
     before = sorted(everything())
-    memory.close()
-    spoil_vectors("s1")
-    with opened() as memory:
-        plans = [operations.repair(memory, error) for error in operations.damaged(memory)]
-        assert plans == ["vector will absorb session 's1' again."] * len(plans)
-        memory.flush()
-        assert operations.damaged(memory) == []
-    assert sorted(everything()) == before
-
-
-def test_vectors_of_a_block_that_is_not_configured_stay(memory: AgentMemory) -> None:
-    """Wrong: `doctor --repair` deletes damaged vectors of a block that is not configured, and so
-    cannot rebuild them."""
-    memory.flush()
-    before = len(everything())
     memory.close()
     spoil_vectors("s1")
     with AgentMemory(store="sqlite:///m.db", blocks=[]) as other:
         damaged = operations.damaged(other)
         assert damaged
         assert [operations.repair(other, error) for error in damaged] == [None] * len(damaged)
-    assert len(everything()) == before
+    assert sorted(everything()) == before
     Path("m.toml").write_text('store = "sqlite:///m.db"\nblocks = []\n', encoding="utf-8")
     done = invoke(["doctor", "--config", "m.toml", "--repair", "--yes"])
     assert done.exit_code == 1
     told = "It cannot be repaired without the block 'vector'"
     assert told in " ".join(done.output.split())
     with opened() as memory:
-        for error in operations.damaged(memory):
-            operations.repair(memory, error)
+        plans = [operations.repair(memory, error) for error in operations.damaged(memory)]
+        assert plans == ["vector will absorb session 's1' again."] * len(damaged)
         memory.flush()
         assert operations.damaged(memory) == []
+    assert sorted(everything()) == before
 
 
 @pytest.mark.parametrize(
@@ -370,16 +342,18 @@ def test_what_records_are_found_by_is_made_anew(memory: AgentMemory, change: str
     assert sorted(again) == [one for one in before if one[0] not in ("s1", "s3")]
 
 
+CATALOG = (
+    "UPDATE agent_memory_documents SET body = '[1', version = 9 WHERE collection LIKE 'catalog:%'"
+)
+
+
 def test_where_records_are_found_is_made_anew(memory: AgentMemory) -> None:
     """Wrong: a damaged catalog of vectors loses recalls, or cannot be restored."""
     memory.flush()
     question = "which parrot likes mangos"
     before = memory.search(question, user_id="ana")
     memory.close()
-    spoil(
-        "UPDATE agent_memory_documents SET body = '[1', version = 9 "
-        "WHERE collection LIKE 'catalog:%'"
-    )
+    spoil(CATALOG)
     code, told = doctor()
     assert (code, "'a catalog' of block 'vector'" in told, "ana" in told) == (1, True, False)
     with opened() as memory:
@@ -390,10 +364,7 @@ def test_where_records_are_found_is_made_anew(memory: AgentMemory) -> None:
         assert operations.repair(memory, error) == planned
         assert operations.damaged(memory) == []
         assert memory.search(question, user_id="ana") == before
-    spoil(
-        "UPDATE agent_memory_documents SET body = '[1', version = 9 "
-        "WHERE collection LIKE 'catalog:%'"
-    )
+    spoil(CATALOG)
     with opened() as memory:
         assert memory.search(question, user_id="ana") == before
         assert operations.damaged(memory) == []
