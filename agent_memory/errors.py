@@ -16,7 +16,7 @@
     ├── ConfigError                the configuration cannot work
     │   ├── InvalidSetting         an unknown setting, or an invalid value
     │   ├── InvalidBudget          a budget that leaves no room
-    │   ├── InvalidShares          shares of the budget with a sum above 1
+    │   ├── InvalidShares          parts of a budget that do not fit together
     │   ├── UnknownKind            no strategy or block of that kind
     │   ├── UnknownStore           a store URL with an unknown scheme
     │   ├── MissingExtra           an optional package is not installed
@@ -121,11 +121,11 @@ class InvalidSetting(ConfigError):
 
 
 class InvalidBudget(ConfigError):
-    """A token budget is negative or leaves no room for a message."""
+    """A token budget is not a positive number, or leaves no room for a message."""
 
 
 class InvalidShares(ConfigError):
-    """A share of the token budget is not above 0, or their sum exceeds 1."""
+    """A share of the token budget is out of range, or parts of the budget do not fit together."""
 
 
 class UnknownKind(ConfigError):

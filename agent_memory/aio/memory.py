@@ -128,7 +128,7 @@ class AsyncUser:
     `AsyncAgentMemory.run`.
 
     Attributes:
-        user_id: The user's id. None for the own memory of a session without a user.
+        user_id: The user's id. None for the memory of a session without a user.
     """
 
     def __init__(self, user: User, run: Run) -> None:

@@ -174,7 +174,8 @@ _LONGEST = 64  # the limit of chat APIs
 def tools_of(members: Members, home: str, user_id: str | None) -> dict[str, Tool]:
     """Return the tools of all members, by name. See `CompositeMemory.tools`.
 
-    Tools of other memories work on the user's data there. Those that need a session are left out.
+    Tools of memories other than the home work on the user's data in their memory. Tools of
+    these memories that need a session are left out.
     """
     found = {**members.memories[home].components.toolbox.tools()}
     others = [tool for block in members.blocks.values() for tool in block.tools()]
@@ -232,7 +233,7 @@ class Routing:
         """Return the name of a session's home.
 
         Without a `user_id`, the rule is called with None first. It is then called with the owner
-        of each stored session of this id, so that a rule that depends on the user finds its home.
+        of each stored session of this id, so that a rule that depends on the user finds the home.
         """
         next(iter(self._memories.values())).components.guard.check(session_id, user_id)
         if self._same is not None:

@@ -80,7 +80,7 @@ class CompositeMemory:
             from `(session_id, user_id)`. It must return the same name each time. None is the first
             memory.
         timeouts: The seconds that `get` and `search` wait for a member, by its name.
-        timeout: The seconds that they wait for each member that `timeouts` does not name.
+        timeout: The seconds that `get` and `search` wait for every other member.
 
     Attributes:
         memories: The member memories, by name.
@@ -430,7 +430,7 @@ class CompositeMemory:
         return found, warnings
 
     def _forgotten(self, scope: Scope) -> dict[str, Callable[[], object]]:
-        """Return a call for each member block that erases its data of a scope."""
+        """Return for each manual member block a call that erases the block's data of a scope."""
 
         def forget(block: Block) -> None:
             resolve(block.delete(scope))

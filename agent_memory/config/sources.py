@@ -104,7 +104,7 @@ def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_text(path: Path, what: str) -> str:
-    """Read a UTF-8 file of at most 16 MiB, or raise a `ConfigError` that names it `what`."""
+    """Read a UTF-8 file of at most 16 MiB. `what` describes the file in a `ConfigError`."""
     try:
         with path.open("rb") as file:  # a device may have no end
             raw = file.read(_MOST + 1)

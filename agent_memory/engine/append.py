@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components
 
 _SHORT = 4_000  # characters; longer texts skip the queue and are tokenized in parallel
-_WIDEST = 6  # bytes of a character in JSON
-_FRAME = 2_000  # more than the JSON bytes of a flat message without its content
+_WIDEST = 6  # the most bytes of one character in JSON
+_FRAME = 2_000  # a flat message has fewer bytes in JSON, apart from its content
 
 
 class Update(NamedTuple):
-    """The arguments of `AgentMemory.update`, and `Append.own`."""
+    """The arguments of `AgentMemory.update`, and the flag `own` of `Append`."""
 
     session_id: str
     messages: Sequence[Any]

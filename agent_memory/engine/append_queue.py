@@ -61,8 +61,7 @@ class AppendQueue(Generic[J, T]):
         if threading.get_ident() == self._main or is_own(lock):
             with lock:
                 return self._make(job)
-        # the fast path: no call is pending; otherwise the thread that gets the lock runs batches
-        # until its own call is done, and other threads may find their calls finished
+        # the fast path: no call is pending
         if not self._pending and lock.acquire(blocking=False):
             try:
                 return self._make(job)
@@ -70,6 +69,7 @@ class AppendQueue(Generic[J, T]):
                 lock.release()
         mine = _Pending[J, T](job)
         self._pending.append(mine)
+        # the thread that gets the lock runs batches until its own call is done
         with lock:
             while mine.outcome is None:
                 self._lead()

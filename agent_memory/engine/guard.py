@@ -64,9 +64,9 @@ class Guard:
     def ownership(self, session_id: str, user_id: str) -> Ownership:
         """Return whose session it is. Servers use this to hide sessions of other users.
 
-        "own" is the user's session, "deleting" the same with an unfinished deletion. "nobody's"
-        means that there is no such session. A session without a user is "another's": otherwise the
-        first caller that names it would become its owner.
+        "own" is a session of the user. "deleting" is a session of the user whose deletion is not
+        finished. "nobody's" means that the session does not exist. A session without a user is
+        "another's": otherwise the first caller that names it would become its owner.
         """
         self.check_session(session_id, user_id)
         try:
@@ -83,7 +83,7 @@ class Guard:
         return "deleting" if head.deleting else "own"
 
     def scope(self, user_id: str | None, session_id: str | None) -> Scope:
-        """Return the scope of a call after all checks. It names the session's user, if any.
+        """Return the scope of a call after all checks. It has the session's user, if there is one.
 
         Raises:
             InvalidInput: Neither a user nor a session is named, or an id is not valid.

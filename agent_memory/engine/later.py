@@ -1,7 +1,7 @@
 """The modules that `update` does not need. The first other call loads all of them.
 
-They are never imported on the main thread. If a signal handler raised an exception there during an
-import, Python's import lock would stay held for ever.
+They are loaded off the main thread. If a signal handler raised an exception during an import on the
+main thread, Python's import lock would stay held for ever.
 """
 
 from __future__ import annotations

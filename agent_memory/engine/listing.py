@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _NAME = "metadata"
 _AT_ONCE = 500
 _NOBODY = "_"
-"""A name that no block can have. The store's `tails` returns the whole log for it."""
+"""A name that no block can have: no session has a cursor for it, so `tails` covers whole logs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,8 +130,8 @@ class AgentMemory(OpenMemory):
 
         Raises:
             InvalidInput: An id or a message is not valid. Or a message is larger than
-                `max_message_bytes`, or is a part of an older context: its recalls or its summary.
-                Nothing was stored.
+                `max_message_bytes`, or has the recalls or the summary of an older context. Nothing
+                was stored.
             Conflict: The key or an id was used for other content, or the log does not end at
                 `expected_end`. Nothing was stored.
             StoreError: The store failed. Nothing was stored, unless the connection to a server
@@ -188,8 +188,8 @@ class AgentMemory(OpenMemory):
                 conversation itself. Then its newest compaction replaces all earlier messages.
             window: Messages to show instead of the session's window, each in a form that `update`
                 takes. Frameworks pass the messages that they are about to send, with the current
-                turn. They are not stored. A system message is shown only if it is among them.
-                Messages of the session's own window are not recalled.
+                turn. These messages are not stored. A system message is shown only if it is among
+                them. Messages in the session's window are not recalled.
 
         Raises:
             InvalidInput: An id, a message or the format is not valid.
@@ -470,7 +470,7 @@ class AgentMemory(OpenMemory):
         return self._settle(head)
 
     def before_turn(self, session_id: str, message: Any, *, user_id: str | None = None) -> Turn:
-        """Return the context for a turn, which ends with the turn's messages. Stores nothing.
+        """Return the context for a turn. It ends with the turn's messages. Nothing is stored.
 
         Args:
             message: The turn so far: the question as text or as a message. Or a list of messages,

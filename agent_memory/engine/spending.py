@@ -47,7 +47,7 @@ _MOST_KNOWN = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Today:
-    """The spending of all processes today (UTC), without the caller's own completions.
+    """The spending of all processes today (UTC), without the calls of `completion`.
 
     Attributes:
         day: The day.
@@ -107,7 +107,7 @@ class Spending:
         return None
 
     def unaffordable(self, user_id: str | None) -> bool:
-        """Return whether a limit forbids model calls for this user now, also a limit of 0 calls."""
+        """Return whether a limit, even one of 0 calls, forbids model calls for this user now."""
         limits = [self._limit(owner).calls for owner in self._concerned(user_id)]
         return 0 in limits or self.reached(user_id) is not None
 

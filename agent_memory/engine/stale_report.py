@@ -55,7 +55,7 @@ def surplus(
 
 
 def _of(recalls: Sequence[Recall], older_than: timedelta | None) -> list[Surplus]:
-    """Return the old records, and those of the others that are near-duplicates of a newer one."""
+    """Return the old records, and the other records that are near-duplicates of a newer one."""
     aged = _aged(recalls, older_than)
     old = {one.recall.id for one in aged}
     fresh = [one for one in recalls if one.id not in old][::-1]

@@ -29,7 +29,7 @@ class BlockStats:
 
     Attributes:
         lag: The number of messages in all logs that the block has not absorbed yet.
-        error: The block's last error. None if the last attempt succeeded.
+        error: The newest error that keeps the block from absorbing. None if there is none.
         dead_letters: The number of message ranges that the block could not absorb after several
             attempts. See `operations.dead_letters`.
     """

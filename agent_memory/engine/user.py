@@ -41,9 +41,9 @@ class User:
 
     Args:
         memory: The memory.
-        user_id: The user. None for the own memory of a session without a user.
-        session_id: The session from which calls are made, if any. Records that they store name it
-            as their source.
+        user_id: The user. None for the memory of a session without a user.
+        session_id: The session from which calls are made, if any. It becomes the source of the
+            records that these calls store.
 
     Attributes:
         user_id: The user, or None.
@@ -167,12 +167,12 @@ class User:
             why: The reason, which `audit` reports.
 
         Returns:
-            The forgotten facts. Facts that other messages state too are not forgotten.
+            The forgotten facts. With `source`, facts that other messages also state stay.
 
         Raises:
             ConfigError: No block stores facts.
-            InvalidInput: `fact_id` and `source` are both set, or neither is. Or this is the own
-                memory of a session, and the source is another session.
+            InvalidInput: `fact_id` and `source` are both set, or neither is. Or this is the memory
+                of a session without a user, and the source is another session.
             SessionOfAnotherUser: The session belongs to another user.
         """
         if (fact_id is None) == (source is None):
@@ -333,7 +333,7 @@ class User:
     def delete(self) -> Receipt:
         """Delete all of the user's sessions and records, as `AgentMemory.delete_user`.
 
-        For the own memory of a session without a user, delete the session.
+        For the memory of a session without a user, delete the session.
         """
         scope = self._scope()
         if scope.user_id is not None:

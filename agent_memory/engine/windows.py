@@ -1,4 +1,4 @@
-"""The cache of windows. Entries of a log never change, so only new entries are read."""
+"""The cache of windows. After an append, only the new entries are read."""
 
 from __future__ import annotations
 

@@ -218,9 +218,10 @@ def _mark(message: Mapping[str, Any]) -> str:
 def _known(transcript: Sequence[str], log: Sequence[str]) -> int:
     """Return the number of messages at the start of a transcript that the log already has.
 
-    They end with the newest message of the log that the transcript contains. If it occurs there
-    several times, the occurrence is used that has the most earlier messages in common with the log.
-    In doubt, messages count as new, because storing a message twice is better than losing it.
+    The last of them is the newest message of the log that the transcript contains. If it occurs in
+    the transcript several times, the occurrence counts before which the most messages are the same
+    as in the log. In doubt, messages count as new, because storing a message twice is better than
+    losing it.
     """
     for end in range(len(log), 0, -1):
         found = [at + 1 for at, one in enumerate(transcript) if one == log[end - 1]]

@@ -138,7 +138,7 @@ class AgentMemoryConversationStore(ConversationStore):
         """Return an entry by its id.
 
         Raises:
-            LookupError: It does not exist.
+            LookupError: The entry does not exist.
         """
         for one in self._index.search((*_ENTRIES, entry_id), limit=MOST):
             found = self._values_of(one.key).get(("entries",), entry_id)

@@ -39,8 +39,8 @@ class AgentMemorySessionRepository(SessionRepository):
     """Stores Strands' sessions and agents, and the messages of agents.
 
     The messages of each agent are a session of the memory with the id "SESSION/AGENT". The memory's
-    blocks absorb the messages, and its `search` finds them. The methods that change or list what
-    does not exist raise `SessionException`.
+    blocks absorb the messages, and its `search` finds them. A method that would change or list the
+    data of a missing session, agent or message raises `SessionException`.
 
     Args:
         user_id: The user of the sessions; `memory.delete_user` erases them. None for no user.
@@ -85,7 +85,7 @@ class AgentMemorySessionRepository(SessionRepository):
     def create_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
     ) -> None:
-        """Append a message. If an identical message has its number, nothing is stored.
+        """Append a message. If it is already stored under its number, nothing changes.
 
         Raises:
             SessionException: Another message has the same number, or the agent does not exist.

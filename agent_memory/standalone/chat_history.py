@@ -29,7 +29,7 @@ class ChatHistory:
     Args:
         store: See `AgentMemoryConfig`. `close` does not close a store that was passed open.
         namespace: The namespace, if `store` is a URL.
-        durability: See `AgentMemoryConfig`; None for the default there.
+        durability: See `AgentMemoryConfig`; None for the default of `AgentMemoryConfig`.
         model: A litellm model name, which selects the tokenizer. With the model of an `AgentMemory`
             on the same store, that memory need not count the tokens again.
         tokenizer: As in `AgentMemoryConfig`.

@@ -140,8 +140,8 @@ class ItemIndex(ABC):
     ) -> None:
         """Store items. Each replaces the item with the same id.
 
-        Either all are stored or none. Qdrant has no transactions, so a failure may leave a part
-        stored.
+        If this fails, nothing is stored. Qdrant is an exception: it has no transactions, so a
+        failure may leave a part stored.
 
         Args:
             items: One item or several, each an `Item` or a dict of its fields. If several have the
@@ -166,7 +166,7 @@ class ItemIndex(ABC):
             self._vectors.put_vectors(self._block, records, features)
 
     def get(self, ids: str | Iterable[str], *, user_id: str | None = None) -> list[Item]:
-        """Return the existing items with these ids, in this order. Their vectors may be scaled.
+        """Return the existing items with these ids, in the ids' order. Their vectors may be scaled.
 
         Args:
             ids: One id or several.

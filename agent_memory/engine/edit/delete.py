@@ -159,7 +159,7 @@ class Deletion:
                 Kind.USER_DELETIONS, key, user_id=user_id, before=before, cleared=True
             )
         sessions = [head.session_id for head in self._sessions(user_id)]
-        # all are marked before the first is erased, so that an interruption restores none
+        # all are marked before the first is erased: after an interruption, all stay hidden
         parts: list[Part] = []
         marked = [name for name in sessions if self._mark(name, before)]
         self._deleted.note("session", marked, datetime.fromtimestamp(before, UTC))
@@ -203,7 +203,7 @@ class Deletion:
         return _SERVER if self._store.remote else Part("files")
 
     def _mark(self, session_id: str, before: float = inf, user_id: str | None = None) -> bool:
-        """Mark a session as deleted. Return False if there is none, or only a newer one.
+        """Mark a session as deleted. Return False if it does not exist or began after `before`.
 
         Raises:
             SessionOfAnotherUser: The session belongs to another user.

@@ -164,8 +164,8 @@ class Editor:
     def reach(self, block: str, head: Head, end: int) -> int:
         """Return the seq after which a block deletes its records if entries after `end` leave.
 
-        It lies before each record or dead letter that covers messages before and after `end`. The
-        block then derives these records again.
+        Records and dead letters with messages on both sides of `end` are deleted too. The block
+        then absorbs their messages again.
         """
         letters = self._parts.dead_letters.dead(block, head.session_id)
         cut = [letter.first - 1 for letter in letters if letter.last > end]
@@ -233,7 +233,7 @@ class Editor:
             self._absorber.forget(block, rewound, scope)
             return
         erase_derived(self._store, name, scope)
-        # configured again, the block resumes at a cursor above 0 without deleting its own data
+        # a block that is configured again first deletes its own data only if its cursor is 0
         if before.cursors.get(name, 0) > rewound.cursors.get(name, 0) > 0:
             logger.warning(
                 "block %r absorbed session %r and is not configured now: its records of removed "

@@ -183,7 +183,7 @@ Chunks = Generator[Any, None, Any]
 class Conversation:
     """Runs the rounds of one turn.
 
-    Raises `InvalidMessage` if a tool call in it has no result, and only the caller can run it.
+    Raises `InvalidMessage` if a call in the turn has no result, and only the caller can run it.
     """
 
     _turn: Turn
@@ -202,9 +202,9 @@ class Conversation:
     def rounds(self, *, stream: bool) -> Chunks:
         """Call the model and run its tools until it answers. Then store the turn.
 
-        With `stream`, yield the chunks of all rounds. Return the model's last response. If it calls
-        a tool that the caller must run, nothing is stored. Raise `ModelError` if it calls tools
-        after the last round.
+        With `stream`, yield the chunks of all rounds. Return the model's last response. If that
+        response calls a tool that the caller must run, nothing is stored. If the model calls tools
+        after the last round, raise `ModelOutputInvalid`.
         """
         first = len(self._turn.asked)
         turn = self._done(self._turn, [], self._waiting)

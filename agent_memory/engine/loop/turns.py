@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def answered_before(
     llm: LLM, messages: Sequence[Message], key: str | None, *, stream: bool
 ) -> Generator[Any, None, Any]:
-    """Return the answer of a stored turn as `Conversation.rounds` would, with `stream` as a chunk.
+    """Return the answer of a stored turn, as a response. With `stream`, first yield it as a chunk.
 
     Raise `Conflict` if the answer is not in the log any more.
     """
@@ -64,7 +64,7 @@ def call_hooks(
     turn: Turn,
     messages: Sequence[Message] | None,
 ) -> None:
-    """Call the blocks' hooks for the start of a turn, or with its `messages` for its end."""
+    """Call the blocks' hooks for the start of a turn. With `messages`, call those for its end."""
     hook = "turn_began" if messages is None else "turn_ended"
     own = [block for block in blocks if getattr(type(block), hook) is not getattr(Block, hook)]
     scope = scope_of(turn.user_id, turn.session_id) if own else Scope()
@@ -83,7 +83,7 @@ _SET_HERE = ("messages", "api_base", "api_key", "num_retries", "max_retries", "d
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """The calls of a turn. The attributes are the functions on which they are built.
+    """The calls of a turn. They are built on the functions in the attributes.
 
     No lock is held during model calls, so other calls for the session continue. Each turn is stored
     atomically.

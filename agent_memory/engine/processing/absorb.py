@@ -108,7 +108,7 @@ class Absorber:
     def wait(self, session_id: str, block: str) -> float:
         """Return the seconds until a block may absorb this session. 0 means immediately.
 
-        A block waits after a failure, and after a spending limit refused a model call.
+        A block waits after repeated failures, and after a spending limit refused a model call.
         """
         until = self._unaffordable.get((block, session_id), 0.0)
         return max(until - monotonic(), self._backoff.seconds(block, (block, session_id)))

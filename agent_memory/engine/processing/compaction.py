@@ -164,7 +164,7 @@ class Compaction:
         return Window(loose, limit, most, self._max_turns), held
 
     def refresh_summary(self, head: Head, *, insist: bool = False) -> Head:
-        """Replace an extract with a model's summary, with `insist` even after recent failures."""
+        """Let a model replace a local extract by a summary. `insist` ignores recent failures."""
         summary = head.summary
         if summary is None or summary.redo_after is None:
             return head
@@ -211,7 +211,7 @@ class Compaction:
     def _cut(self, window: Window, *, was_cut: bool) -> Cut | None:
         """Return the strategy's cut, or the default cut if the strategy's cut leaves too much.
 
-        The newest step and the user message that opened its turn always stay.
+        The newest message always stays, with its tool calls and results and its turn's question.
         """
         from agent_memory.core.window import apply, guarded, visible
 

@@ -64,7 +64,7 @@ class Backlog:
         self._sessions: OrderedDict[str, None] = OrderedDict()
 
     def note(self, block: str, lags: Sequence[Lag]) -> None:
-        """Add the sessions of `lags`, from its end: `lags` begins with the newest session."""
+        """Add the sessions of `lags`, the oldest first. `lags` begins with the newest session."""
         if block not in self._blocks:
             return
         with self._lock:

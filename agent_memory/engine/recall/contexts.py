@@ -345,7 +345,7 @@ def _window(
     """Return the part of a window that a context shows.
 
     If the provider of the format has compacted the conversation, the part begins at the newest
-    compaction, if that item fits the budget.
+    compaction. A compaction that does not fit the budget is ignored.
     """
     if form is None:
         return packer.window(head, entries, asked, once=once)

@@ -101,7 +101,7 @@ class FanOut:
         return {name: recalls for name, (recalls, _) in answers.items()}, warnings
 
     def load(self, name: str, block: Block) -> None:
-        """Load a block before its first query, so that the query's time limit does not include it.
+        """Load a block before its first query: the query's time limit must not include the loading.
 
         Wait at most `LOAD_SECONDS`. After a failure, the block is queried nevertheless, and the
         query reports the failure.

@@ -158,8 +158,8 @@ class LogBlock(ManualBlock):
     """The engine's word search in the log, used if no block recalls pending messages.
 
     A message is pending for a block that has not absorbed it. For each absorbing block, the search
-    covers the newest 5,000 pending messages, of which it reads those of users and assistants. If no
-    block absorbs messages, all are pending.
+    covers the newest 5,000 pending messages, and ignores all but those of users and assistants. If
+    no block absorbs messages, all messages are pending.
 
     Attributes:
         behind: The names of the absorbing blocks.
@@ -238,10 +238,10 @@ def _id(entry: Entry, turn: Turn) -> str:
 
 
 SPARE = 2
-"""If there are several blocks, each returns `SPARE * limit` results: some are near-duplicates."""
+"""With several blocks, each returns `SPARE * limit` results, because some are near-duplicates."""
 
 ELSEWHERE = 20
-"""With a filter, each block returns `ELSEWHERE * limit` results: some do not match the filter."""
+"""With a filter or a session, each block returns `ELSEWHERE * limit` results: some do not match."""
 
 SEARCHED = 0.05
 """The share of `min_relevance` that a search requires. A context requires all of it."""

@@ -73,7 +73,7 @@ class Prompts:
         return replace(context, kept_tokens=kept)
 
     def keep(self, session_id: str, context: MemoryContext, asked: Sequence[Message]) -> None:
-        """Cache the last context of a session. `asked` is its question, if that is not stored."""
+        """Cache a session's last context. `asked` is its question if the log lacks the question."""
         self._contexts.put(session_id, (context, asked))
 
     def without_context(
@@ -175,9 +175,8 @@ class SentContexts:
     ) -> list[SentContext]:
         """Return the contexts of a session's turns after a seq, oldest first.
 
-        Contexts of an earlier session with the same id are left out. The texts of records without
-        source messages, such as notes, are not stored. They are taken from `recall_now`, if the
-        record is unchanged.
+        Contexts of an earlier session with the same id are left out. A text that is not stored,
+        such as a note's, is taken from `recall_now`, if the record is unchanged.
         """
         session_id, begun = head.session_id, to_micros(head.created_at)
         every = [one for one in self._of(session_id) if one.first > after]

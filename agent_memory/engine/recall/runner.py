@@ -18,7 +18,7 @@ from agent_memory.ltm_blocks.base import QueryThread
 T = TypeVar("T")
 
 MOST_ABANDONED = 32
-"""Maximum number of abandoned calls to a block that still run. Then no new call starts."""
+"""No new call to a block starts while this number of abandoned calls to it still run."""
 
 
 def resolve(value: T | Awaitable[T]) -> T:

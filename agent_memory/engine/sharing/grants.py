@@ -101,7 +101,7 @@ class Grants:
         self._store.delete_records(_GRANTS, record_id=_id("name", share, ""))
 
     def _drop(self, share: str, agent: str, found_by: str) -> None:
-        # the record by which the others are found is last, so that a repeated call resumes
+        # the record by which the others are found is deleted last, so that a repeated call resumes
         for kind in sorted(("pair", "share", "agent"), key=lambda kind: kind == found_by):
             for initial in (True, False):
                 self._store.delete_records(_GRANTS, record_id=_id(kind, share, agent, initial))
@@ -165,7 +165,7 @@ def is_by(message: Message | None, agent: str) -> bool:
 
 
 class Authors:
-    """Stores for agents and sessions a seq before which the agent wrote nothing."""
+    """Stores a seq for each agent and session. The agent wrote nothing before this seq."""
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
@@ -176,7 +176,7 @@ class Authors:
         return (agent, session_id) in self._known
 
     def wrote(self, agent: str, before: Head | None, after: Head) -> None:
-        """After an agent's first write to a session, store where it began."""
+        """After an agent's first write to a session, store a seq before which it wrote nothing."""
         key = (agent, after.session_id)
         if self._known.get(key) == after.created_at:
             return
@@ -192,7 +192,7 @@ class Authors:
         return min((record.first for record in found), default=None)
 
     def drop(self, agent: str, session_id: str) -> None:
-        """Delete the seq. Call it after the agent's messages in the session were emptied."""
+        """Delete the seq. Call this after the agent's messages in the session were emptied."""
         self._store.delete_records(_AUTHORS, owner=_author(agent, session_id))
         self._known.drop((agent, session_id))
 

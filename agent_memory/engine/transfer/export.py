@@ -39,7 +39,7 @@ class Exporter:
         self, session_id: str, write: Callable[[str], object], user_id: str | None = None
     ) -> Exported:
         with self._parts.leases.take(session_id, waiting=True) as lease:
-            # a session that was deleted and created again is newer than this call
+            # if the session is gone, a head would belong to a newer session with the same id
             head = None if lease is Unheld.GONE else self._store.head(session_id)
             if head is None or head.deleting:
                 raise InvalidInput(f"There is no session {session_id!r} to take a snapshot of.")

@@ -284,9 +284,9 @@ class Sessions:
         return head, "differs" if again == sent else "changed"
 
     def _pairs(self) -> Iterator[tuple[Head, Head | None]]:
-        """Yield the head that each session should have in the target, and its head there.
+        """Yield for each session the head that the target should have, and the target's head.
 
-        The second is None if the target's page does not contain the session.
+        The target's head is None if the target's page does not contain the session.
         """
         after = None
         for heads in whole(head_pages(self._source)):

@@ -167,7 +167,7 @@ class Reading:
         return entry
 
     def _message(self, fields: dict[str, Any], at: datetime) -> Message:
-        """Return the message of a line, with the line's time. Refuse all but the stored form."""
+        """Return the message of a line, with the line's time. Refuse a form that no log uses."""
         try:
             message = Message.of(fields)
         except InvalidMessage as error:
@@ -331,7 +331,7 @@ class _Log:
 
 
 def _wrong(head: Head) -> str | None:
-    """Return the problem of a head without its log, or None."""
+    """Return the problem that a head has regardless of its log, or None."""
     if not head.expired <= head.start <= head.end or 0 < head.end == head.expired:
         return "`expired`, `start` and `end` do not follow each other"
     if head.start == 0 and head.start_total:

@@ -26,7 +26,7 @@ class SessionBegin:
 
     Attributes:
         about: The session's metadata.
-        branch: The id of the session that this one branches from; None for a main session.
+        branch: The id of the session from which this session branches; None for a main session.
         first: The id of a branch's first message.
         is_tree: Whether the conversation can have branches. The stored log may then be another
             branch than the main line of a later export.

@@ -19,8 +19,8 @@ from agent_memory.integrations.imports.files import SourceFiles
 from agent_memory.integrations.transcripts.chat import LONGEST, lines_of
 
 _CHUNK = 1024 * 1024
-_LITERAL = 16  # a literal that ends fewer characters before the end of the text may be cut
-_FORM = 4096  # characters; a longer beginning of an element may not be recognized
+_LITERAL = 16  # characters at the end of the text. After an error in them, more is read
+_FORM = 4096  # characters that are searched again when more of the file is in memory
 _BETWEEN = re.compile(r"[\s,]*")
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")

@@ -54,7 +54,7 @@ _LONGEST = 3_500  # characters of a note's metadata as JSON
 
 
 class NoteWriting:
-    """Writes notes of users, each once."""
+    """Writes the notes of users. No note is written twice."""
 
     def __init__(self, memory: AgentMemory, terms: Import) -> None:
         self._memory = memory
@@ -124,7 +124,7 @@ class SessionWriting:
         self.known = self._read()
         self._is_refused = self._is_first = self._is_checked = False
         self._is_asked = self._is_cut = False
-        self._since: datetime | None = None  # time of its or its user's deletion
+        self._since: datetime | None = None  # when the session or its user was deleted
         self._waiting: list[tuple[SourceMessage, Message]] = []
 
     def _read(self) -> dict[str, str]:
