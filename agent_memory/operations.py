@@ -262,7 +262,7 @@ def _drop_vectors(config: AgentMemoryConfig, name: str) -> None:
 
 
 def _left(components: Components, block: str, attempts: int) -> tuple[str, str] | None:
-    """Absorb what the replay left pending. Return a session that still fails, with its error.
+    """Absorb pending messages after a replay. Return a session that still fails, with its error.
 
     All sessions are checked, because the replay may have continued an interrupted replay.
     """

@@ -1,1 +1,1 @@
-"""Several memories as one: reads go to all in parallel, writes to one by a rule."""
+"""Several memories as one. Reads go to all of them in parallel. A rule selects one for writes."""

@@ -1,1 +1,1 @@
-"""The engine behind `AgentMemory`. `memory.py` has its methods, and each other file one task."""
+"""The engine behind `AgentMemory`. `memory.py` has its methods. Each other file has one task."""

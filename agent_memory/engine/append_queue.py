@@ -34,7 +34,7 @@ class _Pending(Generic[J, T]):
 class AppendQueue(Generic[J, T]):
     """Runs short calls one at a time. Calls that wait at the same time run as one batch.
 
-    A signal handler may raise an exception in the main thread at any step. The main thread
+    A signal handler may raise an exception in the main thread at any time. The main thread
     therefore runs only its own call, so that no other thread's call is lost.
 
     Args:

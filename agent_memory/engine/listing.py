@@ -105,7 +105,7 @@ class Listing:
     def _metadata(self, session_id: str) -> dict[str, Any]:
         found = self._values(Scope(None, session_id)).get((), _NAME)
         value = None if found is None else found.value
-        return value if isinstance(value, dict) else {}  # a caller may store other values there
+        return value if isinstance(value, dict) else {}  # a caller may store another value
 
     def _of_prefix(self, user_id: str | None, prefix: str, after: str | None) -> Iterator[Head]:
         if after is None or after < prefix:

@@ -61,7 +61,7 @@ class BoundSession:
     def search(self, query: str, *, limit: int = 10) -> list[Recall]:
         """Search the user's memory. See `AgentMemory.search`.
 
-        For a session without a user, search the session's own memory.
+        For a session without a user, search the memory of the session.
         """
         if self.user_id is None:
             return self._memory.search(query, session_id=self.session_id, limit=limit)

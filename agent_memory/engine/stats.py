@@ -116,7 +116,7 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One step of a replay or of a flush.
+    """The progress of a replay or of a flush, after a session.
 
     Attributes:
         block: The block that is rebuilt. None for a flush.

@@ -176,7 +176,7 @@ class Deletion:
                 self._absorber.rewind(name, None, head.session_id)
         self._note_scrub()
         for done, note in self._records.read(Kind.USER_DELETIONS).items():
-            # a later deletion drops its own note
+            # the note of a later deletion stays until that deletion ends
             if note["user_id"] == user_id and note["before"] <= before:
                 self._records.drop(Kind.USER_DELETIONS, done)
         return parts

@@ -228,7 +228,7 @@ class Repair:
         return self._store.rewrite(head, first - 1, entries) if entries else head
 
     def _mended(self, head: Head) -> tuple[int, list[Entry]]:
-        """Return the first damaged seq, and the log from there with notes in place of messages."""
+        """Return the first damaged seq, and the log from it on, with notes for lost messages."""
         entries: list[Entry] = []
         at, first, missing = head.expired, 0, []
         before: Entry | None = None

@@ -172,7 +172,7 @@ class FanOut:
                 return True
             if not self._backoff.ready(name):
                 return False
-            self._backoff.failed(name)  # other callers are refused until the result is there
+            self._backoff.failed(name)  # other callers are refused until the result is known
             return True
 
     def _note(self, name: str, *, worked: bool) -> None:

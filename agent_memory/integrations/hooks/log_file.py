@@ -126,7 +126,7 @@ class StoredMessage(NamedTuple):
 
     Attributes:
         text: The text, if `body` is empty.
-        body: The message as JSON; empty if role and text are all of it.
+        body: The message as JSON; empty if it has only a role and a text.
         micros: The time, in microseconds since 1970.
     """
 

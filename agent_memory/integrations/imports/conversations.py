@@ -208,7 +208,7 @@ def sessions_of(
 def branches(
     parents: Mapping[str, str | None], current: str | None
 ) -> Iterator[tuple[list[str], str | None]]:
-    """Yield the nodes of each branch, with the node that it forks from; None for no such node.
+    """Yield the nodes of each branch, and the node from which the branch forks, if there is one.
 
     The first branch is the path to the current node. Each other branch contains only the nodes
     after its fork, so that each node is in one branch. Cycles are cut.

@@ -105,7 +105,7 @@ class SessionWriting:
     """Writes the messages of a session that are not in its log.
 
     Attributes:
-        parted: The id of the session in which the conversation continues; None for this one.
+        parted: The id of the session in which the conversation continues, if not in this one.
         asked: The last question that was read.
         is_new: Whether the session has no log yet.
         known: The digests of this source's messages in the log, by id.
