@@ -84,7 +84,8 @@ class VectorStore(Protocol):
 
         Candidates are the records nearest in meaning, the records with most of the query's words,
         and the neighbours of both in their sessions. All candidates are compared in detail. The
-        rarity of a word is computed from the owner's records. At most `limit` records are returned.
+        rarity of a word is computed from the owner's records (from all owners' records on Qdrant
+        before 1.19). At most `limit` records are returned.
 
         Raises:
             DimensionMismatch: The query's vector and the stored vectors differ in length.

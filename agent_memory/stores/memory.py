@@ -88,7 +88,7 @@ class _Index:
                 insort(ids, one.id)
 
     def drop(self, one: Document, now: _Row | None) -> None:
-        """Drop a document's id from its lists, except those of its replacement `now`."""
+        """Drop a document's id from its lists, except from the lists of its replacement `now`."""
         places = () if now is None else tuple(_places(now.document))
         for kind, name in _places(one):
             names = self.ids.get((one.collection, kind), {})

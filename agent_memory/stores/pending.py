@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agent_memory.stores.base import SessionStore
 
 MOST = 200_000
-"""The most pending entries that one call reads, and the most that are cached in total."""
+"""The maximum number of entries that one call reads, and that are cached in total."""
 
 MANY = 500
 """With more pending entries than this, `Pending.on_many` is called, so that they are absorbed."""
@@ -89,7 +89,7 @@ class Pending:
         Args:
             block: The name of the block. For an unknown name, the whole log is pending.
             scope: The owner; see `Scope.only_session` and `Scope.shown`.
-            most: The most entries to read. If more are pending, the newest are read.
+            most: The maximum number of entries to read. If there are more, the newest are read.
         """
         lags = self.lags(block, scope)
         if Tails(lags, ()).count > MANY:

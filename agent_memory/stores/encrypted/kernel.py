@@ -183,14 +183,15 @@ class Cipher:
             return b""
 
     def numbers(self, term: int) -> list[int]:
-        """Return the numbers that replace a word's number, one for each key."""
+        """Return the ids of a word in the store, one for each key. With `plaintext`, add `term`."""
         numbers = [key.blind(term) for key in self.keys.known]
         return [*numbers, term] if self._plaintext else numbers
 
     def _attribute(self, failures: Sequence[_Failure]) -> None:
-        """Set `damage` of each error whose key has decrypted other data, to leave out this record.
+        """Set the `damage` of each error whose key has decrypted other data.
 
-        For the other errors, the key may be wrong. The call then fails.
+        The key is then the right one, and only this record is left out. Without `damage`, the key
+        may be wrong, and the call fails.
         """
         for error, text, damage in failures:
             if self.keys.has_opened(text):
@@ -229,7 +230,7 @@ def _carried(body: object) -> str | None:
 
 
 class EncryptedKernel(KernelWrapper):
-    """Encrypts content before another kernel stores it; with `features_only`, only features."""
+    """Encrypts what another kernel stores: all content, or with `features_only` only features."""
 
     def __init__(self, inner: Kernel, cipher: Cipher, *, features_only: bool = False) -> None:
         super().__init__(inner)

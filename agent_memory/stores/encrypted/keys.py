@@ -85,7 +85,7 @@ class Key:
         return f"Key({self.id!r})"
 
     def _blinded(self, term: int) -> int:
-        """Return the 32-bit number that replaces a word's number, always the same for a word."""
+        """Return the 32-bit id that replaces a word's id. Equal ids get equal replacements."""
         digest = hmac.digest(self._terms, term.to_bytes(4, "big"), "sha256")
         return int.from_bytes(digest[:4], "big")
 
@@ -301,7 +301,7 @@ class Keys:
 def _parts(sealed: str | bytes) -> tuple[str, bytes]:
     """Return the key's id in a ciphertext, and the encrypted bytes. The id is empty for other data.
 
-    The bytes are empty if the text differs from the base64 encoding of its bytes.
+    The bytes are empty if the text is not exactly their base64 encoding.
     """
     text = sealed if isinstance(sealed, str) else sealed[:_PREFIX].decode("ascii", "replace")
     key_id, dot, body = text.removeprefix(MARK).partition(".")

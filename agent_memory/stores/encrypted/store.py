@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class EncryptedStore(KernelStore):
     """Encrypts messages, summaries, texts of records and search features.
 
-    The database of another store has the ciphertexts. Each is bound to its place.
+    Another store, `inner`, stores the ciphertexts. Each is bound to its place.
 
         store = EncryptedStore(open_store("sqlite:///m.db"), Keys.from_environment())
         memory = AgentMemory(store=store)
@@ -66,7 +66,7 @@ def with_features_decrypted(inner: Store, keys: Keys, namespace: str) -> KernelS
 class EncryptedVectors:
     """Encrypts records for a vector store that searches by itself, such as Qdrant's.
 
-    Texts and metadata are encrypted. Words are replaced by numbers that are computed with the key.
+    Texts and metadata are encrypted. The ids of words are replaced by ids computed with the key.
     Vectors stay readable. All other calls go to the inner store unchanged.
     """
 
@@ -101,7 +101,7 @@ class EncryptedVectors:
     def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
         """Search like `VectorStore.search_vectors`. Raise `Undecryptable` without the right key.
 
-        The query has each word's numbers under all keys.
+        The query contains the ids of each word under all keys.
         """
         found = self._inner.search_vectors(block, owner, self._blinded(query), limit)
         pending = {} if query.pending is None else query.pending.records
@@ -123,7 +123,7 @@ class EncryptedVectors:
     def all_vectors(
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
-        """Raise `UnsupportedOperation`: words cannot be restored from their numbers."""
+        """Raise `UnsupportedOperation`: the original ids of words cannot be restored."""
         raise UnsupportedOperation(
             f"The records of block {block!r} are encrypted outside the session store, and cannot "
             "be copied to another store. Let the block absorb the log there instead."

@@ -33,7 +33,7 @@ Mark = tuple[int, int, int]
 
 
 class Files:
-    """The files of one folder, which one process at a time may use.
+    """The files of one folder. A lock admits one thread of one process at a time.
 
     Writes are atomic: a file is written under another name, then renamed. If a process dies, its
     lock is released.
@@ -93,7 +93,7 @@ class Files:
             os.close(lock)
 
     def marks(self) -> dict[str, Mark]:
-        """Return the marks of the state and of all files that are not hidden, by path.
+        """Return the marks of the state file and of the visible files in the subfolders, by path.
 
         First finish a commit that a crash interrupted, and remove partly written files.
         """
@@ -168,7 +168,7 @@ class Files:
         return marks
 
     def _finish(self) -> None:
-        """Make the journal's changes, except to files that were changed or edited since."""
+        """Complete the changes in the journal. A file that was edited since stays unchanged."""
         try:
             changes = json.loads(self.read(JOURNAL))
         except ValueError:  # after a power loss with `durability="process"`

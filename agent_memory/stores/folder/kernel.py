@@ -177,7 +177,7 @@ class FolderKernel(Kernel):
         path = f"{kind}/{file_name(name)}"
         if path in self._broken:
             raise self._broken[path]
-        if path not in self._names:  # a broken file with another name may contain it
+        if path not in self._names:  # the session or block may be in a misnamed broken file
             for other in (one for one, claimed in self._claims.items() if claimed == path):
                 if kind == _SESSIONS:
                     raise self._broken[other]
@@ -362,7 +362,7 @@ class FolderKernel(Kernel):
 
 
 def places_of(writes: Sequence[Write]) -> Iterator[Place]:
-    """Yield the files that writes change; ("", "") for the state."""
+    """Yield the files that writes change; ("", "") for the state file."""
     for write in writes:
         match write:
             case Put(document):
@@ -385,7 +385,7 @@ def _selected(scan: Scan) -> Iterator[Place]:
 
 
 def _place_of(at: DocId, session: str = "") -> Place:
-    """Return a document's file; ("", "") for the state."""
+    """Return a document's file; ("", "") for the state file."""
     kind, _, block = at.collection.partition(":")
     if kind == HEAD:
         return _SESSIONS, at.id

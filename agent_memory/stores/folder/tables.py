@@ -42,7 +42,7 @@ class Tables(MemoryKernel):
         return State(sessions, {row.document.id: (row.holder, row.held_until) for row in held})
 
     def restore(self, state: State) -> None:
-        """Set the stored due times, leases and locks, except of sessions created since."""
+        """Set the stored due times, leases and locks, except for sessions created since."""
         view = self._view()
         for row in view.selected(Scan(HEAD)):
             begun, due, holder, until = state.sessions.get(row.document.id, (None, None, "", 0))

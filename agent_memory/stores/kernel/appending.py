@@ -47,7 +47,7 @@ from agent_memory.stores.log import extend, with_tail
 _REFUSALS = (Conflict, InvalidInput, SessionDeleting, SessionOfAnotherUser)
 _MOST_KNOWN = 16_384
 _TEXT = 2_000
-"""In the size of the cache, this many characters of a head's texts count as one more head."""
+"""For the size limit of the cache, this many characters in a head count as one more head."""
 
 
 class KnownSession(NamedTuple):

@@ -4,8 +4,8 @@ A segment holds the search features of some records of one owner. An owner's rec
 the order of their writes. For each segment, the catalog has a `Part` with the range of its records'
 numbers.
 
-Records that are written together form a segment. Small neighbouring segments are merged, so that
-there are few. A deletion replaces each affected segment by one without the deleted records. A
+Records that are written together form a segment. Small neighbouring segments are merged, to keep
+their number low. A deletion replaces each affected segment by one without the deleted records. A
 segment has a unique name and never changes, so that readers can cache it.
 """
 
@@ -135,7 +135,7 @@ class Owned:
         return DocId(f"{SEGMENT}{self._block}", f"{name:x}:{self._owner}")
 
     def catalog(self) -> tuple[int, str] | None:
-        """Return the catalog's version, which each change replaces, and its text, or None."""
+        """Return the catalog's version and text, or None. Each change sets another version."""
         (found,) = self._kernel.documents([self.at])
         return None if found is None else (found.version, found.body)
 
@@ -374,9 +374,10 @@ class _Near(NamedTuple):
 def _groups(near: Sequence[_Near]) -> list[list[Part]]:
     """Return the groups of neighbours to merge.
 
-    `_LEVELS` are shares. Neighbours below the lowest level are merged if there are `_NEIGHBOURS`,
-    and those below a higher level if the sum of their shares reaches it. A change thus rewrites
-    little. A group is also merged if the largest allowed segment has no space for one more.
+    The levels in `_LEVELS` are shares. Neighbours below the lowest level are merged if there are at
+    least `_NEIGHBOURS` of them. Neighbours below a higher level are merged if the sum of their
+    shares reaches this level. A change thus rewrites little. A group is also merged if one more
+    neighbour would make the segment too large.
     """
     for below, level in pairwise(_LEVELS):
         grown: list[_Near] = []

@@ -35,7 +35,7 @@ _IN_BODY = ("system", "system_at", "summary")
 _MOST_SHOWN = 2_000  # characters
 _USER = "user:"
 CURSORS = '"cursors":'
-"""Marks the cursors in the `about` of a head's document. They are its last field."""
+"""Marks the cursors, which are the last field in the `about` of a head's document."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -82,8 +82,9 @@ def head_fields(head: Head) -> dict[str, Any]:
 
 
 def head_from(session_id: str, fields: Mapping[str, Any]) -> Head:
-    """Return a head from the fields of `head_fields` and its other fields, times in microseconds.
+    """Return a head from all its fields: those of `head_fields`, and those that it leaves out.
 
+    Times are in microseconds.
     If a field is missing or invalid, raise `Damaged` with a head that has the readable fields.
     """
     values = {**fields, "system": (fields.get("system"), fields.get("system_at"))}
@@ -170,7 +171,7 @@ def head_document(head: Head) -> Document:
 def head_of(one: Document, tail: Tail | None = None) -> Head:
     """Return the head in a document. Raise `Damaged` if the head is damaged.
 
-    Its end and total are `tail`, or the document's tail.
+    The head's end and total are `tail`, or else the document's tail.
     """
     if isinstance(one.body, Unreadable):
         raise _of_session(one.body.error, one, tail)
@@ -234,7 +235,8 @@ def lag_of(one: Document, block: str) -> Lag | None:
 def are_not_absorbed(heads: Iterable[Document | None], block: str) -> list[Document]:
     """Return the heads with entries after a block's cursor, and all unreadable heads.
 
-    It searches the heads' JSON: decoding each head would take longer than a vector search.
+    The function searches the heads' JSON. To decode each head would take longer than a vector
+    search.
     """
     name = json.dumps(block)
 
@@ -259,7 +261,7 @@ def line_of(
 
 
 def line_of_entry(entry: Entry) -> Line:
-    """Return the line of an entry. Its time is that of the entry's message."""
+    """Return the line of an entry, with the time of the entry's message."""
     one = entry
     return line_of(one.session_id, one.seq, one.message, one.tokens, one.total, one.encoding)
 

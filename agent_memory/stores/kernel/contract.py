@@ -15,7 +15,7 @@ from agent_memory.errors import StoreError
 LONGEST_LEASE_SECONDS = 120.0
 """The longest time of a lease or lock. Callers request less than half of this time.
 
-If a lease has more time left, a machine with a wrong clock set its end. It is then not valid.
+A lease with more time left was set by a machine with a wrong clock, and is not valid.
 """
 
 
@@ -164,7 +164,7 @@ class Scan(NamedTuple):
         owner: Only documents of this owner; empty for documents without an owner.
         session: Only documents that derive from this session; empty for those without a session.
         after: Only documents with ids after this one.
-        limit: The most documents to return.
+        limit: The maximum number of documents to return.
         first_below: Only documents with a lower `first`.
         last_above: Only documents with a higher `last`.
         tails: Whether to set the `tail` of each document.
@@ -280,7 +280,7 @@ DONE = Outcome(True)
 
 
 class Part(NamedTuple):
-    """Selects lines of a log: those in `seqs`, or without it at most `limit` ones after `after`."""
+    """Selects lines of a log: by `seqs`, or without `seqs` at most `limit` lines after `after`."""
 
     session: str
     after: int = 0
@@ -323,8 +323,8 @@ class Kernel(Protocol):
 
         If the head is not due within `micros` microseconds, the kernel makes it due or returns
         False. False means that nothing was written. The caller then uses `commit`, whose outcome
-        has the reason. A kernel may override this method to be faster. To check that the seq is
-        free suffices, because each truncation of a log changes the head's version.
+        has the reason. A kernel may override this method to be faster. It then need not check that
+        the seq is the log's next, because each truncation of a log changes the head's version.
         """
         conditions = (VersionIs(head, version), LogEndsAt(line.session, line.seq - 1))
         return self.commit([Batch(conditions, (Append([line]), Wake([head], micros)))])[0].done

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agent_memory.retrieval.segments import Segment
 
 MOST_BYTES = 256 * 2**20
-"""The most bytes of all cached indexes. A single index may be larger."""
+"""The maximum size in bytes of all cached indexes together. A single index may be larger."""
 
 logger = logging.getLogger(__name__)
 

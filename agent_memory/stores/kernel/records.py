@@ -58,7 +58,7 @@ class RecordStore(SessionStore):
     def swap_record(self, block: str, record: Record, last: int | None) -> bool:
         """Compare-and-swap: write a record if the stored one with its id still has this `last`.
 
-        Among concurrent writers in any process, one succeeds.
+        Only one of several concurrent writers succeeds, even in different processes.
 
         Args:
             record: The record to store, with another `last`.

@@ -174,9 +174,9 @@ class SessionStore:
     def append_all(self, appends: Sequence[Request]) -> list[Appended | Exception]:
         """Make several appends, each like `append` or `append_once`.
 
-        Appends to sessions whose heads are cached share one transaction, but each append succeeds
-        or fails separately. The results are in the order of `appends`. The result of a failed
-        append is its error. The successful appends are durable on return.
+        Appends to sessions whose heads are cached share one `commit` of the kernel. Each append
+        succeeds or fails separately. The results are in the order of `appends`. The result of a
+        failed append is its error. The successful appends are durable on return.
         """
         # sorted, so that two transactions never wait for each other's sessions
         order = sorted(range(len(appends)), key=lambda place: appends[place].session_id)
@@ -310,7 +310,7 @@ class SessionStore:
         Args:
             session_ids: The sessions. Damaged sessions are left out.
             before: The number of entries to add that precede the cursor.
-            limit: The most entries of each session. If there are more, the newest are returned.
+            limit: The maximum number of entries for each session, the newest ones.
         """
         ids = [head_id(one) for one in session_ids]
         found = self._kernel.documents(ids, tails=True, bodies=False)

@@ -1,6 +1,6 @@
 """Connections to a MongoDB deployment, its commands, and the translation of errors.
 
-If the connection breaks, a command is sent a second time. Each write is therefore safe to repeat.
+If the connection breaks, a command is sent a second time. Each write can therefore be repeated.
 Some repeated writes do not match their document any more. The `marks` of the document then show
 that the first run succeeded.
 """

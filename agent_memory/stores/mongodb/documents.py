@@ -46,14 +46,14 @@ Doc = dict[str, Any]
 
 Effects = Mapping[str, tuple[DocId, Document | None]]
 """The documents that a batch writes, by `_id`: each with its new content, or None for deletion.
-In a batch about no session, the last document is the primary (see `staging.py`)."""
+If the batch concerns no session, the last document is the primary (see `staging.py`)."""
 
 NEVER = 2**62
 """The due time of a document that is never due."""
 
 HEAVY = 32 * 2**10
-"""The most bytes of lines in a head. Beyond it, the head's lines are moved to separate documents.
-If one batch appends more bytes, its lines are written as separate documents before the append."""
+"""The maximum bytes of all lines in a head. If it is exceeded, they move to separate documents.
+If one batch alone appends more, its lines are written to separate documents before the append."""
 
 WITHOUT_LINES: Doc = {"lines": 0, "put": 0}
 WITHOUT_BODIES: Doc = {**WITHOUT_LINES, "body": 0, "data": 0}
@@ -179,7 +179,7 @@ def ids_of(log: str, row: Doc) -> list[str]:
 
 
 def in_documents(log: str, session: str, generation: int, row: Doc) -> list[Doc]:
-    """Return a row as one document, or several if it is too large. This sets `row["pieces"]`."""
+    """Return a row as one document. A row that is too large becomes several, and gets `pieces`."""
     place = {"log": log, "session": session, "g": generation}
     if len(row["text"]) + len(row["body"]) <= _PIECE:
         return [{"_id": ids_of(log, row)[0], **place, **row}]
@@ -358,7 +358,7 @@ def begins_session(batch: Batch, head: DocId | None) -> bool:
 
 
 def target_of(batch: Batch, effects: Effects) -> DocId | None:
-    """Return the only document that a batch concerns; None if there are several, or a log."""
+    """Return the only document that a batch concerns; None for several, or if it names a log."""
     ids, logs = named(batch.conditions)
     ids |= {at for at, _ in effects.values()}
     for write in batch.writes:

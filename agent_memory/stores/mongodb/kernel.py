@@ -11,7 +11,7 @@
 - A batch may have a condition on a document that it does not write, such as the registered
   embedding of a block. This condition is checked after all written documents are tagged. A call
   that removes the registration afterwards also deletes the block's collections, and refuses each
-  batch that has tagged a document there (see `_sweep`).
+  uncommitted batch that has tagged a document in them (see `_sweep`).
 - Each change adds its random name to the document's `marks`. If the answer to a change was lost,
   the name shows that the change succeeded.
 """
@@ -317,7 +317,10 @@ class MongoDBKernel(Kernel):
         selected: Mapping[str, Scan],
         tagged: Mapping[str, Doc],
     ) -> bool:
-        """Return whether conditions not on `head` hold, and documents in `selected` match scans."""
+        """Return whether the conditions hold, except those on `head`, which are not checked here.
+
+        The documents in `selected` must also still match their scans.
+        """
         for place, scan in selected.items():
             doc = tagged.get(place)
             if doc is None or not doc["live"] or not selects(scan, document_of(doc)):
@@ -364,7 +367,7 @@ class MongoDBKernel(Kernel):
         if change.cut_at is not None:
             before = self.table.one({"_id": place, "live": 1})
             if before is not None and "cut" in before:
-                self._logs.clear_cut(before)  # afterwards, it could remove new lines
+                self._logs.clear_cut(before)  # later, this could remove new lines
             total = None if before is None else self._logs.total(before, change.cut_at)
             if before is None or total is None:
                 return self._refusal(batch)

@@ -38,7 +38,7 @@ STATE: Doc = dict.fromkeys(
 )
 _LOG: Doc = {**STATE, "lines": 1}
 _MOST_AT_ONCE = 100
-"""The most lines that one update removes from a head."""
+"""The maximum number of lines that one update removes from a head."""
 _TRIES = 50
 
 
@@ -153,7 +153,7 @@ class Logs:
         log, session, g = head["log"], head["id"], head["g"]
         away = [ids_of(log, row)[0] for row in rows if is_away(row)]
         some = [in_documents(log, session, g, row)[0] for row in rows if not is_away(row)]
-        self._messages.insert(some)  # existing ones, of another process, are skipped
+        self._messages.insert(some)  # skips those that another process has inserted
         if away:
             self._messages.update_all(
                 {"_id": {"$in": away}}, {"$set": {"g": g}, "$unset": {"staged": ""}}

@@ -116,7 +116,7 @@ class Collections:
         with suppress(Taken):
             dense = {MEANING: dimension} if dimension else {}
             self._make(name, dense, (WORDS,), {_MODEL: model})
-        if self._connection.local:  # payload indexes have no effect there, only a warning
+        if self._connection.local:  # payload indexes would only cause a warning
             return
         tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
         with self._connection.reached() as client:

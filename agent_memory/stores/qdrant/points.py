@@ -158,8 +158,9 @@ def _payload(record: Record, features: Features, place: int) -> dict[str, Any]:
 def queries(owner: str, query: Query, depth: int) -> list[models.QueryRequest]:
     """Return the requests of a query.
 
-    For each form of a query's word, one request finds the record in which the form weighs most. Its
-    score shows how rare the form is. Then follow one request for the records that match most of the
+    A word of the query has an id for each of its forms, such as its stem in each language. For each
+    id, one request finds the record in which this form has the highest weight. The record's score
+    shows how rare the form is. Then follow one request for the records that match most of the
     words, and one for the records nearest in meaning.
     """
     from qdrant_client import models
@@ -218,9 +219,10 @@ def holding(
 ) -> list[float]:
     """Return for each of the query's words how many of the owner's `count` records contain it.
 
-    A word has a number for each of its forms. `answers` begins with the best record of each number.
-    The record's score is the form's weight in the record, which is known, times its rarity. The
-    count of records follows from the rarity. The highest count of a word's forms is returned.
+    A word has an id for each of its forms. `answers` begins with the best record for each id. The
+    score of this record is the form's weight in it, which is known, times the form's rarity. The
+    number of records with the form follows from the rarity. For each word, the highest of these
+    numbers is returned.
     """
     counts: dict[int, float] = {}
     for number, best in zip(numbers_of(query), answers, strict=False):
@@ -233,7 +235,7 @@ def holding(
 
 
 def numbers_of(query: Query) -> list[int]:
-    """Return the numbers of the forms of all words in a query, without repetition."""
+    """Return the ids of the forms of all words in a query, without repetition."""
     return [*dict.fromkeys(number for word in query.words for number in word)]
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _PAGE = 200
 _NEAR = 20  # the most neighbours to read for each candidate
-_MORE = 1.25  # the factor of additional candidates, because the server scores words less exactly
+_MORE = 1.25  # 25 % more candidates are read, because the server scores words less exactly
 _TRIES = 5
 """The most attempts to open a block while other processes create or delete it."""
 

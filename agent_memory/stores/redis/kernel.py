@@ -340,7 +340,7 @@ def _body(one: Document) -> bytes:
 def _rows(
     count: int, *columns: Sequence[bytes | None]
 ) -> Iterator[tuple[bytes | None, bytes | None, bytes | None]]:
-    """Yield the meta, body and log end of each document. None replaces a column not requested."""
+    """Yield the meta, body and log end of each document; None for columns not requested."""
     metas, bodies, ends = (column or [None] * count for column in columns)
     return zip(metas, bodies, ends, strict=True)
 

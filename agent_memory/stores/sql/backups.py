@@ -39,7 +39,7 @@ def copied(url: str) -> Iterator[tuple[str, str]]:
     """Provide the URL of a store to inspect, and a description of its schema if it is SQLite.
 
     A SQLite file is copied, because opening the original would migrate its schema. A missing file
-    or folder is replaced by an empty store. For other folders, and servers, `url` is provided.
+    or folder is replaced by an empty store. For an existing folder or a server, the URL is `url`.
     """
     path = Path(url.removeprefix(_SQLITE).removeprefix(_FOLDER)).absolute()
     if not url.startswith(_SQLITE) or not path.exists():
@@ -74,7 +74,7 @@ def existing(path: Path) -> sqlite3.Connection:
 
 
 def quick_check(path: Path, seconds: float) -> list[str] | None:
-    """Return SQLite's messages about a file's first problems; None if `seconds` did not suffice."""
+    """Return SQLite's messages about a file's first problems; None if not done in `seconds`."""
     deadline = time.monotonic() + seconds
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as connection:
         connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_OF_SQLITE)

@@ -29,7 +29,7 @@ class SQLConnection(Protocol):
 
     Attributes:
         dialect: sqlite, postgresql, mysql or mariadb.
-        most_text: The most characters of a text in a statement; None for any number.
+        most_text: The maximum length of a text in a statement, in characters; None for no limit.
     """
 
     dialect: str
@@ -134,9 +134,9 @@ class Places(Generic[C]):
     valid: locks are held only by `with`, and a connection never leaves its place.
 
     Args:
-        most: The most connections.
-        idle: The most idle connections that stay open.
-        errors: Errors of closing that are ignored.
+        most: The maximum number of connections.
+        idle: The maximum number of idle connections that stay open.
+        errors: Errors that are ignored when a connection is closed.
     """
 
     def __init__(self, most: int, idle: int, *errors: type[Exception]) -> None:

@@ -59,7 +59,7 @@ from agent_memory.stores.sql.reading import (
 )
 
 _FEW = 8  # the most rows in one INSERT
-_SMALL = 10_000  # the most characters and bytes that are joined into INSERTs of several rows
+_SMALL = 10_000  # more characters and bytes than this are not joined into one INSERT
 _AT = "namespace = ? AND collection = ? AND id = ?"
 _STATE = "version, holder, held_until, due"
 
@@ -253,7 +253,7 @@ class SQLKernel(SQLReader):
             self._delete_where(it, scans)
 
     def _delete_where(self, it: SQLConnection, scans: Sequence[Scan]) -> None:
-        """Delete what scans select. Scans only by owner, or only by session, are joined."""
+        """Delete the documents of scans. Scans that only name an owner or a session are joined."""
         for column, group in groupby(scans, _only_filter):
             some = list(dict.fromkeys(group))
             names = sorted({scan.collection for scan in some})

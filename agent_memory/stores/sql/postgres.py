@@ -92,7 +92,7 @@ class PostgresDriver(Driver):
         # an unescaped "@", perhaps of the password: libpq would misread the host
         if place.count("@") > 1 or "@" in database:
             address = None
-        if address is None:  # not from the driver's error, which may repeat the password
+        if address is None:  # raised here, because the driver's error may repeat the password
             raise ConfigError(
                 "The setting `store` is not a URL that PostgreSQL can read. Write "
                 "postgresql://user:password@host:5432/database, with %-escapes for special "

@@ -1,7 +1,7 @@
 """The read calls of the kernel on SQL, and messages in pieces.
 
 A message that exceeds the database's limit for a statement is stored in pieces, which are
-documents. The body of its line is then a JSON array, which is never a message: the number of
+documents. The body of its line is then a JSON array (a message never is one): the number of
 pieces, a digest of the message, and whether the message is only a text.
 """
 
@@ -65,7 +65,7 @@ class SQLReader(Kernel):
         self._namespace = namespace
         self._dialect: Dialect = database.read(lambda it: dialect_of(it.dialect))
         self._most_text = database.read(lambda it: it.most_text)
-        # a statement may need two bytes for each byte of data
+        # `most_text` reserves 5 bytes for a character, and a byte of data takes at most 2
         self.most_bytes = None if self._most_text is None else 2 * self._most_text
 
     def documents(

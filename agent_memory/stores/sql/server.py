@@ -41,7 +41,7 @@ _inherited_pools: list[Places[Any]] = []
 
 
 class ConnectionLost(Exception):
-    """The connection broke, uncommitted changes are lost. With `again`, a retry may succeed."""
+    """The connection broke. Uncommitted changes are lost. With `again`, a retry may succeed."""
 
     def __init__(self, text: str, *, again: bool = True) -> None:
         super().__init__(text)
@@ -109,7 +109,7 @@ class Driver(ABC):
         return raw.cursor()
 
     def ignores(self, error: Exception) -> bool:
-        """Return whether an error of `define` only shows that an interrupted run did it already.
+        """Return whether an error of `define` only shows that an earlier run made the change.
 
         This happens on servers that change tables outside of transactions.
         """
@@ -304,7 +304,7 @@ def _committed(call: Callable[[], T]) -> T:
 
 
 def _retried(unit: Callable[[], T]) -> T:
-    """Run a statement or transaction, again after each conflict, for `_CONFLICT_SECONDS`."""
+    """Run a statement or transaction. Repeat it after conflicts, for `_CONFLICT_SECONDS`."""
     started, pause = time.monotonic(), 0.001
     while True:
         try:

@@ -187,7 +187,7 @@ class Database(SQLDatabase):
             )
 
     def _compare(self, log: Identity | None) -> None:
-        """Check that the file is at its path, and that only SQLite wrote to it, under the lock."""
+        """Check that the file is at its path, and that only SQLite wrote to it. Needs the lock."""
         status = self._file.check(log)
         if status is not None and self._file.is_written(status):
             self._file.compare(self._raw().first())

@@ -15,13 +15,13 @@ from contextlib import suppress
 from struct import error, unpack_from
 
 LARGEST = 65_536
-"""The most bytes of a page."""
+"""The maximum size of a page, in bytes."""
 
 _HEADERS = {2: 12, 5: 12, 10: 8, 13: 8}
-"""The bytes of a tree page's header, by the page's first byte."""
+"""The size of a tree page's header in bytes, by the value of the page's first byte."""
 
 LENGTH = 100
-"""The bytes of the file's header."""
+"""The size of the file's header, in bytes."""
 
 _CHUNK = 16 * LARGEST
 _RESERVED = 20
@@ -73,7 +73,8 @@ def children(page: bytes) -> list[int]:
 def of_trees(read: Callable[[int], bytes], roots: Iterable[int], wanted: Iterable[int]) -> set[int]:
     """Return the wanted pages that belong to a tree. Other pages may look like tree pages, too.
 
-    Of the leaves below a page, only the first is read: all leaves of a tree have the same depth.
+    To see whether a page's children are leaves, only the first child is read: all leaves of a tree
+    have the same depth.
 
     Raises:
         NoTree: A tree leads to a page that is not a tree page, or twice to the same page.
