@@ -254,7 +254,7 @@ class EncryptedKernel(KernelWrapper):
         return line if self._features_only else self._cipher.encoded_line(line)
 
     def decoded(self, documents: Sequence[Document | None]) -> list[Document | None]:
-        # all documents of one call are of one kind, or are heads and keys
+        # the documents of a call are of one kind; heads and keys count as one kind
         if any(one is not None and self._passes(one.collection) for one in documents):
             return [*documents]
         return self._cipher.decoded(documents)

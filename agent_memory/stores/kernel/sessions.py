@@ -218,7 +218,8 @@ class SessionStore:
     def _append(self, one: Request) -> Appended:
         known = self._known.get(one.session_id)
         if known is None and not (self.reads_first and self._kernel.remote):
-            known = known_session(one.session_id, None, EMPTY)  # an attempt, as for a new session
+            # assume a new session: for an existing one, the commit is refused with its state
+            known = known_session(one.session_id, None, EMPTY)
         plan = None if known is None else planned_blindly(known, one)
         head = head_id(one.session_id)
         ids = [

@@ -125,7 +125,7 @@ def filter_of(conditions: Sequence[Condition], now: int) -> Doc:
 
 
 def free(now: int, holder: str = "") -> Doc:
-    """Return the filter of documents that `holder` may lease now."""
+    """Return the filter for documents that `holder` may lease now."""
     # nx-27017, the test server, evaluates `$or` next to `_id` wrongly, but `$nor` correctly
     held = {"holder": {"$ne": holder}, "until": {"$gt": now, "$lte": latest_micros(now)}}
     return {"$nor": [held]}

@@ -1,8 +1,8 @@
 """The lines of logs. The newest lines are in the head, all others in separate documents.
 
 If an append makes the lines of a head larger than `HEAVY`, the appending process copies them to
-separate documents, then removes them from the head (`spill`). If one batch has more lines than
-`HEAVY`, its lines are written as documents marked `staged`, then the head is changed to refer to
+separate documents, then removes them from the head (`spill`). If the lines of one batch exceed
+`HEAVY`, they are written as documents marked `staged`, then the head is changed to refer to
 them. A stalled or killed process may leave documents of lines that are not in the log. Three rules
 prevent reads of such documents:
 
