@@ -44,7 +44,7 @@ _TRIES = 5
 
 
 def dead_letters(memory: AgentMemory, block: str | None = None) -> list[DeadLetter]:
-    """Return the dead letters of one block, or of all: messages that it gave up absorbing.
+    """Return the dead letters of one block, or of all: messages that a block gave up absorbing.
 
     Raises:
         ConfigError: No absorbing block has that name.
@@ -79,8 +79,9 @@ def damaged(memory: AgentMemory) -> list[Damaged]:
 def repair(memory: AgentMemory, error: Damaged, *, dry_run: bool = False) -> str | None:
     """Repair a damaged record, as far as the log allows it.
 
-    A session's head is restored from its log. Facts and vectors are absorbed again. A lost message
-    is replaced by a note. Other records that cannot be derived again are deleted.
+    A session's head is restored from its log, but a session whose owner or end is lost is deleted.
+    Facts and vectors are absorbed again. A lost message is replaced by a note. Other records that
+    cannot be derived again are deleted.
 
     Args:
         memory: The memory with the damaged store.
@@ -164,7 +165,7 @@ def import_session(
         memory: The memory to import into.
         source: A path, a text file, or lines, which are read once.
         deleted: Whether to import the session even if it, or its user, was deleted here after the
-            export.
+            session began.
 
     Returns:
         The session's head.

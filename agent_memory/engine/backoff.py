@@ -28,11 +28,11 @@ class Backoff:
         return max(0.0, max(self._until.get(name, 0.0) for name in names) - monotonic())
 
     def idle(self, name: Hashable) -> bool:
-        """Return whether there was no failure, or a success since the last one."""
+        """Return whether there was no failure, or a success since the last failure."""
         return name not in self._failures
 
     def failed(self, name: Hashable) -> None:
-        """Count a failure. The second and each later one begin a pause."""
+        """Count a failure. From the second failure on, each begins a pause."""
         failures = self._failures[name] = self._failures.get(name, 0) + 1
         if failures > 1:
             self._until[name] = monotonic() + min(2.0 ** min(failures, 60), LONGEST_REST)

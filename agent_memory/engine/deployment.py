@@ -47,8 +47,8 @@ class Deployment:
         """Read a TOML, YAML or JSON file.
 
         Environment variables override the file. `AGENT_MEMORY_<FIELD>` sets a field of all stores.
-        `AGENT_MEMORY_STORES__<NAME>__<FIELD>` sets a field of one store, and overrides the former.
-        Write "_" for each "-" in the store's name.
+        `AGENT_MEMORY_STORES__<NAME>__<FIELD>` sets a field of one store, and has priority. Write
+        "_" for each "-" in the store's name.
 
         Args:
             path: The file.

@@ -58,7 +58,7 @@ class Listing:
     def completed(self, heads: Sequence[Head]) -> list[Head]:
         """Return the heads with `updated_at` and `metadata`.
 
-        If a session was deleted meanwhile, these are its creation time and {}.
+        If a session was deleted meanwhile, they are the creation time and {}.
         """
         newest = self._newest_of(heads)
         return [self._completed(head, newest.get(head.session_id)) for head in heads]

@@ -615,7 +615,7 @@ class AgentMemory(OpenMemory):
         """Run a tool call of a model and return the tool's result, as text for the model.
 
         A failed call returns a text that says what the model should do. A failure of the store or
-        of a model does the same and is logged.
+        of a model also returns such a text, and is logged.
 
         Args:
             name: The tool's name, as in the model's call.

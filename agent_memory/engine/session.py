@@ -249,7 +249,7 @@ class Session(BoundSession):
         return cast("Scratchpad", parts.open("working", scope))
 
     def owner(self) -> User:
-        """Return a handle on the memory of the session's user, or of the session without a user."""
+        """Return a handle on the memory of the session's user, or of the session if it has none."""
         scope = self._home.components.guard.scope(self.user_id, self.session_id)
         return User(self._home, scope.user_id, self.session_id)
 

@@ -52,7 +52,8 @@ class Compaction:
         # a window with at most this number of messages has neither too many messages nor turns
         self._few = min((n for n in limits[1:] if n is not None), default=math.inf)
         self._backoff = Backoff()
-        self._why: Cache[str, str] = Cache(1_000)  # by session: an error may quote user data
+        # by session, because an error may quote user data
+        self._why: Cache[str, str] = Cache(1_000)
         self._unaffordable = parts.services.spending.unaffordable
         self._cleared: Cache[tuple[object, ...], Cleared] = Cache(64)
 

@@ -1,4 +1,4 @@
-"""Heartbeats of workers and blocks, and the backlog: sessions to absorb ahead of time."""
+"""Heartbeats of workers and blocks, and the backlog of sessions with many pending messages."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Retention:
         return self._upto(head) > head.expired
 
     def wait(self, head: Head) -> float | None:
-        """Return the seconds until messages must be removed. None if that depends on no time."""
+        """Return the seconds until messages must be removed. None if nothing waits for a time."""
         if not isinstance(self._retention, timedelta) or self._upto(head) <= head.expired:
             return None
         oldest = self._store.read(head.session_id, after=head.expired, limit=1)

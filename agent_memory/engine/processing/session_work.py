@@ -51,8 +51,8 @@ def longest_wait(
     """Return the seconds after which a worker must check a session that got a message. Pure.
 
     The wait avoids a check after each message. `waits` has the seconds of silence that each block
-    requires before it absorbs, used with "every_update". If this process has no blocks, `waits` is
-    empty and the result 0: other processes may have blocks. `retention` is in seconds.
+    requires before it absorbs. They count only with "every_update". If this process has no blocks,
+    `waits` is empty and the result 0: other processes may have blocks. `retention` is in seconds.
     """
     if not waits:
         return 0.0
@@ -249,7 +249,7 @@ class SessionWork:
         if after.end != head.end or not (everything or scheduled):
             return Processed(done)
         again = self._again(after, self._idle_wait(after) if everything else idle)
-        if everything or again != 0:  # a worker continues immediately without the store
+        if everything or again != 0:  # for 0, the worker continues and needs no schedule
             self._store.schedule(after, again)
         return Processed(done, again)
 

@@ -78,7 +78,8 @@ class TimeLimited:
     ) -> T:
         """Run a call, and return its result. If it is abandoned, call `abandoned` when it ends.
 
-        Raise `TimeoutError` if the call took longer, or if too many abandoned calls still run.
+        Raise `TimeoutError` if the call takes longer than `seconds`, or if too many abandoned calls
+        still run.
         """
         handover = self._begin(name, partial(_uncancelled, call), abandoned)
         try:

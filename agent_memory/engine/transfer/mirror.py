@@ -68,7 +68,7 @@ def record_digest(block: str, record: Record, blob: bytes = b"") -> bytes:
 
 @dataclass(slots=True)
 class Sums:
-    """Counts records by kind, and adds up their checksums. Their order does not matter."""
+    """Counts records by kind, and adds up their checksums. The records may come in any order."""
 
     counts: Counter[str] = field(default_factory=Counter)
     sums: Counter[str] = field(default_factory=Counter)
@@ -102,7 +102,7 @@ class StoredRecord:
 
 @dataclass(eq=False, repr=False)
 class FactRecords:
-    """A store's facts, except records about the store itself and of sessions in `_leaving`."""
+    """A store's facts, except those about the store itself and those of sessions in `_leaving`."""
 
     _store: RecordStore
     _leaving: Collection[str]

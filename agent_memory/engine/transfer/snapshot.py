@@ -206,7 +206,7 @@ _FORMS: Mapping[str, type[Form]] = {
 
 
 class Digest:
-    """The digest of the lines so far."""
+    """The digest of the lines so far. Each line ends with a sum, the first digits of the digest."""
 
     def __init__(self) -> None:
         self._sha = hashlib.sha256()

@@ -172,7 +172,7 @@ def _note(memory: AgentMemory, session_id: str, number: int) -> None:
     with parts.leases.hold(session_id) as lease:
         entries = parts.store.read(session_id, after=number * MOST, limit=MOST) if lease else []
         if not entries:
-            return  # deleted, or leased by another process; the next run indexes it
+            return  # the session is gone or leased; the next run tries again
         first = number * MOST + 1
         said: list[str | None] = [None] * (entries[-1].seq - first + 1)
         for entry in entries:
