@@ -404,7 +404,7 @@ class Absorber:
     def _held(self, lease: Lease) -> bool:
         try:
             return self._leases.renew(lease)
-        except StoreError:  # the store is down, so no other worker can have taken over
+        except StoreError:  # the store is down: assume that no other worker has taken over
             return True
 
     def _advance(self, seen: Head, block: str, cursor: int, last: int, lease: Lease) -> Head:
