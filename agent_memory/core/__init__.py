@@ -1,1 +1,1 @@
-"""Values and pure decisions: no I/O, no driver."""
+"""Values and decisions that use no store, model or network."""

@@ -11,7 +11,7 @@ _SHARE = 4
 SUMMARY_FRAME = 24
 """Tokens of the message and the element around a summary's text."""
 _LEAST_RECALL = 40
-"""Fewer tokens are not reserved for recalls."""
+"""If the reserve for recalls would be smaller, no tokens are reserved."""
 
 
 class Budget(NamedTuple):

@@ -20,7 +20,7 @@ class Cache(OrderedDict[K, V]):
     `find` and `put` count as uses, but `get` and `[]` do not. Each call is thread-safe. For a
     sequence of calls, hold `lock`. Change a cache only with `put`, `drop` and `clear`.
 
-    The total size of the values is at most `most`, unless there are only `least` values or fewer.
+    Values are evicted until their total size is at most `most`, or only `least` values are left.
     """
 
     def __init__(self, most: int, size: Callable[[V], int] = lambda _: 1, least: int = 0) -> None:
@@ -71,7 +71,7 @@ class Cache(OrderedDict[K, V]):
 
 
 def continues(values: Sequence[object], cached: Sequence[object]) -> bool:
-    """Return whether `values` begins with the objects of `cached`."""
+    """Return whether `values` begins with the same objects as `cached`."""
     return len(cached) <= len(values) and all(map(is_, cached, values))
 
 

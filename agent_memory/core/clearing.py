@@ -1,9 +1,10 @@
 """Clearing of old tool results: a window shows stubs in their place. Pure.
 
-The log is not changed, and the result depends on the window alone. The tokens of the window's
-messages are added up in order. Each time they exceed the limit, all old results become stubs. If
-the tokens still exceed it, old steps (a call with its results) are merged into one. Between two
-clearings, the beginning of the context stays the same, and prompt caches can serve it.
+The log is not changed, and the result depends only on the window and the settings. The tokens of
+the window's messages are added up in order. Each time they exceed the limit, stubs replace the old
+results. If the tokens still exceed the limit, old steps (a call with its results) are merged into
+one step. Neither happens if it would free too few tokens. Between two clearings, the beginning of
+the context stays the same, and prompt caches can serve it.
 """
 
 from __future__ import annotations
@@ -56,14 +57,14 @@ class Clearing:
     ) -> Cleared:
         """Return the window with stubs in place of old tool results.
 
-        These results stay whole: the newest one, those that begin like an error, and those that no
+        The newest result stays whole, and so does a result that begins like an error, or that no
         message of the assistant follows yet. A message larger than half of the limit counts as
         half, because contexts shorten it.
 
         Args:
             limit: Tokens that the window may take.
-            pinned: The seqs that stay whole.
-            before: The last result for this window, from which the work continues.
+            pinned: Seqs of messages that stay whole.
+            before: The previous return value for this window. Only newer entries are processed.
         """
         cleared = Cleared(entries, counter, pinned, before)
         cleared._advance(
@@ -92,7 +93,7 @@ class Cleared:
         self._shown: list[Entry | None] = last._shown.copy() if last else []
         self._costs: list[int] = last._costs.copy() if last else []
         self._tokens: int = last._tokens if last else 0
-        # Indexes of the assistant's newest message, of the results, and of the notes among these.
+        # Indexes of the assistant's newest message, of the results, and of results that are notes.
         self._read: int = last._read if last else 0
         self._results: list[int] = last._results.copy() if last else []
         self._notes: frozenset[int] = last._notes if last else frozenset()
@@ -157,7 +158,7 @@ class Cleared:
         return {place: stub for place in whole if (stub := self._cache[place])}
 
     def _joined(self, old: Sequence[int]) -> dict[int, Entry | None]:
-        """Replace old steps by a note in the step with the fewest results. Texts of calls stay."""
+        """Merge old steps into one of them, with a note as its result. Texts of calls stay."""
         there = set(old) - self._notes
         steps = [
             (call, results)

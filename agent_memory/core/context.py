@@ -1,4 +1,4 @@
-"""`MemoryContext`: the messages for a model within the budget. `Explanation`: the reasons. Pure."""
+"""`MemoryContext`: the input of a model. `Explanation`: why the input has its parts. Pure."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class MemoryContext:
         format: The format of `to_messages()`. None for OpenAI's chat.
         asked: The current turn, which `to_messages()` adds at the end. It holds the message that
             was passed to `get`. Empty if the window already ends with this message.
-        kept_tokens: Tokens that this context has in common with the beginning of the session's
-            previous context. A provider's prompt cache can serve them. None for the session's first
-            context in this process.
+        kept_tokens: Tokens of the beginning that this context shares with the session's previous
+            context. A provider's prompt cache can serve them. None for the session's first context
+            in this process.
         usage: Model calls for this context, such as embedding the query with a paid embedder.
     """
 
@@ -107,9 +107,9 @@ class MemoryContext:
         If the format's provider takes the system text separately, the messages do not contain it;
         see `to_arguments`.
 
-        Tool results follow right after their calls. Messages between a call and its results follow
-        the results. Calls without a result and empty messages are left out. A question that already
-        ends the window is not repeated.
+        Tool results follow right after their calls. Messages between a call and its results are
+        moved behind the results. Calls without a result and empty messages are left out. A question
+        that already ends the window is not repeated.
 
         Recalls stand in one `<memory>` element. Its place depends on `memory_role`:
 
@@ -206,11 +206,11 @@ _SUMMARY = ("<summary>\n", "\n</summary>")
 def without_context(
     messages: Sequence[Any], context: MemoryContext | None, asked: Sequence[Message]
 ) -> Sequence[Any]:
-    """Return the messages without the context, if they begin with it: only the new messages.
+    """If the messages begin with those of the context, return only the messages after them.
 
     If no message follows the context, the list is returned unchanged: it may be a new turn that
-    repeats the last one. `asked` is the context's question, if it is not stored yet. It then
-    precedes the new messages.
+    repeats the last one. `asked` holds the context's question, if the question is not stored yet.
+    The result then begins with it.
 
     Raises:
         InvalidMessage: The messages hold recalls or a summary of another context.
@@ -241,11 +241,11 @@ _NEAR, _NEARER = 0.16, 0.32
 _SOME, _MOST, _ALL = 0.02, 0.1, 0.19
 _WORDS = 0.6
 _LESS = -0.1
-# These are thresholds for the terms of the score in `Recall.views`; see `retrieval.score`.
+# The numbers above are thresholds for the terms in `Recall.views`; see `retrieval.score`.
 
 
 def reason(recall: Recall) -> str:
-    """Return the reasons for and against a recall. Without a relevance, return its score.
+    """Return the reasons for and against a recall, or its score if it has no `relevance`.
 
     An example is "98 % likely: close in meaning, said by the person asked about".
     """

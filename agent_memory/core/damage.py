@@ -17,7 +17,7 @@ _TODO = "`agent-memory doctor --repair` shows how to repair it."
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A record that cannot be read from a store, or is not as it was written.
+    """A record that cannot be read from a store, or differs from what was written.
 
     Attributes:
         seq: The seq of the message. For a record, the seq of its first source message.
@@ -49,7 +49,7 @@ class Damage:
 
     @property
     def is_known(self) -> bool:
-        """Return whether the fields of a head are readable that cannot be replaced."""
+        """Return whether a head's irreplaceable fields are readable, such as its `user_id`."""
         return self.head is not None and not _IDENTITY & {*self.broken}
 
     def error(self) -> Damaged:

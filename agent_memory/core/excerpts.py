@@ -16,7 +16,7 @@ from agent_memory.core.text import SENTENCE, last_break, terms
 
 Count = Callable[[str], int]
 Mark = Callable[[int, int], str]
-"""Returns the text that marks a gap, from its number of characters and its index in the text."""
+"""Returns the mark of a gap, from the gap's number of characters and its index in the text."""
 Span = tuple[int, int]
 
 ELLIPSIS = "\u2026"
@@ -101,7 +101,7 @@ def _with(
 
 
 def fits(text: str, count: Count, limit: int) -> bool:
-    """Return whether a text takes at most `limit` tokens. A very long text is not counted."""
+    """Return whether a text fits `limit` tokens. Very long texts do not, and are not counted."""
     return len(text) <= limit * LONGEST_TOKEN and count(text) <= limit
 
 
@@ -124,7 +124,7 @@ def _short(missing: int, _: int) -> str:
 
 
 def _shrinking(room: int) -> list[int]:
-    """Return the sizes to try. Parts may cost more together than the sum of their costs."""
+    """Return sizes to try, because joined parts may cost more than the sum of their costs."""
     return [less for less in (room, room - 2, room - 8, room - room // 8, room // 2) if less > 0]
 
 
@@ -196,7 +196,7 @@ def _fitting(part: Callable[[int], str], length: int, count: Count, limit: int) 
 
 
 def _passages(text: str, question: str, count: Count, frame: _Frame) -> list[Span]:
-    """Return the sentences between first and last part with the most words of a question.
+    """Return the sentences, between first and last part, that have the most words of a question.
 
     Words that are rare in the text count more.
     """
@@ -223,7 +223,7 @@ def _passages(text: str, question: str, count: Count, frame: _Frame) -> list[Spa
 
 
 def _hits(text: str, within: Span, wanted: frozenset[str], size: int) -> dict[Span, frozenset[str]]:
-    """Return the sentences with wanted words, cut to `size` characters, each with these words."""
+    """Map sentences with wanted words, cut to `size` characters, to the words that they contain."""
     words = re.compile("|".join(map(re.escape, sorted(wanted))), re.IGNORECASE)
     places = [match.start() for match in islice(words.finditer(text, *within), _HITS)]
     if not places:

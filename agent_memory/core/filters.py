@@ -55,8 +55,8 @@ def check_where(where: object) -> Where:
 def matches(value: Any, where: Where) -> bool:
     """Return whether a value meets all conditions.
 
-    A field is a key of the value, or a path of keys such as "author.name". A dict without
-    comparisons as a condition matches a dict with these and possibly other fields.
+    A field is a key of the value, or a path of keys such as "author.name". If a condition is a dict
+    without comparisons, it matches a dict that has these fields, and may have others.
     """
     return all(_meets(_field(value, name), wanted) for name, wanted in where.items())
 

@@ -66,7 +66,8 @@ class Fitting:
     def fit(self, entries: Sequence[Entry]) -> Fitted | None:
         """Return the entries that fit. None if the newest step does not fit even when shortened.
 
-        A newest step of more than `max_messages` is shown, with the user message of its turn.
+        The newest step, with the user message of its turn, is shown even if it has more than
+        `max_messages` messages.
         """
         if not entries:
             return Fitted([]) if self.room >= 0 else None
@@ -145,7 +146,7 @@ class Fitting:
         return None if last is None else sorted([*shown, *last], key=_seq)
 
     def _question_room(self, tokens: int, others: int, room: int) -> int:
-        """Return the tokens for the question: half of the room, or more if `others` leave more."""
+        """Return the tokens for the question: half of the room, or what `others` leave if more."""
         if tokens <= room - others:
             return tokens
         step = max(1, room // _STEPS)
@@ -219,10 +220,10 @@ def _seq(entry: Entry) -> int:
 
 _OF_MESSAGES = ("vector", "log")
 _LEAST_RECALLS = 4
-"""A recall is cut to 1/4 of the room, so that at least 4 recalls fit."""
+"""A recall never takes more than 1/4 of the room, so that at least 4 recalls fit."""
 
 _USUAL_RECALLS = 12
-"""A recall is cut to 1/12 of the room, but not below `_USUAL_TOKENS`."""
+"""Within that limit, a recall is cut to 1/12 of the room or `_USUAL_TOKENS`, whichever is more."""
 
 _USUAL_TOKENS = 150
 
@@ -242,7 +243,7 @@ class Placed:
     def choose(
         self, recalls: Sequence[Recall], room: int, chat: list[dict[str, Any]], question: str
     ) -> tuple[list[Recall], int]:
-        """Return the recalls that are most relevant for their tokens, and the tokens of all.
+        """Return the recalls to show, and their tokens in total. For the choice see `select`.
 
         A recall may take 1/12 of the room or 150 tokens, whichever is more, but at most 1/4 of the
         room. A longer recall is cut to the part that is most relevant to the question. Recalls of
@@ -257,7 +258,7 @@ class Placed:
             return self._cost(chat, passages) if passages else 0
 
         chosen = select(priced, room, limits)
-        if len(chosen) < len(priced):  # joined recalls take fewer tokens, so that more may fit
+        if len(chosen) < len(priced):  # joined recalls take fewer tokens, so more may fit
             saved = sum(recall.tokens for recall in chosen) - cost(joined(chosen, of_messages))
             chosen = select(priced, room + max(0, saved), limits)
         # The tags of the element cost tokens too, and text inside a message may cost more.

@@ -68,8 +68,8 @@ def _named(texts: Sequence[str], place: int) -> frozenset[str]:
 
 
 _AGREED = 0.25
-"""If another block recalls the same message, so much of its score is added to a recall's score."""
-_SPARE = 4  # recalls that `folded` reads beyond its limit, because some are near-duplicates
+"""This share of another block's score is added to a recall if both recall the same message."""
+_SPARE = 4  # recalls that `folded` first reads beyond its limit: some may be near-duplicates
 _STANDING = 300
 """Tokens added to the cost of each recall when recalls are compared."""
 
@@ -82,19 +82,21 @@ def merge(
 ) -> list[Recall]:
     """Merge all blocks' recalls into one list, best first.
 
-    Pinned recalls come first. The rank of another recall is its score divided by the best score of
-    its block. A quarter of another block's rank is added if that block recalls the same message,
-    for example a fact from it. The sum is multiplied by the block's best relevance, if the block
-    reports one. With equal ranks, the block that is configured first has priority.
+    Pinned recalls come first, then the others by rank. The rank begins with the recall's share: its
+    score divided by the best score of its block. If another block recalls the same message, for
+    example a fact from it, a quarter of that recall's share is added. The sum is multiplied by the
+    best relevance that the recall's own block reports, if any. With equal ranks, the block that is
+    configured first has priority.
 
     A recall is left out if the window shows all its sources. Of near-duplicates, only the best
-    stays: texts that share four of five pairs of words, and all names and identifiers.
+    stays. Near-duplicates have the same names and identifiers, and four of five pairs of words in
+    common.
 
     Args:
         shown: The messages that the window shows whole.
         among: The blocks that share the window's store. None for all. In another store, the same
             session id may belong to another session.
-        floors: For each block, the share of its best score below which its recalls are left out.
+        floors: For each block, the share below which its recalls are left out.
     """
     shown = frozenset(shown)
     wanted = [
@@ -124,7 +126,8 @@ def marked(
 ) -> list[Recall]:
     """Mark the recalls of block `name` that other blocks report as outdated, with the date.
 
-    `outdated` holds for each reporting block the outdated messages, and since when.
+    A recall is outdated if all its sources are. `outdated` holds for each reporting block the
+    outdated messages, each with the time since when it is outdated.
     """
     since = {
         source: at
@@ -150,10 +153,10 @@ def select(
 ) -> list[Recall]:
     """Return the recalls to show in `room` tokens, in their order.
 
-    Each block gets an equal share of the room for its recalls of the highest worth. The rest goes
-    to the recalls of the highest worth of all blocks. The worth of a recall is its rank, divided by
-    the square root of its tokens plus a constant: longer recalls must be more relevant. Pinned
-    recalls have priority. `limits` holds the most tokens for recalls of a block.
+    Recalls are chosen in the order of their worth. First, each block may fill an equal share of the
+    room. Then the recalls of all blocks compete for the rest. The worth is the rank divided by the
+    square root of (tokens + 300), so longer recalls must be more relevant. Pinned recalls have
+    priority. `limits` holds the most tokens that each block's recalls may take.
     """
     limits = limits or {}
     blocks = {recall.block for recall in recalls}
@@ -183,7 +186,7 @@ def _by_worth(recalls: Sequence[Recall]) -> list[int]:
 
 
 def _weights(recalls: Sequence[Recall], every: Iterable[Recall]) -> list[float]:
-    """Return each recall's share of its block's best score, plus that of other blocks' recalls."""
+    """Return each recall's share of its block's best score, with the addition of `_AGREED`."""
     best: dict[str, float] = {}
     for recall in every:
         if recall.pinned:  # a pinned recall may have any score

@@ -1,6 +1,6 @@
 """Rules for the ids of sessions and users, and ids of shared namespaces. Pure.
 
-Sessions of a shared namespace are stored like other sessions. Only their ids begin with U+001E.
+Sessions of a shared namespace are stored like other sessions, but their ids begin with U+001E.
 """
 
 from __future__ import annotations

@@ -282,7 +282,7 @@ class Message(BaseModel):
 
     @classmethod
     def from_json(cls, text: str | bytes, created_at: datetime) -> Message:
-        """Build the message from a result of `to_json`. `created_at` is used if it has no time."""
+        """Build a message from the JSON of `to_json`. `created_at` replaces a missing time."""
         try:
             fields = from_json(text)
         except ValueError:  # escaped lone surrogates

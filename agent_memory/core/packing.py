@@ -122,10 +122,10 @@ class Packer:
         return max(_LEAST_CANDIDATES, room // _TOKENS_EACH)
 
     def floors(self, question: str) -> dict[str, float]:
-        """Return for each block the least score of a recall, as a share of the block's best score.
+        """Return for each selective block the share of its best score that a recall needs.
 
-        A statement needs a higher share than a question. A question for all things of a kind has no
-        least score.
+        The share is higher for a statement than for a question. There is none for a question that
+        asks for all things of a kind.
         """
         if not self.cuts or asks_for_all(question):
             return {}
@@ -198,7 +198,7 @@ class Packer:
         warnings: list[str],
         question: str = "",
     ) -> MemoryContext:
-        """Return the context: the window, and the recalls most relevant for their tokens."""
+        """Return the context: the window, and the recalls that `Placed.choose` selects."""
         messages = [*window.leading, *[entry.message for entry in window.turns]]
         used, extra, chosen = window.tokens, 0, list[Recall]()
         if recalls:
@@ -322,7 +322,7 @@ class Packer:
     ) -> Shown:
         """Return the question, and the newest message as text without calls.
 
-        This is the last resort. The budget is too small even for the ids of the message's calls.
+        It is used if the budget is too small even for the ids of the message's calls.
         """
         room = self._budget.messages
         remaining: list[Entry] = []

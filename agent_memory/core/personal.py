@@ -73,7 +73,7 @@ _APART = re.compile(
 )
 """Text at which numbers end: ends of lines, UUIDs, dates, times, IP addresses, decimals.
 
-Four pairs of digits are taken for a phone number, and not for an IP address.
+Four pairs of digits count as a phone number, not as an IP address.
 """
 
 _ALONE = r"(?<![A-Za-z_\d+])(?<!\d\.)"
@@ -115,11 +115,11 @@ _ABROAD = re.compile(
     r"(?:[ \u00a0\u2010\u2011()./-]{1,3}(?!00[1-9])\d{1,15}(?!\w)){0,9}"
 )
 _LEAST_DIGITS = 10
-"""The fewest digits of a phone number that is possible but not in use."""
+"""A number that is possible but not in use is replaced if it has at least so many digits."""
 
 
 def replaced(text: str, redactor: Redactor) -> str:
-    """Replace all data of the kinds that a redactor replaces."""
+    """Replace the kinds of data for which the redactor's settings are True."""
     if redactor.keys:
         text = _BEARER.sub(r"\1[key]", _KEYS.sub("[key]", text))
     if redactor.passwords:
@@ -183,7 +183,7 @@ def _phone(match: re.Match[str]) -> str:
     has_prefix = match[0].startswith("00")
     ends = [group.end() for group in re.finditer(r"\d+", match[0])]
     for passes, least in ((is_valid_number, 0), (is_possible_number, _LEAST_DIGITS)):
-        if has_prefix and least:  # a number padded with zeros
+        if has_prefix and least:  # the zeros may be padding: only numbers in use count
             break
         for end in reversed(ends):
             number = f"+{match[0][2:end]}" if has_prefix else match[0][:end]

@@ -85,7 +85,7 @@ class ByKind:
         others = [cls for cls in classes if cls.__name__ != "Chain"]
         one_of = [handler(cls.__pydantic_core_schema__) for cls in others]
         if len(others) < len(classes):
-            # A chain holds strategies, even chains. Its full schema would be infinite.
+            # A chain may hold chains, so its full schema would be infinite.
             member = {"type": "object", "required": ["kind"]}
             members = {"type": "array", "items": member, "minItems": 1}
             properties = {"kind": {"const": "chain"}, "members": members}

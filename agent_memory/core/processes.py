@@ -1,7 +1,7 @@
 """Locks and hooks for a process that forks or ends while its threads work.
 
-After a fork, the child has none of its parent's other threads, but the locks that they held. At the
-end of the interpreter, daemon threads stop at any line.
+A forked child has none of its parent's other threads. Locks that these threads held stay locked in
+the child. At the end of the interpreter, daemon threads stop at any line.
 """
 
 from __future__ import annotations

@@ -151,9 +151,9 @@ class StoredContext:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text of a context, and its newest source message, with the seq `upto`.
+    """A text of a context. `upto` is the seq of its newest source message.
 
-    `session_id` is the session of the source. Empty for the session of the context.
+    `session_id` is the session of that message. Empty for the session of the context.
     """
 
     text: str
@@ -214,7 +214,7 @@ def decode_context(
     """Restore a context from its stored form.
 
     Args:
-        text_of: Returns the text that is stored under a name of `name_of`. None if there is none.
+        text_of: Returns the text that is stored under a name from `name_of`, or None.
         source_text: Returns the text of those source messages of a recall that still exist.
     """
     missing = 0
@@ -310,7 +310,7 @@ def _text(recall: Recall) -> Text:
 
 
 def _head(session_id: str, at: datetime, messages: Sequence[Message]) -> Head | None:
-    """Return a head with the summary among the messages, by which `to_messages()` recognises it."""
+    """Return a head with the summary that the messages contain: `to_messages()` reads it there."""
     for message in messages:
         if message.metadata.get("kind") == "summary" and isinstance(message.content, str):
             text = unescape(

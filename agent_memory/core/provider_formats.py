@@ -1,4 +1,4 @@
-"""Windows for a provider's format: with its raw items, and from its newest compaction on. Pure.
+"""Windows in a provider's format: with raw items, and from the newest compaction on. Pure.
 
 A *hidden* entry is an item of the format without a chat form, such as reasoning. It is shown only
 to this provider. A compaction is an item in which the provider summarised all items before it.
@@ -164,7 +164,10 @@ def _led(pending: Sequence[Entry], form: Format) -> int:
 
 
 def _pairs(special: Sequence[Entry], form: Format) -> tuple[dict[int, tuple[str, bool]], bool]:
-    """Return (key, is output) of paired hidden entries by seq, and whether no other is unpaired."""
+    """Map the seqs of paired hidden entries to (key, is output).
+
+    The second value is whether every pair has both its entries.
+    """
     seqs_by_pair: dict[str, list[int]] = {}
     for entry in special:
         if not shape_of(entry.message).views:

@@ -164,7 +164,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def dated(fields: Fields, zone: tzinfo) -> Fields:
-    """Return the fields of a message with a time in `zone`, unless it has a time with an offset."""
+    """Read a time without an offset as a time in `zone`. Add the current time if there is none."""
     at = fields.get("created_at")
     if at is None:
         has_time = any(moment_said(fields.get(key)) for key in TIMES)

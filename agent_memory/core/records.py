@@ -72,11 +72,12 @@ class Draft:
     """A message to append, with its token count.
 
     Attributes:
-        message: The message. A system message also becomes the head's `system`, without `placed`.
+        message: The message. If it is a system message, it also becomes the head's `system`, even
+            if `placed` returns another message for the log.
         tokens: Tokens of the message in a context.
         encoding: Name of the token encoding that counted the message.
         placed: Returns the message to write at a given seq. Encryption uses it to bind a message to
-            its seq. If another writer takes the seq first, it is called again with the next one.
+            its seq. If another writer takes the seq first, it is called again with the next seq.
     """
 
     message: Message
@@ -203,7 +204,7 @@ class Scope:
     """The user and session that a call is about. The calling code sets them, never a model.
 
     Attributes:
-        user_id: The user, or None if the session is its own scope.
+        user_id: The user, or None for a session without a user.
         session_id: The current session. None for all sessions of the user.
         after: For a deletion, the seq after which the source messages of deleted records begin.
         lease: The lease that a block passes with each write to the session store. The store refuses

@@ -123,7 +123,7 @@ def stands_nowhere(message: Message) -> bool:
 
 
 REDACTED = "redacted"
-"""The metadata key of a message that lists its redacted fields."""
+"""The key of a message's metadata under which its redacted fields are listed."""
 
 _KEPT = frozenset(
     {

@@ -128,8 +128,8 @@ def _nothing(form: Format) -> _Settled:
 def _settled(messages: Sequence[Message], upto: int, form: Format) -> _Settled:
     """Return the first `upto` messages in a format, and cache them.
 
-    The result is empty if one of the new messages answers a call of a cached turn, or if the format
-    of one is not registered yet.
+    The result is empty if a new message answers a call of a cached turn, or has a format that is
+    not registered yet.
     """
     if not upto:
         return _nothing(form)
@@ -264,7 +264,7 @@ def _is_whole(run: Sequence[Shown], place: int, count: int) -> bool:
 
 
 def _renamed(raw: Mapping[str, Any], run: Sequence[Shown], shape: Shape) -> Any:
-    """Return a raw item with the call ids of the shown views. None if they differ in more."""
+    """Return a raw item with the call ids of the shown views. None if other fields differ too."""
     new: dict[str, str] = {}
     for shown_view, was in zip(run, shape.views, strict=True):
         pairs = list(zip(calls_of(was), calls_of(shown_view.view), strict=False))

@@ -101,7 +101,7 @@ def _unknown(path: list[str], model: type[BaseModel], fields: Mapping[str, Any])
 
 
 def _names_at(path: list[str], fields: Mapping[str, Any]) -> list[str]:
-    """Return the names of settings for a nested mapping: those of all models with its `kind`."""
+    """Return the names of the settings of all models with the `kind` of the mapping at `path`."""
     value: Any = fields
     for part in path:
         value = value[part] if isinstance(value, Mapping) else value[int(part)]

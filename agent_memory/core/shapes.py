@@ -252,8 +252,8 @@ def _take_call(
 class Arranging:
     """Puts messages into the order in which a model is shown them.
 
-    Results follow right after their calls. Messages between a call and its results follow the
-    results. Calls without a result, results without a call, and empty messages are left out.
+    Results follow right after their calls. Messages between a call and its results are moved behind
+    the results. Calls without a result, results without a call, and empty messages are left out.
 
     Args:
         ids: The rules of the provider for call ids.

@@ -30,9 +30,9 @@ _NOTE = f"[{ELLIPSIS} {{}} calls and their results left out]"
 
 
 def mark_of(seq: int | None) -> Mark:
-    """Return the function that renders the mark of a gap. It names the tool that reads on.
+    """Return the function that renders the mark of a gap.
 
-    With None as `seq`, no tool can read on, and the mark names none.
+    The mark names the tool that reads the omitted text. If `seq` is None, there is no such tool.
     """
 
     def mark(missing: int, offset: int) -> str:
@@ -136,7 +136,7 @@ class Shortener:
         return chat_entries
 
     def _fewer(self, entries: Sequence[Entry], room: int) -> list[Entry] | None:
-        """Return the newest results of a unit with their calls, as many as fit. None for none."""
+        """Return the newest results of a unit that fit, with their calls. None if none fits."""
         calls = [call for entry in entries for call in _calls_of(entry)]
         results = [entry for entry in entries if any(_answers(entry, call) for call in calls)]
         used = sum(
@@ -277,9 +277,10 @@ class Shortener:
 
 
 def shares(costs: Sequence[int], room: int, least: Sequence[int] | None = None) -> list[int]:
-    """Divide `room` tokens: each item gets its cost, or an equal share if the room is too small.
+    """Divide `room` tokens among messages or pieces by their costs.
 
-    Each item gets at least its number in `least`. Their sum must not exceed the room.
+    If the room is too small, cheap ones get their cost, and the others share the rest equally. Each
+    gets at least its number in `least`. The sum of `least` must not exceed the room.
     """
     floor = list(least or [0] * len(costs))
     shares_given = [min(cost, low) for cost, low in zip(costs, floor, strict=True)]
@@ -305,9 +306,9 @@ def _json(value: Any) -> str:
 
 
 class _Piece(NamedTuple):
-    """A piece of a message that may be shortened: its content, another text, or a call's arguments.
+    """The content of a message, another of its texts, or a call's arguments. It may be shortened.
 
-    `path` holds the keys and indexes that lead to it. Only a call's arguments need several.
+    `path` holds the keys and indexes that lead to the piece. Only a call's arguments need several.
     """
 
     value: Any
@@ -324,7 +325,7 @@ class _Piece(NamedTuple):
 
 
 def _frame_of(view: View, keys: Collection[str]) -> View:
-    """Return a view without its pieces, but with the fields in `keys` that are no pieces.
+    """Return the shortest form of a view, with the other fields in `keys` that are no pieces.
 
     Calls keep all fields except their arguments.
     """

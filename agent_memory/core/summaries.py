@@ -66,7 +66,7 @@ _HEADING_TOKENS = 4
 def extract(previous: str, entries: Sequence[Entry], count: Count, limit: int) -> str:
     """Return the most important sentences of the previous summary and the entries, in order.
 
-    These sentences add the most new words, names and identifiers for their tokens.
+    Chosen are the sentences that add the most new words, names and identifiers per token.
     """
     before = (sentence for sentence in sentences(previous) if not _bare(sentence))
     lines = list(dict.fromkeys([*before, *_lines(entries, count)]))
@@ -116,8 +116,8 @@ def keep_codes(summary: str, sources: Sequence[str], count: Count, limit: int) -
 def shorten(summary: str, count: Count, limit: int) -> str:
     """Return the summary within `limit` tokens, without its least important sentences.
 
-    Sentences are dropped in this order: the oldest under "Earlier", the least important under
-    "People", the least important under "Open".
+    The oldest sentences under "Earlier" are dropped first, then the least important ones under
+    "People", and last the least important ones under "Open".
     """
     if count(summary) <= limit:
         return summary

@@ -95,7 +95,7 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 def last_break(text: str, upto: int) -> int:
     """Return an index of at most `upto` to cut a text: the end of a sentence, or else of a word.
 
-    The end of a sentence counts only in the second half. If no word ends before `upto`, return it.
+    The end of a sentence counts only in the second half. If no word ends there, return `upto`.
     """
     ends = [match.start() for match in SENTENCE.finditer(text[: upto + 1])]
     if ends and ends[-1] * 2 >= upto:

@@ -44,8 +44,8 @@ _Work: TypeAlias = Callable[[], _Deliver]
 class Handover(Generic[T]):
     """A call on a daemon thread. The caller may wait for the outcome, or abandon the call.
 
-    An abandoned call continues. Each step of the caller is a single C call, so that an exception of
-    a signal handler leaves nothing half done.
+    An abandoned call continues. Each operation of the caller is a single C call, so that an
+    exception of a signal handler leaves nothing half done.
 
     Args:
         name: The name of the thread until the call ends.
@@ -162,8 +162,8 @@ def unwanted() -> Callable[[], bool]:
 def apart(call: Callable[P, T]) -> Callable[P, T]:
     """Make a function run on another thread while the main thread waits.
 
-    Exceptions of signal handlers (Ctrl-C, a time limit) can reach the main thread between any two
-    steps. They then interrupt only the wait. The call continues, and releases what it holds, such
+    Exceptions of signal handlers (Ctrl-C, a time limit) can reach the main thread at any time. They
+    then interrupt only the wait. The call continues, and releases what it holds, such
     as a lease. A signal handler may therefore wait for a resource that the call holds.
 
     Other threads run the function directly. So does a signal handler that interrupted the holder of
@@ -191,7 +191,7 @@ def repeated(name: str, seconds: float, call: Callable[[], bool]) -> Iterator[No
 
     Each call has its own thread, so that a call that hangs delays no other. The end of the body
     waits for a running call. In a signal handler that interrupted the holder of a lock, no call is
-    made, because it might wait for the lock, while the handler waits for it.
+    made: the call might wait for the lock, while the handler waits for the call.
 
     Args:
         seconds: The seconds from the beginning of the body, or the end of a call, to the next call.
@@ -226,7 +226,7 @@ class _Threads:
             jobs.put((name, work))
             return
         jobs = SimpleQueue()
-        jobs.put((name, work))  # as an argument, the thread would hold a reference until it stops
+        jobs.put((name, work))  # the thread references its arguments until it stops
         thread = threading.Thread(target=self._serve, args=(jobs,), name=_IDLE_NAME, daemon=True)
         start(thread)
 

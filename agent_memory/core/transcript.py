@@ -236,9 +236,9 @@ def _last_space(text: str, start: int, end: int) -> int:
 def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -> str:
     """Return the part of a text that is most relevant to a question, of at most `limit` tokens.
 
-    It starts as the sentence that shares the most words with the question. The better one of the
-    two neighbouring sentences is added repeatedly. A first sentence that is too long is cut. An
-    ellipsis marks omitted text.
+    The part is the sentence that shares the most words with the question, and sentences around it.
+    The better one of its two neighbours is added as long as one of them fits. If the first sentence
+    is too long, it is cut. An ellipsis marks omitted text.
     """
     if count(text) <= limit:
         return text

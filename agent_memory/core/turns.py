@@ -1,4 +1,4 @@
-"""Turns: a user's message with everything up to the assistant's answer, and their checks. Pure."""
+"""Turns (a user's message with everything up to the answer), and checks of turns. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which entries of a window are shown, and the places where a window may be cut. Pure functions.
+"""The entries of a window that are shown, and the places where a window may be cut. Pure.
 
 Two rules hold everywhere. A tool call and its results form a *group* and are cut together. After a
 cut, a window starts at a user message if it has one. If a cut must fall inside a turn, the user
@@ -33,12 +33,12 @@ class _Layout:
     shown: list[bool]
     group: list[int]
     first_open: int | None
-    """Index of the first entry of the newest turn with a call without a result."""
+    """Index of the first entry in the newest turn that has a call without a result, if any."""
     pending: int = 0
     orphans: int = 0
 
     def with_more(self, more: _Layout) -> _Layout:
-        """Return this layout, extended by another. No call of this one may be without a result."""
+        """Return this layout, extended by `more`. All calls of this layout must have results."""
         count = len(self.shown)
         return _Layout(
             self.shown + more.shown,
@@ -111,9 +111,10 @@ def choose_cut(
 ) -> Cut | None:
     """Return the cut that keeps as many of the newest turns as the bounds allow.
 
-    A cut between two turns is preferred. If it would use less than half of the bounds, because the
-    next older turn is long, the cut falls inside that turn, between groups. The turn's user message
-    is then pinned. A call in the newest turn that has no result yet is never cut away.
+    A cut between two turns is preferred. If the remaining window would use less than half of the
+    bounds, because the next older turn is long, the cut falls inside that turn, between groups. The
+    turn's user message is then pinned. In the newest turn, a call without a result is never cut
+    away.
 
     Returns:
         The cut. None if no legal cut removes anything. The newest group always stays, with the user
@@ -157,7 +158,7 @@ def passes(entries: Sequence[Entry], max_messages: int | None) -> bool:
 
 
 def begun_anew(head: Head, first: Entry | None) -> Head:
-    """Return the head with a window from `first` on, the log's first entry, and no summary."""
+    """Return the head without a summary. Its window begins with `first`, the log's first entry."""
     return replace(
         head,
         start=head.expired,

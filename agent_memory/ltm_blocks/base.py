@@ -158,7 +158,7 @@ class Block(SettingsModel, ABC):
         return False
 
     def recalled(self, scope: Scope, ids: Sequence[str]) -> None:
-        """Receive the ids of recalls in a new context, without those of a relevance below 0.5."""
+        """Receive the ids of a new context's recalls, except those of a relevance below 0.5."""
 
     @property
     def vectors(self) -> VectorStore:
@@ -253,19 +253,20 @@ class Block(SettingsModel, ABC):
         return ()
 
     def all_kept(self, scope: Scope) -> Sequence[Recall]:
-        """Return all of a user's items, except messages of the log. `User.surplus` reports on them.
+        """Return all records of a user that `User.surplus` may report, but no messages of the log.
 
-        Each item has the id that `forget` takes.
+        Each record has the id that `forget` takes.
         """
         return ()
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[Any]:
-        """Forget an item by its id, or everything that comes from a part of a session, permanently.
+        """Permanently forget a record by its id, or all records from a part of a session.
 
-        The tool `memory_forget` calls the blocks in turn until one has the id.
+        The tool `memory_forget` calls the blocks in turn until a block has the id.
 
         Returns:
-            The forgotten items; empty if the block has none, or cannot forget single items.
+            The forgotten records; empty if there are none, or if the block cannot forget single
+            records.
         """
         return ()
 
@@ -292,7 +293,7 @@ class Block(SettingsModel, ABC):
         """Receive the user's message and the context before a model is called.
 
         Called by `before_turn`, `regenerate` and `completion`. Return quickly: the caller waits.
-        Errors are logged. `turn_ended` may never follow.
+        Errors are logged. `turn_ended` may not follow, for example if the model fails.
         """
 
     def turn_ended(
@@ -304,7 +305,7 @@ class Block(SettingsModel, ABC):
         """
 
     def end(self, scope: Scope) -> None:
-        """Receive the end of a session, to drop data that is stored only during a session."""
+        """Drop the data that is stored only during a session. Called when the session ends."""
 
     def problems(self, resources: Resources) -> Sequence[str]:
         """Return problems of the stored data, each with its remedy, for `agent-memory doctor`.

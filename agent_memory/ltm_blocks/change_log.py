@@ -213,7 +213,7 @@ class Following(Cache[str, tuple[Key, T]]):
         except BaseException:  # the changes may be stored without the version
             self.drop(owner)
             raise
-        if trail is not None:  # without a log, an erasure after reading `value` goes unnoticed
+        if trail is not None:  # without a log, an erasure since `value` was read would be missed
             self.put(owner, (key, self._change(value, changes)))
 
     def _followed(

@@ -34,8 +34,8 @@ _MAX_BITS = 4096  # Python refuses to write integers of more than 4,300 digits
 class KeyedRecords:
     """The records of one block for one scope.
 
-    Writing a record creates its session if needed. The session then has an owner, and its deletion
-    removes the record. Records are hidden once the deletion has begun.
+    `put` creates the record's session if needed, because the deletion of a session removes its
+    records. They are hidden as soon as the deletion has begun.
 
     Args:
         whose: "user" selects the user's records, across sessions, or the session's records if there

@@ -43,7 +43,7 @@ class Note:
 
     @property
     def version(self) -> str:
-        """The note's version, for `expected`. Every write changes it."""
+        """The note's version, for the argument `expected`. Every write changes it."""
         at = self.created_at.isoformat()
         return version_of(self.id, self.text, at, self.session_id, self.metadata)
 

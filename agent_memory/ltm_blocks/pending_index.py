@@ -31,13 +31,13 @@ Encode = Callable[[Sequence[str]], "Sequence[Encoding]"]
 """See `Encoder.encode`."""
 
 _MOST_OWNERS = 10_000
-_LATER_SECONDS = 0.2  # a process that stores a message and exits at once need not load the encoder
+_LATER_SECONDS = 0.2  # a process that exits soon after storing a message loads no encoder
 
 
 class EncodeAhead:
     """Encodes stored messages on one background thread, before a question needs them.
 
-    After `stop` nothing is lost: a question encodes the messages that are missing.
+    After `stop` nothing is lost: a question encodes the messages that are not encoded yet.
     """
 
     def __init__(self) -> None:
@@ -90,8 +90,8 @@ class EncodeAhead:
 
 
 WHOLE = 500
-"""Maximum number of pending entries that are all indexed. If there are more, only the newest are
-indexed, and those that share words with the question."""
+"""Up to so many pending entries are all indexed. If there are more, only the newest ones and those
+that share words with the question are indexed."""
 
 WHOLE_TOKENS = 50_000
 """The same limit in tokens, because a megabyte of new words takes seconds to index."""

@@ -28,8 +28,8 @@ _FACT: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 class StaticMemory(Block):
     """Read-only facts for every user and session.
 
-    All facts are recalled if they fit the block's share of tokens. If not, the most relevant facts
-    are recalled.
+    All facts are recalled if they fit the block's share of tokens, and otherwise the most relevant
+    ones. With `choose`, only the facts that a model chooses are recalled.
 
     Attributes:
         facts: Texts, plain JSON or pydantic models. If a fact is a dict, its key `text` or

@@ -45,7 +45,7 @@ _DEEPEST = 2_000
 def _in_force(
     call: Callable[Concatenate[VectorMemory, P], T],
 ) -> Callable[Concatenate[VectorMemory, P], T]:
-    """Wrap a method. Its error says if another process rebuilt the vectors for another model."""
+    """Wrap a method. If another process rebuilt the vectors for another model, errors say so."""
 
     @wraps(call)
     def told(block: VectorMemory, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -353,7 +353,7 @@ class VectorMemory(Block):
             )
 
     def _ready(self) -> Encoder:
-        """Return the embedder, once the vector store has accepted its model and dimension."""
+        """Return the embedder. The first call opens the vectors with its model and dimension."""
         if self._embedder is None:
             embedder = self._chosen(self.resources)
             self._vectors.open_vectors(self.name, embedder.dimension, embedder.name)

@@ -39,7 +39,7 @@ class _StoredForm(Form):
 
 
 class WorkingMemory(CollectionBlock):
-    """A session's working values by key, written by tool or by `Session.working`.
+    """A session's values by key. A model writes them by a tool, a program by `Session.working`.
 
     Every context of the session recalls all values that fit, last changed first. Other sessions do
     not see the values.

@@ -32,7 +32,7 @@ sum of its two cosines. The hits may be older than the statement."""
 _REPEATED = 0.6  # a reply is an echo if the user said this share of its words before
 _SAME_QUESTION = 0.6  # minimum cosine of two copies of a question
 _FAINT = 0.4  # factor on the score of a user message that asks the same question
-_ALL = 100  # `asking` of a text that consists of questions
+_ALL = 100  # the value of `asking` for a text that consists of questions
 _SURE = 0.5
 _SENTENCE = 3  # words; a shorter query is a keyword search
 _MOST_KNOWN = 100
@@ -46,7 +46,7 @@ _LEANS = 4  # a short correction may be this many seqs after its statement
 _SAME_FORM = 0.6  # minimum share of a statement's words that a contradiction repeats
 _SAME_WORDS = 3  # minimum number of equal words in two statements that differ only in a value
 _NEAR, _NEAR_MARKED = 0.65, 0.45  # minimum sum of both cosines; lower if the text reports a change
-_NEARLY = 0.8  # share of the highest `_alone` that the statement to correct must have
+_NEARLY = 0.8  # the statement to correct must have this share of the highest `_alone`
 _FEW, _MANY = 0.15, 50  # below 50 hits the threshold is lower, because chance matches are rarer
 _SAME_KIND = 0.1  # lowers the threshold for a value of the same kind
 _IN_CONTEXT = 0.08  # lowers the threshold in a context, where an extra line does little harm
@@ -419,7 +419,7 @@ def _is_about(hit: Hit, names: Sequence[str]) -> bool:
 
 
 def _is_about_another(text: str, about: Sequence[str]) -> bool:
-    """Return whether a text is about its speaker, or about names that are not in `about`.
+    """Return whether a text has none of the names `about`, but is about its speaker or other names.
 
     False if `about` is empty.
     """

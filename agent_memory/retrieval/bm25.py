@@ -2,8 +2,9 @@
 
 See Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009. BM25
 compares the length of a text with the mean length in the collection. This module compares it with a
-fixed length, so that adding texts does not change weights. On conversations this recalls as much.
-Among long answers it recalls more, because their mean is far from the length of a person's message.
+fixed length, so that adding texts does not change weights. The fixed length recalls as much on
+conversations. Among long answers it recalls more: their mean length is far from the length of a
+person's message.
 
 The hook for a coding agent's prompts imports this module, and numpy would load too slowly there.
 """

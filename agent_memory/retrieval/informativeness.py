@@ -84,9 +84,9 @@ def tells_nothing(
 
 @lru_cache(_MOST_KNOWN)
 def repeats(asked: frozenset[str], languages: frozenset[str], text: str) -> bool:
-    """Return whether a message repeats the question in one clause, and answers it in no other.
+    """Return whether a message repeats the question, and its other clauses do not answer it.
 
-    Another clause answers it if it contains half of the question's words.
+    They count as an answer if, together, they contain half of the question's words.
 
     Args:
         asked: The question's words, in its own languages.

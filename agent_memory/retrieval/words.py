@@ -128,7 +128,7 @@ class Forms(NamedTuple):
     """The forms under which one word is indexed.
 
     Attributes:
-        plain: The folded word. If it has ASCII letters only, its English stem in any language.
+        plain: The folded word. If this is ASCII, its English stem, whatever the text's language.
         stems: The stems in the languages of the word's text. The English stem is `plain`.
     """
 

@@ -33,7 +33,7 @@ class Window:
 
     Attributes:
         entries: The pinned entries, then the newest entries of the log. The `tokens` of a long
-            entry count its shortened form, which takes at most half of the limit.
+            entry are those of its shortened form, at most half of the limit.
         limit: Maximum tokens of the window's turns.
         max_messages, max_turns: Maximum numbers in the window; None for any number.
         keep: The share of `limit` to which the window is cut.
@@ -57,7 +57,7 @@ class Window:
 
         Args:
             wanted: The strategy's own limit of messages after a cut. If it is None, or not below
-                `max_messages`, 70 % of `max_messages` are kept.
+                `max_messages`, the limit is 70 % of `max_messages`, or with `take` all of them.
             turns: The same for turns and `max_turns`.
             take: The number of oldest messages that leave, instead of 30 % of a limit. More leave
                 if a limit requires it.
@@ -128,8 +128,9 @@ class Strategy(SettingsModel):
     """Base of overflow strategies: an immutable value with a `kind`.
 
     A custom strategy subclasses this, sets a `kind` and overrides `cut`, `summarize` or both. The
-    engine adjusts every result: tool calls stay with their results, the newest step stays with its
-    question, and contexts stay within the budget. A summary that is too long is cut.
+    engine adjusts every result: tool calls stay with their results, contexts stay within the
+    budget, and the newest message stays, with the user's message of its turn. A summary that is too
+    long is cut.
     """
 
     kind: Any  # a string; `Any` lets a subclass narrow it to a literal
@@ -151,7 +152,7 @@ class Strategy(SettingsModel):
 
     @property
     def ltm_blocks(self) -> tuple[Block, ...]:
-        """The long-term blocks that absorb the log."""
+        """The long-term blocks of the strategy, in addition to the configured `blocks`."""
         return ()
 
     @property

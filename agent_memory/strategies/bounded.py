@@ -21,25 +21,27 @@ if TYPE_CHECKING:
 
 
 class Bounded(Strategy):
-    """Cut the window when it exceeds a limit. After the cut, the window is within all settings.
+    """Cut the window when it exceeds a limit, so that it meets all settings below.
 
-    Whole turns leave. If a single turn is too long, its oldest steps leave.
+    Whole turns leave. If a single turn is too long, its oldest messages leave, except the question.
+    The newest message always stays. A tool call and its results stay or leave together.
 
     Attributes:
         max_stm_ratio: Share of `max_tokens` that short-term memory may fill, above 0 and at most 1.
-            A window with 0.8 is cut at 80 % of `max_tokens`.
+            With 0.8, the window is cut if it would fill more than 80 % of `max_tokens`.
         max_stm_tokens: Maximum tokens of the window's turns.
         max_messages: Maximum number of messages in the window.
         max_turns: Maximum number of turns in the window.
-        keep_tokens: Maximum tokens after a cut; by default 70 % of the window's limit.
+        keep_tokens: Maximum tokens after a cut; by default 70 % of the window's limit, or all of it
+            with `take_messages`.
         keep_messages: Maximum number of messages after a cut.
         keep_turns: Maximum number of turns after a cut.
         take_messages: The number of oldest messages that a cut removes, rounded up to whole turns.
-            A cut removes more if another setting requires it. By default it removes 30 % of the
-            limit that was exceeded.
+            A cut removes more if another setting requires it. By default, a cut lowers the window
+            to 70 % of each limit.
         by: "age" keeps the newest turns. "importance" gives half of the room to the newest turns.
-            The other half goes to the most important turns of any age (names, numbers, identifiers,
-            user questions).
+            The other half goes to the most important older turns: those with many names, numbers
+            and identifiers, above all in the user's messages.
     """
 
     max_stm_ratio: float = 1.0
@@ -116,8 +118,8 @@ class FlushToLTM(Bounded):
     Attributes:
         blocks: The long-term blocks.
         max_stm_ratio: See `Bounded.max_stm_ratio`. The rest of the budget is for recalls.
-        absorb: When blocks absorb entries. "overflow": when they leave the window.
-            "every_update": immediately. A number: whenever that many tokens are pending.
+        absorb: When blocks absorb entries. "overflow": when the entries leave the window.
+            "every_update": at each update. A number: whenever that many tokens are pending.
     """
 
     kind: Literal["flush_to_ltm"] = "flush_to_ltm"
@@ -142,12 +144,13 @@ class FlushToLTM(Bounded):
 
 
 class ClearTools(Strategy):
-    """Show stubs in place of old tool results, once the window exceeds its limit.
+    """Show stubs in place of old tool results when the window exceeds its limit.
 
     Questions, answers, and tool calls with their arguments stay. A stub names the tool and its
     arguments, and the size, the first line and the `seq` of the result. With the `seq`, the tool
-    `memory_read_message` returns the whole result. A result stays whole if it is pinned, begins
-    like an error, or has not been read by the model yet. The log keeps every result.
+    `memory_read_message` returns the whole result. The newest result stays whole, and so does a
+    result that is pinned, begins like an error, or has not been read by the model yet. The log
+    keeps every result.
 
     If stubs free too few tokens, one call replaces all old calls. Its result lists the `seq` of
     each result, by tool. Questions, answers and text with a call stay.

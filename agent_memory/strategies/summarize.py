@@ -63,7 +63,7 @@ _MAX_CHUNK = 12_000
 
 
 class Summarize(Bounded):
-    """Replace entries that leave the window by one summary at its beginning.
+    """Replace entries that leave the window by one summary at the beginning of the window.
 
     If the last summary and the leaving messages fit into `max_summary_tokens`, the messages follow
     the summary verbatim, without a model call. Otherwise a model summarises all entries that leave,
@@ -72,12 +72,13 @@ class Summarize(Bounded):
 
     The summary has the headings "Open", "People" and "Earlier". If it is too long, the oldest
     events are dropped first, and open points last. Codes that the model's answer omits (order
-    numbers, telephone numbers, amounts of money, links) are added verbatim.
+    numbers, telephone numbers, amounts of money, links) are added verbatim, in up to a quarter of
+    the summary's tokens.
 
     Without a model, or while the model is down, a local extract of the messages follows the last
-    summary. The model summarises them later from the log, which still has every message. An answer
-    without a summary ("none", "N/A", an apology, nothing) counts as a failure. Contexts then have a
-    warning that quotes the answer, and the next call retries.
+    summary. The model summarises these messages later, from the log. An answer without a summary
+    ("none", "N/A", an apology, nothing) counts as a failure. Contexts then have a warning that
+    quotes the answer, and the next call retries.
 
     Attributes:
         max_summary_tokens: Maximum tokens of the summary. A longer answer is shortened.
@@ -86,10 +87,10 @@ class Summarize(Bounded):
             most important sentences stay.
         model: A litellm model instead of the configured one.
         keep_user_tokens: Maximum tokens of user messages that follow the summary verbatim. Standing
-            instructions ("never", "always", "do not") come first, then the newest messages. The
-            number is added to `max_summary_tokens`. With None, these messages get a third of
-            `max_summary_tokens` instead. They take at most half of a summary's tokens. A long
-            message is shortened.
+            instructions ("never", "always", "do not") come first, then the newest messages. A long
+            message is shortened. The number is added to `max_summary_tokens`. With None, nothing is
+            added, and these messages take up to a third of `max_summary_tokens`. In both cases they
+            take at most half of the tokens of the whole summary.
     """
 
     kind: Literal["summarize"] = "summarize"

@@ -88,7 +88,7 @@ def _is_own(part: Json) -> bool:
 
 
 def _tool(part: Json) -> Json | None:
-    """Return the fields of a call, a result, or both. None for another part."""
+    """Return the fields of a call, a result, or both. None for any other part."""
     kind = str(part.get("type"))
     if kind == "tool-invocation":  # version 4 of the SDK
         part = dict(mapping(part.get("toolInvocation")))

@@ -1,7 +1,7 @@
 """Messages of Anthropic's Messages API, whose content is a list of blocks. Pure.
 
-A compaction block replaces all messages before it. Its content is text, which other models are
-shown as a summary.
+A compaction block replaces all messages before it. Its content is text. Other models receive this
+text as a summary.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def limited(context: list[Any]) -> list[Any]:
 
 
 def _marked(value: Any, left: int) -> tuple[Any, int]:
-    """Remove all but the last `left` cache marks of a value. Return it and how many are left."""
+    """Remove all but the last `left` cache marks. Return the value, and how many more may stay."""
     if isinstance(value, list):
         items = list(value)
         for place in reversed(range(len(items))):

@@ -91,7 +91,7 @@ def is_blank(part: Mapping[str, Any]) -> bool:
 
 
 def cleaned(parts: list[Any], clean: Callable[[Any], Any]) -> list[Any]:
-    """Return the results of `clean` for the parts, without None: `parts` itself if none changed."""
+    """Return the results of `clean` without None. If no part changed, return `parts` itself."""
     results = [cleaned_part for part in parts if (cleaned_part := clean(part)) is not None]
     return parts if len(results) == len(parts) and all(map(is_, results, parts)) else results
 
@@ -193,7 +193,7 @@ def asked_in(
 ) -> list[tuple[Any, str, Json]]:
     """Return the id, the tool name (see `tool_name`) and the arguments of each call.
 
-    Arguments that are not a JSON object become the field `arguments` of one.
+    Arguments that are not a JSON object become the field `arguments` of a new object.
     """
     return [_asked(call, other) for call in calls_of(view)]
 
@@ -219,7 +219,7 @@ def answer_of(call_id: object, content: Any, name: object = None) -> Json:
 
 
 def said_by(role: str, parts: Sequence[Json], calls: Sequence[Json] = ()) -> list[Json]:
-    """Return a list of one chat message with parts and calls, or an empty list without both."""
+    """Return a list of one chat message. Empty if there are neither parts nor calls."""
     if not (parts or calls):
         return []
     view: Json = {"role": role, "content": joined(parts) or None}

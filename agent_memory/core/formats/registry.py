@@ -108,7 +108,7 @@ class Format:
 
 
 def _made(name: str, file: str, **more: Any) -> Format:
-    """Return the format that a module of this folder defines: its names are fields of `Format`."""
+    """Build a format from a module of this folder: from its names that are fields of `Format`."""
     module = import_module(f"agent_memory.core.formats.{file}")
     own = {field.name for field in fields(Format)} & vars(module).keys()
     return Format(name, **{field: getattr(module, field) for field in own}, **more)
@@ -144,7 +144,7 @@ def _formats() -> dict[str, Format]:
             arguments=Arguments(system=("system",), user_first=True),
         ),
         shared,
-        # A name of its own, because xAI cannot read OpenAI's encrypted items.
+        # A separate format, because xAI cannot read OpenAI's encrypted items.
         replace(shared, name="xai.responses", recognises=_never),
         _made(
             names.GOOGLE,

@@ -140,10 +140,10 @@ class TokenCounter:
 
     Args:
         model: A litellm model name. None counts with o200k_base.
-        tokenizer: "exact" uses the model's encoding if it is known. For Claude, it uses the last
-            encoding that Anthropic published, and for other models litellm's fallback, cl100k_base.
-            "approximate" estimates the tokens for any model and loads nothing; docs/tokens.md gives
-            the error.
+        tokenizer: "exact" uses the model's own encoding if it is known and bundled. For Claude, it
+            uses the last encoding that Anthropic published, and otherwise litellm's fallback,
+            cl100k_base. "approximate" estimates the tokens for any model and loads nothing;
+            docs/tokens.md gives the error.
 
     Attributes:
         encoding: Name of the encoding, which is stored with every count.
@@ -185,7 +185,7 @@ class TokenCounter:
         - An item of a framework counts as its views, plus its other content that reaches the model.
         - An item whose content is a list of parts counts as its views, plus the JSON of its other
           fields. Pictures in the list are thus not counted as text.
-        - An item that its format never shows counts 0.
+        - An item without a chat form counts 0, if its format is registered.
         """
         role, content = message.role, message.content
         is_simple = role not in (None, "tool") and isinstance(content, str)
@@ -281,7 +281,7 @@ class TokenCounter:
         return cost
 
     def _id(self, value: object) -> int:
-        """Return the tokens of a call id, or of the id that may replace an invalid one, if more."""
+        """Return the tokens of a call id, or of its replacement if that may take more."""
         text = value if isinstance(value, str) else json.dumps(value)
         return max(_LEAST_ID, self.text(text)) + _PER_FIELD
 

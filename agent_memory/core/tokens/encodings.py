@@ -244,7 +244,8 @@ class MergeCounter:
         if searching and (len(token) > _LONGEST_SEARCHED or self.work > _TABLE_WORK):
             self._table = self._read_table()
             rank = self._look_up
-        # One function must rank all tokens of a piece: the values of the two differ.
+        # One function must rank all tokens of a piece, because the two functions
+        # give different values.
         return self._merge(token, rank)
 
     def _merge(self, token: bytes, rank: Callable[[bytes], int]) -> int:

@@ -85,7 +85,7 @@ def parts(shown: Sequence[SourceMessage], count: Count, limit: int) -> Iterator[
 
 
 def bearing(facts: Sequence[Fact], shown: Sequence[SourceMessage]) -> list[Fact]:
-    """Return the known facts that messages may repeat or change, which the model is shown."""
+    """Return the known facts to show to the model: those that messages may repeat or change."""
     texts = [message.text for message in shown if message.number is not None]
     return [facts[at] for at in most_alike([fact.text for fact in facts], texts, _MOST_KNOWN)]
 
@@ -159,7 +159,7 @@ class Absorbing:
         return settle(drafted, vectors, known, weights, partial(reconcile, self.llm))
 
     def _news(self, settled: Sequence[Claim], journal: Journal) -> list[Claim]:
-        """Drop claims in which an assistant or tool repeats a fact, unless its role weighs more.
+        """Drop claims in which an assistant or tool repeats a fact of an equal or weightier role.
 
         The assistant may know the fact from this memory, and the memory would then confirm itself.
         """

@@ -105,9 +105,9 @@ def reconcile(llm: LLM, groups: Sequence[Group]) -> dict[int, Answer]:
 
 _EACH = 3  # older facts to compare a new one with
 _SEEN_ALIKE = 0.85
-"""Minimum similarity to a known fact that the extracting model was shown, to ask about it again."""
+"""Minimum similarity at which a model compares a new fact with one that it saw when extracting."""
 _TOLD_ALIKE = 0.6
-"""Minimum similarity of two new facts of one batch, to ask about both."""
+"""Minimum similarity at which a model compares two new facts of one batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,10 +215,10 @@ def _split(drafts: Sequence[Draft], known: Known) -> tuple[dict[int, int], list[
 
 
 def _adds_none(claim: Claim, earlier: Fact | Claim, news: bool) -> bool:
-    """Return whether a claim in the words of an earlier fact also states its time.
+    """Return whether a claim in the words of an earlier fact is only a repetition of the fact.
 
-    A claim without a date counts as a repetition of a fact that still holds, unless `news` is set:
-    an earlier draft of the batch then has the same subject and category.
+    A claim with the fact's time is a repetition. So is a claim without a date if the fact still
+    holds, but not with `news`: an earlier draft of the batch has the same subject and category.
     """
     before = since(earlier.valid_from, earlier.valid_to, earlier.recorded_at)
     if (claim.begins, claim.valid_to) == (before, earlier.valid_to):

@@ -119,7 +119,7 @@ def _counts_id(block: str, owner: str) -> str:
 
 
 def tombstone_of(claim: Claim, left: Sequence[Claim], why: str) -> Tombstone:
-    """Return a claim's tombstone. It spares claims in `left` whose quotes overlap the claim's."""
+    """Return a tombstone for `claim`. It spares claims of `left` with an overlapping quote."""
     spared = tuple(
         one.id
         for one in left

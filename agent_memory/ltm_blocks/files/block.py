@@ -336,8 +336,9 @@ class Files(Collection[FileMemory]):
             )
 
     def _found(self, files: Mapping[str, Record], path: str, missing: str, folder: str) -> Record:
-        """Return the file of a path. If it does not exist, raise `folder` or `missing` as the
-        error.
+        """Return the file of a path.
+
+        If there is no file, refuse with the reply `folder` for a directory, or else `missing`.
         """
         if path not in files:
             what = folder if is_there(files, path) else missing

@@ -256,7 +256,7 @@ _BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
 
 
 def parse(data: bytes, file: str) -> Skill | BrokenSkill:
-    """Return the skill in a file's content, or its problem with the name `file`."""
+    """Return the skill in a file's content, or its problem. `file` is the name to report."""
     try:
         return _parsed(_decoded(data))
     except Unreadable as error:

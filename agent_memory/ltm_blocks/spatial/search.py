@@ -68,7 +68,7 @@ class Found(NamedTuple):
         ]
 
     def joined(self, others: Found) -> Found:
-        """Return these results and others, each observation once. Both need the same position."""
+        """Return these results and others, without duplicates. Both must have the same position."""
         assert self.distances is not None
         known = {one.id for one in self.records}
         more = others.rows([row for row, one in enumerate(others.records) if one.id not in known])

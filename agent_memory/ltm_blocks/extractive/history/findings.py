@@ -194,7 +194,7 @@ def _bare(text: str) -> str:
 
 
 def _spelt(name: str) -> re.Pattern[str]:
-    """Return a pattern that finds a name only at the start of a word: no "Rome" in "from email"."""
+    """Return a pattern that finds a name at the start of a word only: no "Rome" in "from email"."""
     letters = r"[\W_]*".join(map(re.escape, _bare(name)))
     return re.compile(rf"(?<![^\W_]){letters}")
 
@@ -357,7 +357,7 @@ def _is_exact(words: str) -> bool:
 
 
 def _may_be_dated(source: SourceMessage, first: Period | None) -> bool:
-    """Return whether a message names a time. For its own day, it must say "today" or the like."""
+    """Return whether a message names a time, or if `first` is its day, says "today" or the like."""
     text = source.text.casefold()
     if first is not None and first[0] == day_of(source.entry.said_at):
         return bool(_TODAY.search(text))

@@ -20,7 +20,7 @@ class _ClaimGroup:
 
     Attributes:
         enders: Groups that state when this one ended.
-        ended: Groups that have ended, as this one states.
+        ended: Groups whose end this one states.
         contradictors: Groups that contradict or refine this one.
         rivals: Groups that cannot hold at the same time as this one.
     """
@@ -233,7 +233,7 @@ def _successor(
     begin, end = one.stated_period
     if periods and periods[-1][1] == end:
         return None, ""
-    # winners that hold at the stated end; if none does and nothing ended it, all that overlap it
+    # winners at the stated end; if there are none and `one.ending` is empty, all that overlap it
     last = [other for other in winners if other.stated_period[0] < end <= other.stated_period[1]]
     taken = one.ending + last or [other for other in winners if other.stated_period[1] > begin]
     if not taken:

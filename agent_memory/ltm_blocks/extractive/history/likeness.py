@@ -82,7 +82,7 @@ def candidates(
 ) -> list[tuple[int, float]]:
     """Return the indexes and similarities of older texts that a new text may repeat or change.
 
-    These are of the same kind, or similar in words or meaning. The most similar comes first.
+    Such a text has the same kind, or is similar in words or meaning. The most similar is first.
 
     Args:
         kind: The subject and the category of the new text.
@@ -238,7 +238,7 @@ class StalenessDetector(SettingsModel):
 
 
 def _meet(one: Fact, other: Fact) -> bool:
-    """Return whether two facts hold at the same time. Two journeys to one place may not."""
+    """Return whether two facts hold at the same time. Two journeys may be years apart."""
     return any(
         begin < until and since < end
         for begin, end in one.periods

@@ -116,7 +116,7 @@ class Meant(NamedTuple):
     """The time that a phrase means.
 
     Attributes:
-        is_beginning: Whether the period is only a beginning: "since May", "for two years".
+        is_beginning: Whether the phrase states only a beginning: "since May", "for two years".
     """
 
     period: Period

@@ -76,9 +76,9 @@ def sources(
 
 
 def helpful(said: Sequence[SourceMessage]) -> list[SourceMessage]:
-    """Return the numbered messages, each after the end of an unnumbered message directly before it.
+    """Return the numbered messages, and before each, the end of an unnumbered one that precedes it.
 
-    This end shows the meaning of words such as "it" or "yes".
+    That end explains words such as "it" or "yes" in the numbered message.
     """
     kept: list[SourceMessage] = []
     before: SourceMessage | None = None
