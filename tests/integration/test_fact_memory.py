@@ -1,25 +1,24 @@
-"""The cache of facts between calls, and a `forget` that is interrupted."""
+"""Facts of one user in several processes and calls, and a `forget` that is interrupted."""
 
-from pathlib import Path
+from contextlib import closing
 
 import pytest
 
 from agent_memory import AgentMemory
+from agent_memory.core.records import Scope
 from agent_memory.errors import StoreUnavailable
+from agent_memory.ltm_blocks.change_log import erase
+from agent_memory.stores import open_store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import watched
 from tests.integration.fact_model import Model, absorbed, remembering, said, texts
 
+BLOCK = "extractive"
+
 
 def recalled(memory: AgentMemory, user_id: str = "ada") -> list[str]:
     """Return the facts that a context shows, sorted."""
-    return sorted(
-        texts(
-            memory.get(
-                "new", "Where does she live, and what does she row?", user_id=user_id
-            ).recalls
-        )
-    )
+    return sorted(texts(memory.get("new", user_id=user_id).recalls))
 
 
 @pytest.fixture
@@ -30,10 +29,9 @@ def model() -> Model:
     return model
 
 
-def test_recall_shows_what_others_have_changed(tmp_path: Path, model: Model) -> None:
+def test_recall_shows_what_others_have_changed(url: str, model: Model) -> None:
     """Wrong: a process recalls facts that another process has since forgotten or deleted, or misses
     new ones."""
-    url = f"sqlite:///{tmp_path}/memory.db"
     with remembering(model, url) as one, remembering(model, url) as other:
         absorbed(one, "s1", said("I live in Oslo"))
         assert recalled(other) == recalled(one) == ["Lives in Oslo."]
@@ -54,6 +52,63 @@ def test_recall_shows_what_others_have_changed(tmp_path: Path, model: Model) -> 
         absorbed(other, "s5", said("I row"), user_id="ben")
         assert recalled(one) == []
         assert recalled(one, "ben") == ["Rows."]
+
+
+def test_what_is_absorbed_anew_takes_the_place_of_what_was(url: str) -> None:
+    """Wrong: a process still recalls claims that another process replaced."""
+    model = Model()
+    with remembering(model, url) as one, remembering(model, url) as two:
+        absorbed(one, "a", said(model.tell("I have a dog.", "Has a dog.")))
+        assert recalled(two) == ["Has a dog."]
+        model.finds.clear()
+        model.tell("I have a dog.", "Owns a dog.")
+        one.blocks[BLOCK].update(Scope("ada", "a"), one.history("a"))
+        assert recalled(one) == recalled(two) == ["Owns a dog."]
+        kept = one.components.store.records(BLOCK, "user:ada")
+        assert [one.text for one in kept if "fact" in one.metadata] == ["Owns a dog."]
+
+
+def test_an_erasure_in_the_middle_of_an_absorb(url: str) -> None:
+    """Wrong: a process still recalls a session that was erased while another process absorbed a
+    batch."""
+    model = Model()
+    armed: list[int] = []
+
+    def watch(step: str) -> None:
+        if step == "before put_records" and armed:
+            armed.clear()
+            two.blocks[BLOCK].delete(Scope("ada", "a"))
+
+    store = open_store(url)
+    with (
+        closing(store),
+        remembering(model, watched(store, watch)) as one,
+        remembering(model, url) as two,
+    ):
+        absorbed(one, "a", said(model.tell("I have a dog.", "Has a dog.")))
+        with remembering(model, url) as third:
+            absorbed(one, "b", said(model.tell("I play chess.", "Plays chess.")))
+            left = ["Likes tea.", "Plays chess."]
+            assert recalled(third) == ["Has a dog.", "Plays chess."]
+            quote = model.tell("I like tea.", "Likes tea.")
+            one.update("b", [said(quote)], user_id="ada")
+            armed.append(1)
+            one.flush("b")
+            assert not armed
+            assert recalled(third) == recalled(one) == recalled(two) == left
+
+
+def test_an_erasure_without_the_block(url: str) -> None:
+    """Wrong: a process still recalls facts that a memory without the block erased."""
+    model = Model()
+    with remembering(model, url) as one, remembering(model, url) as two:
+        absorbed(one, "a", said(model.tell("I have a dog.", "Has a dog.")))
+        assert recalled(two) == ["Has a dog."]
+        with closing(open_store(url)) as store:
+            erase(store, BLOCK, Scope("ada"))
+        absorbed(one, "b", said(model.tell("I like tea.", "Likes tea.")))
+        assert recalled(one) == recalled(two) == ["Likes tea."]
+        assert texts(two.user("ada").facts()) == ["Likes tea."]
 
 
 def test_one_who_recalls_often_reads_once(model: Model) -> None:

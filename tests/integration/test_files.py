@@ -1,4 +1,4 @@
-"""Files that a model writes: owners, limits, concurrent edits, and the tool."""
+"""Files that a model writes: owners, limits, concurrent edits, the tool, and settings."""
 
 import json
 import threading
@@ -6,13 +6,16 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, AgentMemoryConfig, FileMemory, StaticMemory
-from agent_memory.errors import ConfigError, StoreUnavailable, ToolRefused
+from agent_memory import AgentMemory, AgentMemoryConfig, FileMemory, Redactor, StaticMemory
+from agent_memory.errors import ConfigError, InvalidSetting, StoreUnavailable, ToolRefused
+from agent_memory.ltm_blocks.files.block import Files, run_command
 from agent_memory.stores import MemoryStore, SQLStore
 from agent_memory.testing import watched
 
@@ -231,3 +234,84 @@ def test_settings(tmp_path: Path) -> None:
         pytest.raises(ConfigError, match=r"blocks=\[FileMemory"),
     ):
         memory.user("ana").files()
+
+
+def files_of(memory: AgentMemory) -> Files:
+    return memory.user("ana").files()
+
+
+def test_a_root_of_ones_own() -> None:
+    """Wrong: with another root, paths are wrong, or a text for the model mentions /memories."""
+    store = AgentMemory("memory://", blocks=[FileMemory(root="/home/notes/")])
+    with store as memory:
+        own = files_of(memory)
+        told = own.create("/home/notes/a/plan.md", "one\ntwo")
+        assert "/home/notes/a/plan.md" in told
+        assert own.paths() == ["/home/notes/a/plan.md"]
+        for text in (own.view("/home/notes"), own.view("/home/notes/a/plan.md"),
+                     own.str_replace("/home/notes/a/plan.md", "two", "three"),
+                     own.rename("/home/notes/a", "/home/notes/b")):  # fmt: skip
+            assert "/memories" not in text
+        assert own.read("/home/notes/b/plan.md") == "one\nthree"
+        for wrong in ("/memories/a.md", "/home/notes/../x", "/home/notesx", "/home/notes/gone", 3):
+            with pytest.raises(ToolRefused) as caught:
+                own.read(wrong)  # type: ignore[arg-type]
+            assert "/memories" not in str(caught.value).replace(repr(wrong), "")
+        with pytest.raises(ToolRefused, match="/home/notes directory"):
+            own.delete("/home/notes")
+        with pytest.raises(ToolRefused, match="rename /home/notes/b to"):
+            own.rename("/home/notes/b", "/home/notes/b/c")
+        with pytest.raises(ToolRefused, match=r"^/home/notes/long\.md would"):
+            own.create("/home/notes/long.md", "x" * 10**6)
+        tools = str(memory.tools("s", user_id="ana"))
+        assert "/memories" not in tools
+        assert "/home/notes" in tools
+    with pytest.raises(InvalidSetting, match="such as /notes"):
+        FileMemory(root="notes/")
+
+
+def test_create_takes_content_too() -> None:
+    """Wrong: `create` refuses `content` in place of `file_text`."""
+    with AgentMemory("memory://", blocks=[FileMemory()]) as memory:
+        for name, text in (("a", "file_text"), ("b", "content")):
+            command = {"command": "create", "path": f"/memories/{name}", text: "Hello."}
+            run_command(files_of(memory), command)
+            assert files_of(memory).read(f"/memories/{name}") == "Hello."
+            command["path"] += "2"
+            memory.call_tool("s", "files", command, user_id="ana")
+        assert len(files_of(memory).paths()) == 4
+
+
+def test_files_expire() -> None:
+    """Wrong: an expired file can be read, or its text stays in the store after it was replaced."""
+    with AgentMemory("memory://", blocks=[FileMemory(ttl=timedelta(days=7))]) as memory:
+        own, store = files_of(memory), memory.components.store
+        own.create("/memories/old.md", "old words")
+        own.create("/memories/new.md", "new words")
+        (record,) = [one for _, one in store.all_records() if one.text == "old words"]
+        old = datetime.now(UTC) - timedelta(days=7, seconds=1)
+        store.put_records("files", [replace(record, created_at=old)])
+        assert own.paths() == ["/memories/new.md"]
+        with pytest.raises(ToolRefused):
+            own.read("/memories/old.md")
+        own.create("/memories/old.md", "other words")  # the path is free again
+        assert "old words" not in str(list(store.all_records()))
+        assert own.read("/memories/old.md") == "other words"
+
+
+def test_what_is_written_is_redacted() -> None:
+    """Wrong: a command writes a secret into a file, or its reply does not mention the redaction."""
+    block = FileMemory(redact=Redactor(phones=False))
+    with AgentMemory("memory://", blocks=[block]) as memory:
+        own = files_of(memory)
+        assert "replaced" in own.create("/memories/a.md", "The password is hunter2.")
+        assert "replaced" not in own.create("/memories/b.md", "plain")
+        assert "replaced" in own.str_replace("/memories/b.md", "plain", "ana@example.org")
+        assert "replaced" in own.insert("/memories/b.md", 1, "The PIN is 4711.\n")
+        own.write("/memories/c.md", "The password is hunter2.")
+        told = [own.read(path) for path in own.paths()]
+        assert "hunter2" not in str(told)
+        assert "4711" not in str(told)
+        assert "ana@" not in str(told)
+        memory.update("s", {"role": "user", "content": "The password is hunter2."})
+        assert "hunter2" in str(memory.history("s"))  # the block's setting affects only files

@@ -13,6 +13,7 @@ from tests.kit import home_of_its_own, invoke
 @pytest.fixture(autouse=True)
 def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home_of_its_own(monkeypatch, tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
 
 def run(*arguments: str, given: str = "") -> str:
@@ -21,9 +22,8 @@ def run(*arguments: str, given: str = "") -> str:
     return done.output
 
 
-def test_install_and_uninstall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_install_and_uninstall(tmp_path: Path) -> None:
     """Wrong: hooks are installed without a confirmation or twice, or other settings are lost."""
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     path = tmp_path / "home/.claude/settings.json"
     path.parent.mkdir()
     before = '{\n\t"model": "opus",\n\t"hooks": {}\n}\n'
@@ -62,11 +62,8 @@ def test_install_and_uninstall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (["install", "codex", "--config", "none.toml"], "none.toml"),
     ],
 )
-def test_what_cannot_be_installed(
-    arguments: list[str], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_installed(arguments: list[str], why: str, tmp_path: Path) -> None:
     """Wrong: a hook that cannot work is installed, or a password is written into settings."""
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     done = invoke(["hook", *arguments, "--yes"])
     assert done.exit_code != 0
     assert why in done.output
@@ -74,11 +71,8 @@ def test_what_cannot_be_installed(
     assert not (tmp_path / "home/.codex").exists()
 
 
-def test_settings_that_are_no_json_are_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_that_are_no_json_are_left_alone(tmp_path: Path) -> None:
     """Wrong: settings with comments are overwritten."""
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     path = tmp_path / "home/.codex/hooks.json"
     path.parent.mkdir()
     for text in ("{ // mine\n}", "[]", '{"hooks": []}'):

@@ -75,6 +75,7 @@ def log(session: str = "claude-code:s") -> list[str]:
 
 ASKED = "The staging database of Kestrel listens on port 6543, remember that."
 ANSWERED = "Noted: Kestrel staging is on 6543."
+WHICH = "On which port does the Kestrel staging database listen?"
 
 
 @pytest.fixture
@@ -86,13 +87,12 @@ def told(tmp_path: Path) -> str:
 
 def test_a_later_session_knows(told: str) -> None:
     """Wrong: a hook does not recall an earlier session, or recalls the agent's own one."""
-    prompt = "On which port does the Kestrel staging database listen?"
     for name in ("UserPromptSubmit", "SessionStart"):
-        text = context(hook(name, event("other", prompt=prompt)))
+        text = context(hook(name, event("other", prompt=WHICH)))
         assert ASKED in text
         assert (ANSWERED in text) == (name == "SessionStart")
         assert text.startswith("Quotes from earlier conversations")
-    assert hook("UserPromptSubmit", event("s", prompt=prompt)) == ""
+    assert hook("UserPromptSubmit", event("s", prompt=WHICH)) == ""
     assert hook("UserPromptSubmit", event("other", prompt="ok thanks, go ahead")) == ""
     assert hook("UserPromptSubmit", event("other", prompt="Bake a lemon cake")) == ""
     assert hook("SessionStart", event("other", cwd="/elsewhere")) == ""
@@ -103,10 +103,9 @@ def test_the_library_recalls_where_settings_have_a_say(
 ) -> None:
     """Wrong: a hook ignores a configuration file or a namespace of the environment."""
     (tmp_path / "c.toml").write_text("max_tokens = 9000\nblocks = []\n")
-    prompt = "On which port does the Kestrel staging database listen?"
-    given = event("other", prompt=prompt)
+    given = event("other", prompt=WHICH)
     assert ASKED in context(hook("UserPromptSubmit", given, "--config", "c.toml"))
-    own = hook("UserPromptSubmit", event("s", prompt=prompt), "--config", "c.toml")
+    own = hook("UserPromptSubmit", event("s", prompt=WHICH), "--config", "c.toml")
     assert own == ""
     monkeypatch.setenv("AGENT_MEMORY_NAMESPACE", "another")
     assert hook("UserPromptSubmit", given) == ""
@@ -183,7 +182,7 @@ def test_another_user_s_session_is_left_alone(told: str, tmp_path: Path) -> None
     done = invoke(options, given)
     assert done.exit_code == 1
     assert log() == [ASKED, ANSWERED]
-    prompt = event("other", prompt="On which port does the Kestrel staging database listen?")
+    prompt = event("other", prompt=WHICH)
     done = invoke(["hook", "UserPromptSubmit", *options[2:]], prompt)
     assert (done.exit_code, done.stdout) == (0, "")
 
@@ -226,7 +225,7 @@ def test_a_failure_stops_no_agent(failure: str, tmp_path: Path) -> None:
 def test_a_memory_that_cannot_be_read(told: str) -> None:
     """Wrong: a hook waits for a locked database, creates a missing one, or reads one of another
     release."""
-    given = event("other", prompt="On which port does the Kestrel staging database listen?")
+    given = event("other", prompt=WHICH)
     held = sqlite3.connect("m.db", isolation_level=None)
     held.execute("BEGIN IMMEDIATE")
     assert ASKED in context(hook("UserPromptSubmit", given))  # a writer does not block readers
@@ -319,8 +318,7 @@ def test_damaged_words_are_passed_over(told: str, damage: str) -> None:
         (one,) = store.records(WORDS.name, Scope(None, "claude-code:s").owner)
         store.put_records(WORDS.name, [replace(one, text=damage)])
     assert kinds() == [("read", 2)]
-    prompt = "On which port does the Kestrel staging database listen?"
-    assert ASKED in context(hook("UserPromptSubmit", event("other", prompt=prompt)))
+    assert ASKED in context(hook("UserPromptSubmit", event("other", prompt=WHICH)))
     hook("Stop", event(transcript_path=told))
     assert kinds() == [("noted", 2)]
 
@@ -401,7 +399,7 @@ def test_from_stop_to_prompt_as_processes(agent: str, tmp_path: Path) -> None:
     store = ["--agent", agent, "--user", "ana", "--store", f"sqlite:///{tmp_path}/m.db"]
     done = process("Stop", *store, "--strict", given=event(transcript_path=path))
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    given = event("other", prompt="On which port does the Kestrel staging database listen?")
+    given = event("other", prompt=WHICH)
     done = process("UserPromptSubmit", *store, given=given)
     assert done.returncode == 0
     assert done.stderr == ""
@@ -419,7 +417,7 @@ def test_a_turn_of_gemini_is_stored_from_its_event(tmp_path: Path) -> None:
         (session,) = memory.sessions(user_id="ana")
         said = [entry.message.content for entry in memory.history(session.session_id)]
     assert said == [ASKED, ANSWERED]
-    given = event("other", prompt="On which port does the Kestrel staging database listen?")
+    given = event("other", prompt=WHICH)
     done = process("UserPromptSubmit", *store, given=given)
     assert json.loads(done.stdout)["hookSpecificOutput"]["hookEventName"] == "BeforeAgent"
     assert ASKED in context(done.stdout)
@@ -443,7 +441,7 @@ def test_a_prompt_loads_nothing_heavy(told: str, more: list[str]) -> None:
     options = [*more, "--user", "ana", "--store", "sqlite:///m.db"]
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", MAIN, "hook", "UserPromptSubmit", *options],
-        input=event("other", prompt="On which port does the Kestrel staging database listen?"),
+        input=event("other", prompt=WHICH),
         capture_output=True,
         text=True,
         check=True,
