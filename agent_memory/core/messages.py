@@ -143,8 +143,9 @@ class Message(BaseModel):
 
         Args:
             value: One of: a `Message`; the text of a user; a dict in the form of OpenAI's Chat or
-                Responses API, of Anthropic's, Gemini's or Bedrock's API, or of LangChain; an object
-                of their SDKs with `model_dump()`, such as a message or a whole completion.
+                Responses API, of Anthropic's, Gemini's or Bedrock's API, or of a framework such as
+                LangChain; an object of their SDKs with `model_dump()`, such as a message or a whole
+                completion.
 
         Raises:
             InvalidMessage: The value is none of these, is not valid, or does not hold exactly one

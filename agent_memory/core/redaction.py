@@ -150,7 +150,7 @@ def redacted(message: Message, redact: Callable[[str], str]) -> Message:
 
 
 def within(value: Any, redact: Callable[[str], str]) -> Any:
-    """Return a value with all its texts redacted. JSON in a text stays valid JSON."""
+    """Return a value with its texts redacted, except `_KEPT` fields. JSON in a text stays valid."""
     if isinstance(value, str):
         return _text(value, redact)
     if is_written(value):  # encoded bytes

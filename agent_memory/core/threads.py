@@ -163,8 +163,8 @@ def apart(call: Callable[P, T]) -> Callable[P, T]:
     """Make a function run on another thread while the main thread waits.
 
     Exceptions of signal handlers (Ctrl-C, a time limit) can reach the main thread at any time. They
-    then interrupt only the wait. The call continues, and releases what it holds, such
-    as a lease. A signal handler may therefore wait for a resource that the call holds.
+    then interrupt only the wait. The call continues, and releases what it holds, such as a lease. A
+    signal handler may therefore wait for a resource that the call holds.
 
     Other threads run the function directly. So does a signal handler that interrupted the holder of
     a lock: on another thread, the call might wait for the lock, while the handler waits for the

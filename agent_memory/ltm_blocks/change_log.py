@@ -239,7 +239,7 @@ Decoded = Mapping[str, tuple[datetime, T]]
 
 
 class FollowedRecords(Following[Decoded[T]]):
-    """A cache of owners' decoded records. Each record is read and decoded once."""
+    """A cache of owners' decoded records. After a change, only changed records are read again."""
 
     def __init__(self, decode: Callable[[Record], T]) -> None:
         def build(records: Sequence[Record]) -> Decoded[T]:

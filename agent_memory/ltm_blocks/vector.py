@@ -67,11 +67,12 @@ def _in_force(
 
 
 class VectorMemory(Block):
-    """All messages with text from a user's sessions. Long messages are stored in passages.
+    """Messages from a user's sessions that have text and one of the `roles`.
 
-    A search compares the meaning, word pieces and words of each message, both alone and together
-    with its neighbours in the session; see `agent_memory.retrieval.score`. Without an embedder and
-    the extra "local", it compares words only.
+    Long messages are stored in passages. A search compares the meaning, word pieces and words of
+    each message, both alone and together with its neighbours in the session; see
+    `agent_memory.retrieval.score`. If there is no embedder, not even that of the extra "local", a
+    search compares words only.
 
     Attributes:
         store: The database of the vectors; None for the database of the session store.

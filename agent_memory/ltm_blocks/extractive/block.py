@@ -51,15 +51,15 @@ class ExtractiveMemory(FactBlock):
     """Facts about the user, each with its source quotes and the time in which it holds.
 
     One structured model call finds the facts of a batch, and relates them to known facts in the
-    prompt. A second call follows only if new facts resemble other known facts. Facts without
-    content, and facts whose quote is not in the message, are refused. Nothing is overwritten: the
-    stored claims determine the current facts, and the facts that were known at any earlier time;
-    see docs/facts.md.
+    prompt. A long batch needs several calls. One more call follows only if new facts resemble other
+    known facts. Facts without content, and facts whose quote is not in the message, are refused.
+    Nothing is overwritten: the stored claims determine the current facts, and the facts that were
+    known at any earlier time; see docs/facts.md.
 
     Attributes:
-        roles: Roles whose messages may yield facts. The model always sees the messages of user and
-            assistant, so that "yes, the second" has a meaning. It sees tool results only if "tool"
-            is listed.
+        roles: Roles whose messages may yield facts. Before each of these messages, the model also
+            sees the end of the other speaker's message, so that "yes, the second" has a meaning. It
+            sees tool results only if "tool" is listed.
         overrule: Whether each role may change the facts of all roles. By default, a role changes no
             fact of a weightier role: "user" weighs most, then "assistant", then "tool".
         prompt: Your own instructions. In them, `{categories}` stands for the categories. With a

@@ -39,7 +39,7 @@ _TRIES = 5
 
 
 class Keeper:
-    """Reads and writes one block's journals. Each record is read and decoded once."""
+    """Reads and writes one block's journals. Decoded records are cached."""
 
     def __init__(self, store: RecordStore, block: str) -> None:
         self._store = store

@@ -153,7 +153,8 @@ class StalenessDetector(SettingsModel):
         cosine: Minimum cosine of near-duplicates that share only half of `jaccard`.
         max_age: How long a fact is recalled after it was last stated, or after its end if that is
             later; None for always.
-        report_only: Whether to recall stale facts anyway; `User.stale` still reports them.
+        report_only: Whether to recall near-duplicate and old facts anyway; `User.stale` still
+            reports them. Facts beyond the `ttl` of their category are not recalled.
     """
 
     jaccard: float = Field(default=0.8, gt=0, le=1)
