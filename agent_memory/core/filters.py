@@ -37,7 +37,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def check_where(where: object) -> Where:
-    """Validate conditions, and return them. None becomes no conditions."""
+    """Validate conditions, and return them. None means no conditions."""
     if where is None:
         return {}
     if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):

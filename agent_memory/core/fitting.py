@@ -22,7 +22,7 @@ from agent_memory.core.transcript import excerpt, joined
 from agent_memory.core.window import apply, choose_cut, is_user, passes, turns, units, visible
 
 _STEPS = 8
-"""The tokens for a long question change in steps of 1/8 of the room, so that they change rarely."""
+"""The tokens for a long question are a multiple of 1/8 of the room, so that they change rarely."""
 _LOW_WATER = 0.7
 _STUB = 60
 _STUBS = 50

@@ -343,7 +343,7 @@ def _laid_out(entries: Sequence[Entry]) -> _Layout:
 
 
 def _join(group: list[int], joined: Sequence[tuple[int, int]]) -> None:
-    """Merge the groups of each pair of entries into one, named by its first entry."""
+    """Merge the groups of the entries of each pair. A group has the index of its first entry."""
     members: dict[int, list[int]] = {}
     for left, right in joined:
         first, second = group[left], group[right]

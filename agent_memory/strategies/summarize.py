@@ -163,7 +163,7 @@ class Summarize(Bounded):
         return Summary(local, count(local), upto, "local", redo_after, redo_text)
 
     def _verbatim(self, departure: Departure, count: Count, limit: int) -> Summary | None:
-        """Return the last summary, followed by the messages verbatim; None if both are too long."""
+        """Return the last summary, followed by the messages verbatim; None if this is too long."""
         before = departure.previous
         if not departure.entries:
             return None

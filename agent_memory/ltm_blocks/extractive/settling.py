@@ -57,7 +57,7 @@ class Answer(AnswerPart):
 
 
 class Answers(BaseModel):
-    """A model's answer for one list."""
+    """A model's answers for a list of groups."""
 
     answers: list[Answer]
 
