@@ -21,9 +21,8 @@ from typing import Any
 
 from tests.integration.serving import Service
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, _NAMES)), None)
 LACKING = (
     "the page was not tried in a browser: no Chromium is on the PATH. "
     "apt-get install chromium, or the like"

@@ -101,9 +101,8 @@ def fill(store: Store) -> None:
         store.put_records("extractive", [record(f"odd {name}", f"user:u{name}", name)])
     store.append("forms", [draft(one.pop("content"), 7, **one) for one in _forms()], "ada")
     store.append("long", [draft(f"{n} of many") for n in range(1, 131)])
-    store.put_keys(
-        "long", [KeptKey(f"{n:040x}", f"{n:064x}", n, n, 3 * n, DAY) for n in range(1, 41)]
-    )
+    keys = [KeptKey(f"{n:040x}", f"{n:064x}", n, n, 3 * n, DAY) for n in range(1, 41)]
+    store.put_keys("long", keys)
     _move(
         store, "long", expired=7, start=60, start_total=180, pinned=(12, 15), pinned_tokens=6,
         summary=Summary("so far \ud800", 6, 60, "local", redo_after=3, redo_text="of before"),
@@ -114,9 +113,8 @@ def fill(store: Store) -> None:
     store.put_vectors("index", records, worded(words, units(450)))
     store.open_vectors("bare", 0, "no embedder")
     store.put_vectors("bare", [record("a", session_id="")], worded(["red fox"]))
-    store.put_records(
-        "items", [record(f"i{n}", session_id="", first=0, last=0) for n in range(430)]
-    )
+    items = [record(f"i{n}", session_id="", first=0, last=0) for n in range(430)]
+    store.put_records("items", items)
 
 
 def fill_plainly(store: Store, count: int) -> None:
@@ -222,9 +220,5 @@ def _vectors(store: Store) -> Iterator[tuple[Any, ...]]:
         for records, features in store.all_vectors(block):
             for place, one in enumerate(records):
                 terms = [*features.words[place], features.tokens.of_record(place)]
-                arrays = [
-                    features.meaning[place],
-                    np.array(features.places[place].tolist()),
-                    *terms,
-                ]
+                arrays = [features.meaning[place], features.places[place].tolist(), *terms]
                 yield block, asdict(one), [np.asarray(array).tolist() for array in arrays]

@@ -1,6 +1,7 @@
 """A service on a port of this machine, for tests of its page. Its memory holds a year of chats of a
 few users, or an attack in every text."""
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -80,9 +81,8 @@ def model_of_a_year() -> Model:
     )  # fmt: skip
     model.tell("allergic to peanuts", "Is allergic to peanuts.", category="health")
     model.tell("a dog named Rex", "Has a dog named Rex.", category="pets")
-    model.tell(
-        "never had a dog", "Has no dog.", ("contradict", "Has a dog named Rex."), category="pets"
-    )
+    wrong = ("contradict", "Has a dog named Rex.")
+    model.tell("never had a dog", "Has no dog.", wrong, category="pets")
     model.tell("My sister Rita", "Has a sister, Rita, who lives in Faro.", category="family")
     return model
 
@@ -222,9 +222,7 @@ def fill_hostile(service: Service) -> str:
         memory.describe(session, {"title": f"{text} title", text: [text]}, user_id=user)
         memory.user(user).notes().add(f"{text} note")
         memory.user(user).spatial().observe(f"{text} seen", [number, 1], metadata={text: text})
-        path = (
-            text.replace("/", "").replace("\u202e", "").replace("\u2066", "").replace("\ufeff", "")
-        )
+        path = re.sub("[/\u202e\u2066\ufeff]", "", text)
         memory.user(user).files().create(f"/memories/{path} file", f"{text} file text")
     memory.user(user).skills().write(
         "hostile", attack(1, "skill"), steps=[attack(2), attack(3)], body=attack(4), tags=["a<b"]

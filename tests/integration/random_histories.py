@@ -225,30 +225,8 @@ def play(seed: int) -> list[str]:
         found += wrong(memory.get("s", "What is the code QX-4471?"), log, "What", known)
         lower = memory.get("s", max_tokens=max(64, budget // 2))
         found += wrong(lower, log, None, known)
-        found += _of_turn(memory, rng, budget)
     return [f"seed {seed}, {strategy!r}, {budget}: {one}" for one in found]
 
 
 def held(head: Head) -> int:
     return head.window_tokens + (head.summary.tokens if head.summary is not None else 0)
-
-
-def _of_turn(memory: AgentMemory, rng: random.Random, budget: int) -> list[str]:
-    """Return the errors in a turn that grows by tool calls."""
-    turn: list[Json] = [{"role": "user", "content": text(rng, budget)}]
-    found: list[str] = []
-    for number in range(rng.randint(0, 4)):
-        calls, *results = [*group(random.Random(number), budget, 1000 + number)]
-        if len(results) == len(calls["tool_calls"]):
-            turn += [calls, *results]
-        made = memory.before_turn("s", turn)
-        cost = COUNTER.context(made.messages)
-        if cost > budget:
-            found.append(f"a turn of {cost} tokens")
-        found += unpaired(made.messages)
-        last = made.messages[-1]
-        if last["role"] != turn[-1]["role"] or last.get("tool_call_id") != turn[-1].get(
-            "tool_call_id"
-        ):
-            found.append("a turn does not end with its newest message")
-    return found

@@ -38,6 +38,7 @@ from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model, at
+from tests.kit import assistant, user
 
 CANARY = "xylophone"
 QUESTIONS = ("Which tree did I plant by the river?", "Where does Ada live?", CANARY, "tea")
@@ -88,19 +89,13 @@ def messages(count: int = 24) -> list[dict[str, Any]]:
         {"role": "user", "content": "Hi, I live in Porto and play a xylophone."},
         {"role": "assistant", "content": None, "tool_calls": [call], "refusal": None},
         {"role": "tool", "tool_call_id": "c1", "content": '{"done": true}'},
-        {
-            "role": "assistant",
-            "content": "Done. \u2028 Gr\u00fc\u00dfe \x00 \ud83d",
-            "seen": [1e22, 2**70],
-        },
+        assistant("Done. \u2028 Gr\u00fc\u00dfe \x00 \ud83d", seen=[1e22, 2**70]),
         {"raw": {"type": "reasoning", "id": "r"}, "format": "openai.responses"},
         {"role": "user", "content": [{"type": "text", "text": "Look!"}], "metadata": {"k": 1}},
     ]
     for n in range(count):
-        said.append(
-            {"role": "user", "content": f"I planted tree {n} by the river, of kind {n % 5}."}
-        )
-        said.append({"role": "assistant", "content": f"Tree {n} will grow."})
+        said.append(user(f"I planted tree {n} by the river, of kind {n % 5}."))
+        said.append(assistant(f"Tree {n} will grow."))
     said.append({"role": "user", "content": "I moved to Lisbon; my password is nobody's business."})
     return [{"created_at": at(f"2025-03-{1 + n // 4:02}"), **one} for n, one in enumerate(said)]
 

@@ -309,9 +309,7 @@ def test_forks(start: Start, tmp_path: Path, store: str) -> None:
         return
     with AgentMemory(store=url) as memory:
         said = [(h.session_id, n + 1) for h in memory.sessions(limit=1000) for n in range(h.end)]
-        assert {name for name, _ in said if name.startswith("child")} == {
-            f"child {n}" for n in range(30)
-        }
+        assert {name for name, _ in said} >= {f"child {n}" for n in range(30)}
         assert absorbed(memory) == sorted(said)
 
 

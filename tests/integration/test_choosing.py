@@ -85,9 +85,8 @@ def test_the_ranking_stands_where_the_model_gives_no_answer(
 def test_it_chooses_among_what_was_extracted(fake: FakeLLM) -> None:
     """Wrong: an extracted fact that shares no word with the question is not offered to the
     model."""
-    find = json.dumps(
-        {"facts": [{"text": "Is allergic to peanuts.", "message": 1, "quote": "peanuts"}]}
-    )
+    fact = {"text": "Is allergic to peanuts.", "message": 1, "quote": "peanuts"}
+    find = json.dumps({"facts": [fact]})
 
     def answer(body: dict[str, Any]) -> str:
         return naming("peanuts")(body) if "<facts>" in str(body) else find

@@ -391,7 +391,7 @@ def test_doctor_without_anything() -> None:
     assert not list(Path().glob("*.db"))
 
 
-def test_doctor_and_config_know_the_store_of_system_messages(
+def test_doctor_and_config_know_the_system_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wrong: `doctor` does not check the system store, creates it, or its password is shown."""
@@ -404,9 +404,7 @@ def test_doctor_and_config_know_the_store_of_system_messages(
     assert "hidden" not in told + run("config", "show")
 
 
-def test_doctor_asks_the_model_only_when_told_to(
-    fake: FakeLLM, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_asks_the_model_when_told_to(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: `doctor` calls the model without `--call`, or does not name the variable of a missing
     key."""
     with store() as memory:

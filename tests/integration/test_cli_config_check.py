@@ -202,9 +202,7 @@ def values() -> st.SearchStrategy[Any]:
     """Any value that a file can hold, with secrets in many places."""
     numbers = st.integers(-3, 10**6) | st.floats() | st.just(10**40)
     plain = st.none() | st.booleans() | numbers | st.sampled_from([*TEXTS, *URLS, CANARY])
-    return st.recursive(
-        plain, lambda inner: st.lists(inner, max_size=3) | tables(inner), max_leaves=12
-    )
+    return st.recursive(plain, lambda one: st.lists(one, max_size=3) | tables(one), max_leaves=12)
 
 
 def tables(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:

@@ -46,18 +46,16 @@ def opened() -> AgentMemory:
 def test_grant_list_revoke() -> None:
     """Wrong: `shares` prints other rights than agents have."""
     store = ("--store", "sqlite:///m.db")
-    assert (
-        run("shares", "grant", "team", "planner", "write", *store) == "planner may write in team.\n"
-    )
+    told = run("shares", "grant", "team", "planner", "write", *store)
+    assert told == "planner may write in team.\n"
     run("shares", "grant", "team", "auditor", "read", *store)
     run("shares", "grant", "empty", "auditor", "read", *store)
     with opened() as memory:
         planner = memory.share("team").agent("planner")
         for n in range(3):
             planner.update(f"s-{n}", USER)
-        assert run("shares", "revoke", "empty", "auditor", *store) == (
-            "auditor has no access to empty.\n"
-        )
+        told = run("shares", "revoke", "empty", "auditor", *store)
+        assert told == "auditor has no access to empty.\n"
         assert rows(run("shares", "list", *store)) == [
             ["empty", "0", "\u2013", "\u2013"],
             ["team", "3", "auditor", "read"],

@@ -273,9 +273,7 @@ def test_dead_letters_are_listed_and_retried(fake: FakeLLM) -> None:
     ours("doctor")
 
 
-def test_replay_under_another_embedding_model(
-    fake: FakeLLM, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replay_under_another_embedder(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: after a change of the embedding model a replay fails, or rebuilds only a part."""
     configure("vector")
     write(sessions=3)

@@ -163,9 +163,7 @@ def test_no_argument_names_another_user(memory: AgentMemory, fake: FakeLLM) -> N
 
 
 @pytest.mark.parametrize("most", [0, 1, 3])
-def test_after_so_many_rounds_an_answer_is_due(
-    memory: AgentMemory, fake: FakeLLM, most: int
-) -> None:
+def test_after_some_rounds_an_answer_is_due(memory: AgentMemory, fake: FakeLLM, most: int) -> None:
     """Wrong: a model that always calls tools is called more than `max_rounds` times."""
     for _ in range(most):
         fake.call(("add", {"a": 1}))

@@ -246,9 +246,7 @@ def reading(stream: CompletionStream, until: int) -> tuple[threading.Thread, lis
 
 
 @pytest.mark.parametrize("events", [3, FINISHED, EVENTS - 1])
-def test_closing_does_not_wait_for_the_model(
-    memory: AgentMemory, fake: FakeLLM, events: int
-) -> None:
+def test_closing_waits_for_no_model(memory: AgentMemory, fake: FakeLLM, events: int) -> None:
     """Wrong: closing a stream from another thread waits for the model or fails, or the turn is
     stored afterwards."""
     fake.reply("It is six.", events=events, then="hold")

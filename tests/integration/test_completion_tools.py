@@ -210,9 +210,8 @@ def test_rounds_before_a_call_that_is_handed_back_are_kept(
     ]  # fmt: skip
     assert ran == [1, 10, 2, 20]
     sent = fake.requests[-1]["messages"]
-    assert [m["role"] for m in sent if m["role"] != "system"] == [
-        role for role, _ in logged(memory)[:-1]
-    ]
+    roles = [role for role, _ in logged(memory)[:-1]]
+    assert [m["role"] for m in sent if m["role"] != "system"] == roles
 
 
 def test_old_function_calls_are_handed_back(memory: AgentMemory, fake: FakeLLM) -> None:

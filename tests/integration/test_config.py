@@ -107,9 +107,7 @@ def test_every_field_can_come_from_the_environment(monkeypatch: pytest.MonkeyPat
     assert "canary" not in repr(config)
 
 
-def test_mappings_are_merged_and_values_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mappings_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: one nested variable discards the other settings of its field."""
     path = tmp_path / "m.json"
     path.write_text('{"overflow": {"kind": "trim", "keep_messages": 3, "by": "importance"}}')

@@ -27,13 +27,9 @@ def bills() -> dict[str, Bill]:
 
 def test_the_full_history_is_added_up(bills: dict[str, Bill]) -> None:
     """Wrong: a call's prompt lacks earlier messages, or includes its own answer."""
-    counter, total, sent = TokenCounter("mine"), 0, 0
-    for _, message in CHAT:
-        if message.role == "assistant":
-            sent += counter.context(
-                [one.to_openai() or {} for _, one in CHAT[: CHAT.index((_, message))]]
-            )
-        total += counter.message(message)
+    counter = TokenCounter("mine")
+    chat = [one.to_openai() or {} for _, one in CHAT]
+    sent = sum(counter.context(chat[:n]) for n in range(1, len(chat), 2))
     bill = bills["full history"]
     assert (bill.calls, bill.prompt_tokens) == (30, sent)
     assert bill.cost == pytest.approx((sent * 1.0 + bill.completion_tokens * 10.0) / 1e6)
@@ -58,9 +54,7 @@ def test_each_strategy_is_priced(bills: dict[str, Bill]) -> None:
     assert None not in costs_of
 
 
-def test_a_log_is_priced_on_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_is_priced_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: `cost` leaves a store behind, or shows an unknown price as 0."""
     monkeypatch.chdir(tmp_path)
     log = tmp_path / "chat.jsonl"

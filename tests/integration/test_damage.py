@@ -106,9 +106,7 @@ def test_a_head_stops_nobody_else(memory: AgentMemory, column: str, value: objec
 
 
 @pytest.mark.parametrize(("column", "value"), COLUMNS)
-def test_a_user_with_a_damaged_session_is_deleted(
-    memory: AgentMemory, column: str, value: object
-) -> None:
+def test_a_user_with_damage_is_deleted(memory: AgentMemory, column: str, value: object) -> None:
     """Wrong: the deletion of a user fails at a damaged session, or leaves data."""
     memory.flush()
     memory.update("of bob", said(7), user_id="bob")
@@ -342,7 +340,7 @@ def test_what_records_are_found_by_is_made_anew(memory: AgentMemory, change: str
     assert sorted(again) == [one for one in before if one[0] not in ("s1", "s3")]
 
 
-CATALOG = (
+INDEX = (
     "UPDATE agent_memory_documents SET body = '[1', version = 9 WHERE collection LIKE 'catalog:%'"
 )
 
@@ -353,7 +351,7 @@ def test_where_records_are_found_is_made_anew(memory: AgentMemory) -> None:
     question = "which parrot likes mangos"
     before = memory.search(question, user_id="ana")
     memory.close()
-    spoil(CATALOG)
+    spoil(INDEX)
     code, told = doctor()
     assert (code, "'a catalog' of block 'vector'" in told, "ana" in told) == (1, True, False)
     with opened() as memory:
@@ -364,7 +362,7 @@ def test_where_records_are_found_is_made_anew(memory: AgentMemory) -> None:
         assert operations.repair(memory, error) == planned
         assert operations.damaged(memory) == []
         assert memory.search(question, user_id="ana") == before
-    spoil(CATALOG)
+    spoil(INDEX)
     with opened() as memory:
         assert memory.search(question, user_id="ana") == before
         assert operations.damaged(memory) == []

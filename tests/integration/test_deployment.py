@@ -87,9 +87,7 @@ def test_a_file_without_stores_is_a_deployment_of_one(tmp_path: Path) -> None:
     assert dict(stores) == {"default": AgentMemoryConfig.from_file(path)}
 
 
-def test_one_that_cannot_open_closes_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_fails_closes_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a store that cannot be opened leaves others open, or is not named."""
     opened: list[AgentMemory] = []
     init = AgentMemory.__init__
@@ -110,9 +108,7 @@ def test_one_that_cannot_open_closes_the_others(
         opened[0].update("s", USER)
 
 
-def test_the_environment_wins_over_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_overrides_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an environment variable does not override the file, reaches another store, or one for
     all stores overrides one for a single store."""
     monkeypatch.setenv("AGENT_MEMORY_MAX_TOKENS", "5000")

@@ -120,20 +120,14 @@ def test_sessions_and_whose_they_are(model: Model) -> None:
     with remembering(model) as memory:
         told(memory)
         absorbed(memory, "own", said("I have a dog named Rex"), user_id=None)
-        assert sorted(texts(memory.session("s1").owner().facts(session_id="s1"))) == [
-            "Works at Acme."
-        ]
-        assert HOME in texts(
-            memory.session("s1").owner().facts(session_id="s1", as_of=at("2024-02-01"))
-        )
+        ada, own = memory.session("s1").owner(), memory.session("own").owner()
+        assert texts(ada.facts(session_id="s1")) == ["Works at Acme."]
+        assert HOME in texts(ada.facts(session_id="s1", as_of=at("2024-02-01")))
         assert sorted(texts(memory.user("ada").facts(session_id="s2"))) == AFTER
-        assert texts(memory.session("own").owner().facts(session_id="own")) == [
-            "Has a dog named Rex."
-        ]
-        assert texts(memory.session("own").owner().facts()) == ["Has a dog named Rex."]
+        assert texts(own.facts(session_id="own")) == texts(own.facts()) == ["Has a dog named Rex."]
         assert memory.session("nobody's").owner().facts(session_id="nobody's") == []
         assert memory.user("bob").facts(session_id="new") == []
-        rex = memory.session("own").owner().facts(session_id="own")[0].id
+        rex = own.facts(session_id="own")[0].id
         with pytest.raises(SessionOfAnotherUser):
             memory.user("bob").facts(session_id="s1")
         with pytest.raises(SessionOfAnotherUser):
@@ -142,13 +136,13 @@ def test_sessions_and_whose_they_are(model: Model) -> None:
             with pytest.raises(SessionOfAnotherUser):
                 memory.user("bob").forget(source=source)
         with pytest.raises(InvalidInput, match="alone"):
-            memory.session("own").owner().forget(source="s1")
+            own.forget(source="s1")
         assert memory.user("bob").forget(rex) == []
         assert memory.user("bob").forget(memory.user("ada").facts()[0].id) == []
         assert memory.session("nobody's").owner().forget(source="nobody's") == []
         assert now(memory) == AFTER
-        assert texts(memory.session("own").owner().forget(rex)) == ["Has a dog named Rex."]
-        assert memory.session("own").owner().facts(session_id="own") == []
+        assert texts(own.forget(rex)) == ["Has a dog named Rex."]
+        assert own.facts(session_id="own") == []
 
 
 def replayed(memory: AgentMemory) -> AgentMemory:
@@ -173,38 +167,6 @@ def test_forget_a_fact(store: Store, model: Model) -> None:
         assert (gone.why, gone.fact, gone.session_id) == ("not true", moved.id, "s2")
         assert "Rome" not in str(store.records("extractive", "user:ada"))
         assert "Rome" not in str(store.records(FORGOTTEN, "user:ada"))
-
-
-def test_forget_a_session(store: Store, model: Model) -> None:
-    """Wrong: forgetting a session removes facts of other sessions, or leaves its own."""
-    with remembering(model, store) as memory:
-        told(memory)
-        gone = memory.session("s2").owner().forget(source="s2")
-        assert sorted(texts(gone)) == ["Has a dog named Rex.", MOVED]
-        assert now(memory) == BEFORE
-        assert memory.session("s2").owner().forget(source="s2") == []
-        assert now(replayed(memory)) == BEFORE
-        (work,) = [one for one in memory.user("ada").facts() if "Acme" in one.text]
-        assert work.sources == (("s1", 1),)
-        assert len(memory.history("s2")) == 3
-        absorbed(memory, "s2", said("I have a dog named Rex", "2024-07-01"))
-        assert now(memory) == ["Has a dog named Rex.", *BEFORE]
-        assert now(replayed(memory)) == ["Has a dog named Rex.", *BEFORE]
-
-
-def test_forget_a_part_of_a_session(store: Store, model: Model) -> None:
-    """Wrong: forgetting a part of a session affects other messages, or not all of the part."""
-    with remembering(model, store) as memory:
-        told(memory)
-        assert texts(memory.session("s2").owner().forget(source=("s2", 2, 3))) == [
-            "Has a dog named Rex."
-        ]
-        left = [MOVED, "Works at Acme."]
-        assert now(memory) == left
-        (work,) = [one for one in memory.user("ada").facts() if "Acme" in one.text]
-        assert work.sources == (("s1", 1),)
-        assert memory.session("s2").owner().forget(source=("s2", 2, 3)) == []
-        assert now(replayed(memory)) == left
 
 
 def test_one_fact_of_a_sentence(store: Store) -> None:

@@ -13,7 +13,7 @@ from agent_memory import AgentMemory, ExtractiveMemory
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Listed, groups_of, known_of, messages_of
-from tests.kit import at_length, model_at
+from tests.kit import assistant, at_length, model_at, user
 
 TURNS = at_length(100)
 SETTLED = 4  # later sessions say nothing new
@@ -69,9 +69,8 @@ def talk(memory: AgentMemory) -> Iterator[None]:
         text = ASKED[turn % len(ASKED)]
         context = memory.get(session, text, user_id="ann")
         shown = [line for fact in context.extracted_facts for line in fact.text.splitlines()]
-        recalled = "".join(
-            one["content"] for one in context.to_messages() if one["role"] == "system"
-        )
+        chat = context.to_messages()
+        recalled = "".join(one["content"] for one in chat if one["role"] == "system")
         answer = "You told me: " + " ".join(f"- [] {line}" for line in shown)
         if turn < len(OFFERED):
             answer = OFFERED[turn]
@@ -80,12 +79,9 @@ def talk(memory: AgentMemory) -> Iterator[None]:
         answer = answer or "Hm."
         if turn % 10 == 9:  # the message is stored with its recalls
             text = f"{recalled}\n\n{text}"
-        said = [
-            {"role": "user", "content": text},
-            {"role": "assistant", "content": answer or "Hm."},
-        ]
         at = DAY + timedelta(hours=turn)
-        memory.update(session, [{**one, "created_at": at} for one in said], user_id="ann")
+        said = [user(text, created_at=at), assistant(answer, created_at=at)]
+        memory.update(session, said, user_id="ann")
         if turn % 4 == 3:
             assert [done.error for done in memory.flush(session)] == [None]
             yield

@@ -324,9 +324,8 @@ def test_where_all_may_tell_the_user_is_believed(
         recalled = it.recalled("ann")
         assert recalled >= OWN
         assert all(f"according to the {place})" in text for text in recalled - OWN)
-        message, _ = it.memory.get(
-            "ann-new", "Where do I live and work?", user_id="ann"
-        ).to_messages()
+        context = it.memory.get("ann-new", "Where do I live and work?", user_id="ann")
+        message, _ = context.to_messages()
         tags = re.findall(r"<\s*/?\s*\w+", message["content"])
         assert tags == ["<memory", "<extractive_memory", "</extractive_memory", "</memory"]
         assert it.memory.user("bob").facts() == []
@@ -348,9 +347,8 @@ def test_the_model_obeys(fake: FakeLLM) -> None:
         it.begin("ann")
         for one in shown:
             it.inject("ann", one, "tool")
-            learned = {
-                change.text for change in it.memory.user("ann").audit() if change.what == "learned"
-            }
+            audit = it.memory.user("ann").audit()
+            learned = {change.text for change in audit if change.what == "learned"}
             assert any(one.fact in text for text in learned)
             marked += it.recalled("ann") > OWN
             it.memory.delete("ann-tool")

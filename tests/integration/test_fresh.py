@@ -233,9 +233,7 @@ def test_where_much_waits_updates_work_it_off(url: str, mode: Any) -> None:
         assert texts(memory.search(ASKED, user_id="u", limit=1)) == [f"user: {SAID}"]
 
 
-def test_loading_a_model_counts_for_no_time_limit(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loading_counts_for_no_time_limit(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: loading the embedder counts against the recall timeout, or an error of loading is
     raised."""
     begun = threading.Event()

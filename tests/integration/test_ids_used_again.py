@@ -33,11 +33,9 @@ class Raced(MemoryStore):
         self._before("log")
         return super().pick(session_id, seqs)
 
-    def tails(
-        self, block: str, session_ids: Collection[str], *, before: int, limit: int
-    ) -> list[Entry]:
+    def tails(self, block: str, session_ids: Collection[str], **where: int) -> Any:
         self._before("log")
-        return super().tails(block, session_ids, before=before, limit=limit)
+        return super().tails(block, session_ids, **where)
 
     def head(self, session_id: str) -> Head | None:
         self.heads += 1
@@ -74,13 +72,8 @@ def store() -> Raced:
 
 @pytest.fixture
 def memory(store: Raced) -> Iterator[AgentMemory]:
-    settings: dict[str, Any] = {
-        "overflow": Trim(), "blocks": [WorkingMemory()], "max_tokens": 4_000
-    }  # fmt: skip
-    with (
-        AgentMemory(store=store, **settings) as there,
-        AgentMemory(store=store, **settings) as memory,
-    ):
+    settings: dict[str, Any] = {"store": store, "blocks": [WorkingMemory()], "max_tokens": 4_000}
+    with AgentMemory(**settings) as there, AgentMemory(**settings) as memory:
         there.update("s", {"role": "user", "content": "I am Ana."}, user_id="ana")
         there.update("s", HELLO, user_id="ana", key="1")
         there.session("s", "ana").working().set("safe", "None.")

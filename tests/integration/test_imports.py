@@ -167,9 +167,7 @@ def test_claude_without_parents_is_in_order(tmp_path: Path, memory: AgentMemory)
     assert texts(memory, "claude/c") == ["t0", "t1", "t2"]
 
 
-def test_claude_code_keeps_side_chains_and_rewinds_apart(
-    tmp_path: Path, memory: AgentMemory
-) -> None:
+def test_claude_code_keeps_side_chains_apart(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: a subagent's messages, or a rewound branch, are in the main session."""
     use = [{"type": "tool_use", "id": f"t{n}", "name": "Read", "input": {}} for n in (1, 2)]
     got = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": f"r{n}"} for n in (1, 2)]
@@ -310,12 +308,7 @@ def test_what_a_hook_told_is_not_brought_along(tmp_path: Path, memory: AgentMemo
 
 def test_mem0s_memories_are_notes(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: a note has a wrong time or user, or a deleted memory is imported."""
-    kept = {
-        "id": "m1",
-        "memory": "Likes tea",
-        "user_id": "ben",
-        "created_at": "2024-01-02T00:00:00Z",
-    }
+    kept = {"id": "m1", "memory": "Likes tea", "user_id": "ben", "created_at": "2024-01-02"}
     path = write_json(tmp_path / "all.json", {"results": [kept, {"id": "m2", "memory": ""}]})
     done = twice(memory, path, "mem0", user=None)
     (note,) = memory.user("ben").notes().all()
@@ -435,11 +428,7 @@ def test_plain_lines_have_sessions_users_and_times(tmp_path: Path, memory: Agent
     ]
     path = write_lines(tmp_path / "log.jsonl", lines)
     done = twice(memory, path, "jsonl", user=None)
-    assert (texts(memory, "a"), texts(memory, "b"), texts(memory, "7")) == (
-        ["1", "3"],
-        ["2"],
-        ["4"],
-    )
+    assert [texts(memory, name) for name in "ab7"] == [["1", "3"], ["2"], ["4"]]
     assert [one.where for one in done.unread] == [f"log.jsonl, line {n}" for n in (4, 5, 6, 7)]
     assert [head.user_id for head in memory.sessions()] == [None, "ben", None]
     assert memory.history("a")[0].created_at == datetime(2024, 1, 1, tzinfo=UTC)

@@ -31,9 +31,7 @@ def counts(done: Imported) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("again", ["ana", None], ids=["for her", "for nobody"])
-def test_a_deleted_user_stays_deleted(
-    tmp_path: Path, memory: AgentMemory, again: str | None
-) -> None:
+def test_a_user_stays_deleted(tmp_path: Path, memory: AgentMemory, again: str | None) -> None:
     """Wrong: an import restores the sessions of a deleted user."""
     path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q")), gpt_chat("d", gpt("r"))])
     import_chats(memory, path, "chatgpt", user_id="ana")
@@ -129,7 +127,7 @@ def test_a_settings_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> Non
     assert AgentMemoryConfig.from_file(file).max_tokens == 5000
 
 
-def test_a_prompt_shows_an_id_without_its_escapes(
+def test_a_prompt_shows_no_escapes_of_an_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: a control character in an id reaches the terminal."""

@@ -88,9 +88,7 @@ def test_bad_messages_are_named(tmp_path: Path, memory: AgentMemory) -> None:
     assert [one.where.rpartition(" ")[2] for one in done.unread] == ["b", "m", "h"]
 
 
-def test_ids_that_no_store_keeps_become_ones_that_it_does(
-    tmp_path: Path, memory: AgentMemory
-) -> None:
+def test_ids_that_no_store_keeps_are_replaced(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: an id that a store cannot hold stops the import, or two such ids become one."""
     names = ["x" * 1000, "x" * 1001, "nul\x00", "half\ud83d", "\x1eshared"]
     chats = [gpt_chat(name, gpt("q", text=str(n)), title="\ud83d") for n, name in enumerate(names)]
@@ -137,9 +135,7 @@ def test_a_message_too_large_costs_itself(tmp_path: Path) -> None:
         assert [one.where for one in done.unread] == ["l.jsonl, line 2"]
 
 
-def test_a_zip_that_is_a_bomb_or_broken_is_not_unpacked(
-    tmp_path: Path, memory: AgentMemory
-) -> None:
+def test_a_bomb_or_a_broken_zip_is_not_unpacked(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: a small archive uses up the memory, or a damaged one is not reported."""
     bomb = tmp_path / "bomb.zip"
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as file:
@@ -205,18 +201,15 @@ def test_what_is_of_something_else_is_refused_with_a_reason(
     assert told(memory) == {}
 
 
-def test_a_database_with_a_text_that_is_none_costs_its_row(
-    tmp_path: Path, memory: AgentMemory
-) -> None:
+def test_a_text_that_is_none_costs_its_row(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: a row with invalid UTF-8 stops the import of its table."""
     said = {"session_id": "s", "created_at": "2025-01-01 00:00:00"}
     columns = "id INTEGER PRIMARY KEY, session_id TEXT, message_data TEXT, created_at TEXT"
     rows = [{**said, "message_data": json.dumps({"role": "user", "content": "hi"})}] * 3
     path = write_table(tmp_path / "a.db", "agent_messages", columns, rows)
     with sqlite3.connect(path) as database:
-        database.execute(
-            "UPDATE agent_messages SET message_data = CAST(x'ff22' AS TEXT) WHERE id = 2"
-        )
+        no_text = "CAST(x'ff22' AS TEXT)"
+        database.execute(f"UPDATE agent_messages SET message_data = {no_text} WHERE id = 2")
     database.close()
     done = bring(memory, path, "openai-agents")
     assert told(memory) == {"s": ["hi", "hi"]}

@@ -28,15 +28,8 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="has no
 @pytest.mark.timeout(300)
 def test_nothing_hangs_and_nothing_is_torn(tmp_path: Path) -> None:
     """Wrong: after an interrupt, memories or forks hang, or a log lost or doubled messages."""
-    command = [sys.executable, "-m", "tests.integration.interrupting"]
-    command += [
-        "--count",
-        "600",
-        "--every",
-        "200",
-        "--store",
-        f"sqlite:///{tmp_path / 'memory.db'}",
-    ]
+    command = [sys.executable, "-m", "tests.integration.interrupting", "--count", "600"]
+    command += ["--every", "200", "--store", f"sqlite:///{tmp_path}/memory.db"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
