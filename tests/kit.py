@@ -20,6 +20,7 @@ from hypothesis import settings
 from agent_memory import AgentMemory, Block, Entry, Message, NoteMemory, Recall
 from agent_memory.cli.app import app
 from agent_memory.core.records import Record, Scope
+from agent_memory.engine.processing.worker import Worker
 from agent_memory.ltm_blocks import record_id
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
@@ -98,6 +99,12 @@ def opened(store: Any, *blocks: Block, **fields: Any) -> AgentMemory:
 def model_at(fake: FakeLLM) -> dict[str, Any]:
     """Return the settings of a memory whose model this server is."""
     return {"model": "openai/any", "api_base": fake.api_base, "api_key": "k"}
+
+
+def run_worker(worker: Worker) -> None:
+    """Have a worker do what is due, and stop it."""
+    worker.run_once()
+    worker.stop()
 
 
 def note_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:

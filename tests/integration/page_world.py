@@ -2,23 +2,19 @@
 few users, or an attack in every text."""
 
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
 from agent_memory import AgentMemory, AsyncAgentMemory
-from agent_memory.listening.serving import listen
 from agent_memory.server.application import Application
 from agent_memory.server.credentials import Credentials
 from agent_memory.server.keys import KeyRing
 from agent_memory.server.metrics import Metrics
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model, said
-from tests.integration.serving import ANYTHING, Service, every_block
+from tests.integration.serving import ANYTHING, Service, every_block, listening
 from tests.kit import model_at
 
 POISON = "%%% unreadable scan %%%"
@@ -46,24 +42,8 @@ def paging(
         with AgentMemory(store="memory://", blocks=blocks, **settings) as memory:
             ring = KeyRing(memory.components.store)
             app = Application(AsyncAgentMemory(memory), Credentials(ring), Metrics(), ANYTHING)
-            with app.figures.kept_up(), served(app) as url:
-                yield Service(memory, app, ring), url
-
-
-@contextmanager
-def served(app: Any) -> Iterator[str]:
-    """Start a server on a port of this machine, and yield its address."""
-    listener = listen("127.0.0.1", 0)
-    config = uvicorn.Config(app, log_config=None, log_level="error", access_log=False, ws="none")
-    server = uvicorn.Server(config)
-    running = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    running.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    finally:
-        server.should_exit = True
-        running.join()
-        listener.close()
+            with app.figures.kept_up(), listening(app) as url:
+                yield Service(memory, app, ring), f"{url}/"
 
 
 def model_of_a_year() -> Model:

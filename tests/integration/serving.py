@@ -73,17 +73,10 @@ class Service:
     def key(self, *users: str, rights: str = "read write delete") -> str:
         return self.ring.create("test", users, rights.split())[0]
 
-    def raw(
-        self,
-        method: str,
-        path: str,
-        headers: list[tuple[str, str]],
-        body: bytes = b"",
-        *,
-        leaves: bool = False,
-    ) -> Answer:
-        """Return the response to a request. With `leaves` the client disconnects within it."""
-        return asyncio.run(self.answered(method, path, headers, body, leaves=leaves))
+    def raw(self, *request: Any, leaves: bool = False) -> Answer:
+        """Return the response to a request: its method, path, headers and body. With `leaves` the
+        client disconnects within it."""
+        return asyncio.run(self.answered(*request, leaves=leaves))
 
     async def answered(
         self,
@@ -203,9 +196,9 @@ def serving(
 
 
 @contextmanager
-def listening(service: Service) -> Iterator[str]:
-    """Serve at a port of this machine, and yield the address."""
-    config = uvicorn.Config(service.app, log_config=None, server_header=False)  # type: ignore[arg-type]
+def listening(app: Any) -> Iterator[str]:
+    """Serve an application at a port of this machine, and yield the address."""
+    config = uvicorn.Config(app, log_config=None, log_level="error", server_header=False, ws="none")
     server = uvicorn.Server(config)
     with listen("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=server.run, args=([listener],), name="uvicorn")

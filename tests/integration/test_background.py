@@ -20,7 +20,7 @@ from agent_memory.engine.assembly import Components
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.watching import watched
-from tests.kit import SECONDS, Silent, StepwiseNotes, model_at, until, user
+from tests.kit import SECONDS, Silent, StepwiseNotes, model_at, run_worker, until, user
 
 
 @pytest.fixture(autouse=True)
@@ -153,9 +153,7 @@ def test_users_take_turns(book: Book) -> None:
         memory.update("one", old("hello"), user_id="quiet")
         memory.update("nobody's", old("hello"))
     turns: list[str] = []
-    worker = parts.worker(1, lambda session_id, processed: turns.append(session_id))
-    worker.run_once()
-    worker.stop()
+    run_worker(parts.worker(1, lambda session_id, processed: turns.append(session_id)))
     assert sorted(turns) == sorted(book.taken) == sorted(set(turns))
     assert len(turns) == 202
     assert {turns.index("one"), turns.index("nobody's")} == {1, 2}
@@ -184,9 +182,7 @@ def test_what_cannot_be_tended_rests(book: Book, caplog: pytest.LogCaptureFixtur
     tries.clear()
     store.schedule_all()
     config = AgentMemoryConfig(store=watched(store, watch), overflow=FlushToLTM(blocks=[book]))
-    worker = Components(config).worker(2)
-    worker.run_once()
-    worker.stop()
+    run_worker(Components(config).worker(2))
     assert tries["before delete"] == 40
     assert "cannot delete now" in caplog.text
 
@@ -201,9 +197,7 @@ def test_run_once_ends_though_messages_come(book: Book) -> None:
         def again(session_id: str, processed: object) -> None:
             memory.update("s", old("one more"))
 
-        worker = Components(config).worker(1, again)
-        worker.run_once()
-        worker.stop()
+        run_worker(Components(config).worker(1, again))
         assert book.taken["s"] == [1]
         assert [head.session_id for head in store.due()] == ["s"]
 
@@ -224,9 +218,7 @@ def test_what_comes_while_a_session_is_tended(book: Book) -> None:
     )
     other.update("s", [user("hello")] * 100)
     for still_due in (True, False):
-        worker = Components(config).worker(1)
-        worker.run_once()
-        worker.stop()
+        run_worker(Components(config).worker(1))
         assert bool(store.due()) is still_due
     head = store.head("s")
     assert head.window_tokens < 400

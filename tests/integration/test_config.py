@@ -43,7 +43,7 @@ max_summary_tokens = 100
 
 
 def test_files(tmp_path: Path) -> None:
-    """Wrong: a file gives another configuration than the same settings in code."""
+    """Wrong: a file, with or without a byte order mark, gives another configuration than code."""
     import tomllib
 
     import yaml
@@ -53,10 +53,11 @@ def test_files(tmp_path: Path) -> None:
     chain = Chain([flush, Summarize(max_summary_tokens=100)])
     expected = AgentMemoryConfig(store="memory://", max_tokens=4000, overflow=chain)
     table = tomllib.loads(TOML)
-    texts = {"m.toml": TOML, "m.yaml": yaml.safe_dump(table), "m.json": json.dumps(table)}
+    marked = f"\ufeff{TOML}"
+    texts = {"m.toml": marked, "m.yaml": yaml.safe_dump(table), "m.json": json.dumps(table)}
     for name, text in texts.items():
         path = tmp_path / name
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
         assert AgentMemoryConfig.from_file(path) == expected
     assert AgentMemoryConfig(**expected.model_dump()) == expected
 

@@ -15,7 +15,7 @@ from agent_memory import AgentMemory, Summarize, VectorMemory, operations
 from agent_memory.engine.edit.repair import LOST
 from agent_memory.errors import Damaged, SessionOfAnotherUser, StoreError
 from agent_memory.testing import FakeLLM
-from tests.kit import clean_environment, invoke, model_at
+from tests.kit import clean_environment, invoke, model_at, run_worker
 
 _SESSIONS = 5
 
@@ -100,9 +100,7 @@ def test_a_head_stops_nobody_else(memory: AgentMemory, column: str, value: objec
         for call in (memory.get, memory.flush, memory.pop, partial(memory.update, message=said(9))):
             with pytest.raises(Damaged, match=r"Session 's1' is damaged.*doctor --repair"):
                 call("s1")
-        worker = memory.components.worker(2)
-        worker.run_once()
-        worker.stop()
+        run_worker(memory.components.worker(2))
 
 
 @pytest.mark.parametrize(("column", "value"), COLUMNS)

@@ -78,8 +78,8 @@ def spoil_redis(store: Store) -> None:
         assert store._server.ask("HSET", key, field, value) == 0
 
 
-def repair(opened_store: Open, fatal: int) -> None:
-    """Repair all damage, but kill this process at step `fatal` of the store."""
+def repair(opened_store: Open, fatal: int = 0) -> int:
+    """Repair all damage, but kill this process at step `fatal` of the store. Return the steps."""
     steps: list[str] = []
 
     def watch(step: str) -> None:
@@ -90,6 +90,7 @@ def repair(opened_store: Open, fatal: int) -> None:
     with closing(opened_store()) as store, opened(watched(store, watch)) as memory:
         for error in operations.damaged(memory):
             operations.repair(memory, error)
+    return len(steps)
 
 
 def killed(opened_store: Open, fatal: int) -> None:
@@ -119,14 +120,6 @@ def mended(opened_store: Open) -> Any:
         return logs, vectors, cursors
 
 
-def calls(opened_store: Open) -> int:
-    seen: list[str] = []
-    with closing(opened_store()) as store, opened(watched(store, seen.append)) as memory:
-        for error in operations.damaged(memory):
-            operations.repair(memory, error)
-    return len(seen)
-
-
 def some(count: int) -> list[int]:
     """Return up to 12 odd steps: a kill "after" one call is a kill "before" the next."""
     return spread(range(1, count + 1, 2), 12)
@@ -146,7 +139,7 @@ def test_sqlite_at_many_steps(tmp_path: Path) -> None:
 
     expected = mended(copied("whole.db"))
     assert len(expected[1]) == 16
-    for fatal in some(calls(copied("counted.db"))):
+    for fatal in some(repair(copied("counted.db"))):
         here = copied(f"killed-{fatal}.db")
         killed(here, fatal)
         assert mended(here) == expected, fatal
@@ -166,7 +159,7 @@ def test_redis_at_many_steps(server: RedisServer) -> None:
 
     expected = mended(filled("whole"))
     assert len(expected[1]) == 16
-    for fatal in some(calls(filled("counted"))):
+    for fatal in some(repair(filled("counted"))):
         here = filled(f"killed{fatal}")
         killed(here, fatal)
         assert mended(here) == expected, fatal

@@ -93,19 +93,6 @@ def test_what_does_not_exist_is_answered_at_once(memory: AgentMemory) -> None:
         assert gone.result(timeout=10).id == "nothing"
 
 
-def test_pop_below_the_window_rebuilds_it(url: str) -> None:
-    """Wrong: the context still shows a summary or a system message of popped messages."""
-    with AgentMemory(store=url, max_tokens=300) as memory:
-        memory.update("s", {"role": "system", "content": "Be kind."})
-        talk(memory, "s", 20)
-        memory.update("s", {"role": "system", "content": "Be brief."})
-        head = memory.get("s").head
-        memory.pop("s", head.end - 3)
-        context = memory.get("s")
-        texts = [message.content for message in context.messages]
-        assert texts == ["Be kind.", "Note 0: my own garden has 0 roses.", "Noted, 0 roses."]
-
-
 def test_pop_back_to_the_windows_start_shows_turns_again(url: str) -> None:
     """Wrong: after a pop of the whole window the context is empty although the log is not."""
     with AgentMemory(store=url, max_tokens=300) as memory:

@@ -21,7 +21,7 @@ from agent_memory.core.records import Record
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM, watched
 from tests.integration.fact_model import groups_of, known_of, messages_of
-from tests.kit import SECONDS, model_at
+from tests.kit import SECONDS, Cut, model_at
 
 SESSIONS = [f"s{n}" for n in range(10)]
 SAME = ["I live in Oslo."] * 10
@@ -211,10 +211,6 @@ def test_users_do_not_wait_for_each_other(
         assert evidence(memory, "ann") == [("a0", 1), ("a1", 1)]
 
 
-class Killed(BaseException):
-    """Stands for the end of a worker."""
-
-
 @dataclass
 class Fate:
     """Kills a worker at one of its steps. All later steps fail too."""
@@ -227,7 +223,7 @@ class Fate:
         if self.is_on:
             self.steps.append(step)
             if self.at is not None and len(self.steps) > self.at:
-                raise Killed(step)
+                raise Cut(step)
 
 
 def kept(store: MemoryStore) -> list[Record]:
@@ -244,7 +240,7 @@ def absorbed(fake: FakeLLM, text: str, fate: Fate) -> MemoryStore:
         say(memory, "s1", text)
     worker = opened(fake, watched(store, fate))
     fate.is_on = True
-    with suppress(Killed):
+    with suppress(Cut):
         worker.flush("s1")
     fate.is_on = False
     worker.close()
@@ -282,13 +278,13 @@ def test_what_a_killed_worker_found_otherwise_is_gone(fake: FakeLLM) -> None:
 
     def die(step: str) -> None:
         if fate.is_on and step == "after put_records":
-            raise Killed(step)
+            raise Cut(step)
 
     with opened(fake, watched(store, die)) as worker:
         begin(worker, "s")
         say(worker, "s", SAME[0])
         fate.is_on = True
-        with pytest.raises(Killed):
+        with pytest.raises(Cut):
             worker.flush()
     assert sorted(one.text for one in kept(store)) == ["I live in Oslo.", "batch", "batch"]
     other = {"text": "Lives in Norway.", "category": "home", "message": 1, "quote": "I live in"}

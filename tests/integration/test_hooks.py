@@ -325,19 +325,16 @@ def test_damaged_words_are_passed_over(told: str, damage: str) -> None:
 
 def test_what_bears_on_a_prompt() -> None:
     """Wrong: a message with the prompt's rare words is not found, or an echo of the prompt is."""
-    say = [json.dumps(user(f"deploy number {n} went well")) for n in range(9)]
-    rare = json.dumps(assistant("The deploy of Falcon needs the blue key."))
-    echo = json.dumps(user("deploy Falcon?"))
+    said = [user(f"deploy number {n} went well") for n in range(9)]
+    rare = assistant("The deploy of Falcon needs the blue key.")
     parts = user([{"type": "text", "text": "Falcon deploys on Mondays"}])
-    sources = [say, [echo, rare, json.dumps(parts)]]
+    found = (said, [user("deploy Falcon?"), rare, parts])
+    sources = [[json.dumps(one) for one in messages] for messages in found]
     given = [
         log_file.Part(
-            str(which),
-            range(9),
-            len(one),
-            partial(log_file._holding, [text.lower() for text in one]),
+            f"{n}", range(9), len(one), partial(log_file._holding, [*map(str.lower, one)])
         )
-        for which, one in enumerate(sources)
+        for n, one in enumerate(sources)
     ]
 
     def read(session: str, seq: int) -> log_file.StoredMessage:
@@ -369,26 +366,21 @@ def process(*arguments: str, given: str = "", **env: str) -> subprocess.Complete
     )
 
 
+def of_codex(role: str, text: str) -> dict[str, Any]:
+    kind = "output_text" if role == "assistant" else "input_text"
+    payload = {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
+    return {"timestamp": "2026-11-20T10:00:00.000Z", "type": "response_item", "payload": payload}
+
+
+def of_cursor(role: str, text: str) -> dict[str, Any]:
+    said = text if role == "assistant" else f"<user_query>\n{text}\n</user_query>"
+    return {"role": role, "message": {"content": [{"type": "text", "text": said}]}}
+
+
 WRITTEN: dict[str, Lines] = {
     "claude-code": claude(ASKED, ANSWERED),
-    "codex": [
-        {
-            "timestamp": "2026-11-20T10:00:00.000Z",
-            "type": "response_item",
-            "payload": {"type": "message", "role": role, "content": [{"type": kind, "text": text}]},
-        }
-        for role, kind, text in (
-            ("user", "input_text", ASKED),
-            ("assistant", "output_text", ANSWERED),
-        )
-    ],
-    "cursor": [
-        {"role": role, "message": {"content": [{"type": "text", "text": text}]}}
-        for role, text in (
-            ("user", f"<user_query>\n{ASKED}\n</user_query>"),
-            ("assistant", ANSWERED),
-        )
-    ],
+    "codex": [of_codex("user", ASKED), of_codex("assistant", ANSWERED)],
+    "cursor": [of_cursor("user", ASKED), of_cursor("assistant", ANSWERED)],
 }
 
 

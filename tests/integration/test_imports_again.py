@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, AgentMemoryConfig, NoteMemory, VectorMemory, operations
+from agent_memory import AgentMemory, NoteMemory, VectorMemory, operations
 from agent_memory.integrations.importing import Imported, import_chats
 from tests.integration.import_samples import gpt, gpt_chat, write_json
 from tests.kit import clean_environment, invoke, texts
@@ -118,13 +118,6 @@ def test_a_developer_is_known(tmp_path: Path, memory: AgentMemory) -> None:
     chat = gpt_chat("c", gpt("d", "developer"), gpt("q", parent="d"))
     done = import_chats(memory, write_json(tmp_path / "c.json", [chat]), "chatgpt")
     assert (done.failed, texts(memory, "chatgpt/c")) == (0, ["d", "q"])
-
-
-def test_a_settings_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
-    """Wrong: a settings file with a byte order mark is refused."""
-    file = tmp_path / "memory.toml"
-    file.write_bytes(b"\xef\xbb\xbfmax_tokens = 5000\n")
-    assert AgentMemoryConfig.from_file(file).max_tokens == 5000
 
 
 def test_a_prompt_shows_no_escapes_of_an_id(

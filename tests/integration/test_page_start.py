@@ -11,7 +11,8 @@ import pytest
 
 from tests.integration.browsing import CHROMIUM, LACKING, MAIN, Page, browsing
 from tests.integration.fact_model import Model
-from tests.integration.page_world import paging, served
+from tests.integration.page_world import paging
+from tests.integration.serving import listening
 from tests.integration.test_service_process import COMMAND, run
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=LACKING)
@@ -63,8 +64,8 @@ def test_below_a_path_of_a_proxy(tmp_path: Path) -> None:
             assert path.startswith(b"/memory/")
             await service.app({**scope, "raw_path": path.removeprefix(b"/memory")}, receive, send)
 
-        with served(proxy) as url, browsing(tmp_path / "browser") as browser:
-            page = Page(service, f"{url}memory/", browser)
+        with listening(proxy) as url, browsing(tmp_path / "browser") as browser:
+            page = Page(service, f"{url}/memory/", browser)
             page.sign_in("ana", rights="read")
             browser.until(f"{MAIN}.querySelector('a')?.textContent === 'first'")
             assert page.troubles() == []

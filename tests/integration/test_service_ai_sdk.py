@@ -83,7 +83,7 @@ def test_the_code_of_the_page_runs(tmp_path: Path) -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
     pdf = {"file_data": "data:application/pdf;base64,JVBERi0=", "filename": "a.pdf"}
     shown = {"type": "tool-look", "toolCallId": "u1", "input": {}, "state": "output-available"}
-    with serving(tmp_path) as service, listening(service) as url:
+    with serving(tmp_path) as service, listening(service.app) as url:
         memory = service.memory
         memory.update("monday", "I live in Lisbon, near the castle.", user_id="ana")
         memory.update("chat-1", {"role": "system", "content": "Be brief."}, user_id="ana")

@@ -43,7 +43,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def url(service: Service) -> Iterator[str]:
-    with listening(service) as address:
+    with listening(service.app) as address:
         yield f"{address}/mcp"
 
 
@@ -146,7 +146,7 @@ def test_limits_and_headers_are_those_of_v1(
     metrics, headers or traces."""
     spans = traced(monkeypatch)
     limits = Limits(body_bytes=2_000, per_second=0.001, burst=6, call_seconds=0.5)
-    with serving(tmp_path, limits=limits) as service, listening(service) as address:
+    with serving(tmp_path, limits=limits) as service, listening(service.app) as address:
         url, key = f"{address}/mcp", service.key("ana")
         trace = "0af7651916cd43dd8448eb211c80319c"
         parent = ("traceparent", f"00-{trace}-b7ad6b7169203331-01")
