@@ -97,9 +97,8 @@ class Browser:
 
     def run(self, code: str) -> Any:
         """Return the value of an expression on the page. A promise is awaited."""
-        given = self.send(
-            "Runtime.evaluate", expression=code, awaitPromise=True, returnByValue=True
-        )
+        how = {"awaitPromise": True, "returnByValue": True}
+        given = self.send("Runtime.evaluate", expression=code, **how)
         assert "exceptionDetails" not in given, given["exceptionDetails"]
         return given["result"].get("value")
 

@@ -13,9 +13,10 @@ from agent_memory.server.credentials import Credentials
 from agent_memory.server.keys import KeyRing
 from agent_memory.server.metrics import Metrics
 from agent_memory.testing import FakeLLM
+from tests.histories import call, result
 from tests.integration.fact_model import Model, said
 from tests.integration.serving import ANYTHING, Service, every_block, listening
-from tests.kit import model_at
+from tests.kit import assistant, model_at
 
 POISON = "%%% unreadable scan %%%"
 SUMMARY = (
@@ -117,15 +118,10 @@ def _move(memory: AgentMemory) -> None:
         user_id="ana",
     )
     memory.describe("moving-house", {"title": "Moving house"}, user_id="ana")
-    call = {
-        "id": "call_81",
-        "type": "function",
-        "function": {"name": "find_quotes", "arguments": '{"from": "Porto", "weight_kg": 240}'},
-    }
     quotes = '[{"firm": "Lopes & Filhos", "eur": 1180}, {"firm": "Mudanzas Vigo", "eur": 1420}]'
     answer = [
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "call_81", "content": quotes},
+        call(["call_81"], "find_quotes", '{"from": "Porto", "weight_kg": 240}'),
+        result("call_81", quotes),
         {"role": "assistant", "content": "Lopes & Filhos asks 1,180 EUR, Mudanzas Vigo 1,420 EUR."},
     ]
     _turn(memory, "moving-house", "ana", "I need quotes for moving a piano of 240 kg.", answer)
@@ -136,9 +132,8 @@ def _move(memory: AgentMemory) -> None:
     _turn(memory, "where-1", "ana", "Which city do I live in?", "In Porto, as you told me.")
     memory.flush("moving-house")
     moved = said("I moved to Lisbon last week, near the river.", "2026-10-20T19:05")
-    memory.update(
-        "lisbon", [moved, said("Enjoy it!", "2026-10-20T19:05", "assistant")], user_id="ana"
-    )
+    answer = said("Enjoy it!", "2026-10-20T19:05", "assistant")
+    memory.update("lisbon", [moved, answer], user_id="ana")
     memory.flush("lisbon")
     _turn(memory, "where-2", "ana", "Which city do I live in?", "In Lisbon, since October.")
 
@@ -181,19 +176,12 @@ def fill_hostile(service: Service) -> str:
     memory, user = service.memory, attack(0, "user")
     for number, text in enumerate(CLASSICS):
         session = f"{text} session"
-        call = {
-            "id": f"{text} call",
-            "type": "function",
-            "function": {"name": f"{text} tool", "arguments": f'{{"a": "{number} {text}"}}'},
-        }
+        asks = call([f"{text} call"], f"{text} tool", f'{{"a": "{number} {text}"}}')
         messages = [
             {"role": "user", "content": f"{text} says", "name": f"{text} name", text: text},
-            {"role": "assistant", "content": f"{text} asks", "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": f"{text} call", "content": f"{text} result"},
-            {
-                "role": "assistant",
-                "content": [{"type": "text", "text": f"{text} part"}, {"u": text}],
-            },
+            {**asks, "content": f"{text} asks"},
+            result(f"{text} call", f"{text} result"),
+            assistant([{"type": "text", "text": f"{text} part"}, {"u": text}]),
         ]
         memory.update(session, {"role": "system", "content": f"{text} system"}, user_id=user)
         turn = memory.before_turn(session, f"{text} asked", user_id=user)

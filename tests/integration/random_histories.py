@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from agent_memory import AgentMemory, Chain, FlushToLTM, MemoryContext, Summarize, Trim
+from agent_memory import AgentMemory, Chain, FlushToLTM, Summarize, Trim
 from agent_memory.core.context import leading_count
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Summary
@@ -20,7 +20,7 @@ from agent_memory.core.window import visible
 from agent_memory.ltm_blocks import StaticMemory
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.strategies.base import Departure, Strategy
-from tests.histories import unpaired
+from tests.histories import call, result, unpaired
 
 Json = dict[str, Any]
 
@@ -84,18 +84,14 @@ def group(rng: random.Random, budget: int, number: int) -> Iterator[Json]:
     """Yield a message with calls, then their results."""
     count = rng.choice([1, 1, 1, 2, 3, 8, 40])
     ids = [f"call_{number}_{n}" for n in range(count)]
-    said = [json.dumps({"q": text(rng, budget // 8)[:2_000]}) for _ in ids]
-    calls = [
-        {"id": one, "type": "function", "function": {"name": "find", "arguments": arguments}}
-        for one, arguments in zip(ids, said, strict=True)
-    ]
-    yield {"role": "assistant", "content": None, "tool_calls": calls}
+    calls = [call([one], "find", json.dumps({"q": text(rng, budget // 8)[:2_000]})) for one in ids]
+    yield {**calls[0], "tool_calls": [one for each in calls for one in each["tool_calls"]]}
     if rng.random() < 0.2:
         rng.shuffle(ids)
     size = budget if count < 8 else max(8, budget // 8)
     for one in ids:
         if rng.random() < 0.99:
-            yield {"role": "tool", "tool_call_id": one, "content": text(rng, size)}
+            yield result(one, text(rng, size))
 
 
 def history(rng: random.Random, budget: int) -> list[Json]:
@@ -115,9 +111,7 @@ def history(rng: random.Random, budget: int) -> list[Json]:
     return said
 
 
-def wrong(
-    context: MemoryContext, log: Sequence[Entry], asked: str | None, known: set[int]
-) -> list[str]:
+def wrong(context: Any, log: Sequence[Entry], asked: str | None, known: set[int]) -> list[str]:
     """Return the guarantees that a context breaks."""
     found: list[str] = []
     chat = context.to_messages()
@@ -151,7 +145,7 @@ def wrong(
     hidden -= {entry.seq for entry in shown}
     start = context.head.start if context.head is not None else 0
     calls = {
-        call["id"]: entry.seq for entry in log for call in entry_view(entry).get("tool_calls") or ()
+        one["id"]: entry.seq for entry in log for one in entry_view(entry).get("tool_calls") or ()
     }
     left_out = {
         calls.get(entry_view(entry).get("tool_call_id"), entry.seq)

@@ -112,9 +112,8 @@ def converse(memory: AgentMemory, session_id: str = "s", user_id: str | None = "
     mine.owner().notes().add(f"Likes tea, and {CANARY}s.", {"from": 3})
     # of an age in words that stays the same while a test runs
     seen_at = datetime.now(UTC) - timedelta(days=3.5)
-    mine.owner().spatial().observe(
-        f"A {CANARY} on the table.", (1.5, 2.0), at=seen_at, confidence=0.5
-    )
+    where = {"position": (1.5, 2.0), "at": seen_at, "confidence": 0.5}
+    mine.owner().spatial().observe(f"A {CANARY} on the table.", **where)
     memory.describe(session_id, {"title": f"Of {CANARY}s", "from": [1, None]}, user_id=user_id)
     own = own_values(memory, session_id)
     own.put(("cart", "a/b"), "tea", {"price": 1.5}, ttl=10**6, texts=["green tea", "black tea"])

@@ -82,10 +82,7 @@ def expected(statements: Sequence[Statement]) -> Expected:
     for one in statements:
         groups.setdefault(one.root, []).append(one)
     spoken = [max(group, key=lambda one: (one.weight, -one.number)) for group in groups.values()]
-    said = {
-        max(group, key=lambda one: (one.weight, -one.number)).number: group
-        for group in groups.values()
-    }
+    said = {one.number: groups[one.root] for one in spoken}
     right = [one for one in spoken if not any(_corrects(other, one) for other in spoken)]
     values = [one for one in right if one.kind == "value"]
     ends = [one for one in right if one.kind == "end"]

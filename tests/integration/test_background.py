@@ -93,10 +93,7 @@ def test_updates_do_not_wait_for_a_model(gate: Gate) -> None:
         gate("model")
         return json.dumps({"facts": []})
 
-    with (
-        FakeLLM(answer) as fake,
-        background(ExtractiveMemory(), **model_at(fake)) as memory,
-    ):
+    with FakeLLM(answer) as fake, background(ExtractiveMemory(), **model_at(fake)) as memory:
         memory.update("s", user("first"))
         until(lambda: gate.inside)
         for n in range(20):

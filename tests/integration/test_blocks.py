@@ -9,7 +9,7 @@ import pytest
 from agent_memory import AgentMemory, Block, ExtractiveMemory, StaticMemory, VectorMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope
-from agent_memory.errors import DimensionMismatch, InvalidSetting, UnknownStore
+from agent_memory.errors import InvalidSetting
 from tests.integration.fact_model import Model, absorbed, remembering, said
 from tests.kit import Silent, user
 
@@ -72,14 +72,6 @@ def test_a_dict_of_static_facts_has_one_for_each_key() -> None:
         assert [one.text for one in memory.get("s").static_facts] == ["Be brief."]
     with pytest.raises(InvalidSetting):
         StaticMemory(facts=[{"a": object()}])
-
-
-def test_vector_blocks_that_cannot_be_are_refused() -> None:
-    """Wrong: a wrong dimension or an unknown store is reported only at the first search."""
-    with pytest.raises(DimensionMismatch, match="384"):
-        AgentMemory(store="memory://", blocks=[VectorMemory(dimension=256)])
-    with pytest.raises(UnknownStore, match="6333"):
-        VectorMemory(store="pinecone://x")
 
 
 class PlainNotes:

@@ -90,9 +90,7 @@ def test_a_dead_block_does_not_cost_each_get_its_timeout(monkeypatch: pytest.Mon
         assert asked.calls("hangs") == 8
 
 
-def test_a_block_that_rested_is_asked_by_one_at_a_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_block_that_rested_has_one_caller_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: when the pause of a failed block ends, all callers wait for it at once."""
     with Asked(monkeypatch, 60.0, "one") as asked:
         block = asked.blocks["one"]

@@ -88,10 +88,8 @@ def write_log(path: Path, *lines: Any) -> Path:
 
 def talk(count: int) -> list[dict[str, str]]:
     pets, roles = ("hamster", "parrot", "tortoise", "greyhound"), ("user", "assistant")
-    said = "Number {}: tell me about the {} and what it eats."
-    return [
-        {"role": roles[i % 2], "content": said.format(i, pets[i // 2 % 4])} for i in range(count)
-    ]
+    said = [f"Number {i}: tell me about the {pets[i // 2 % 4]} it eats." for i in range(count)]
+    return [{"role": roles[i % 2], "content": text} for i, text in enumerate(said)]
 
 
 def test_every_command_has_help_and_is_documented() -> None:
@@ -111,10 +109,8 @@ def test_help_loads_nothing_heavy() -> None:
     """Wrong: a command's module imports a heavy package, so that each command starts slowly."""
     heavy = {"pydantic", "litellm", "sqlalchemy", "numpy", "tiktoken", "qdrant_client"}
     code = f"import sys, agent_memory.cli.app; print([m for m in {heavy} if m in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert done.stdout.strip() == "[]"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == b"[]"
 
 
 def test_version() -> None:
@@ -391,9 +387,7 @@ def test_doctor_without_anything() -> None:
     assert not list(Path().glob("*.db"))
 
 
-def test_doctor_and_config_know_the_system_store(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_doctor_and_config_know_the_system_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: `doctor` does not check the system store, creates it, or its password is shown."""
     monkeypatch.setenv("AGENT_MEMORY_SYSTEM_STORE", "sqlite:///system.db")
     assert marks(run("doctor"))["system"] == "\u2013"

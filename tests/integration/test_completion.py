@@ -147,9 +147,8 @@ def test_no_argument_names_another_user(memory: AgentMemory, fake: FakeLLM) -> N
     ):
         fake.call(("memory_read", arguments))
     fake.call(("memory_forget", {"id": secret.id}))
-    memory.completion(
-        "b", "Ada's door code?", user_id="bob", tools=memory.tools("b", user_id="bob")
-    )
+    tools = memory.tools("b", user_id="bob")
+    memory.completion("b", "Ada's door code?", user_id="bob", tools=tools)
     assert "7731" not in str(fake.requests)
     named, session, plain, forgotten = results(fake)
     assert "user_id: Extra inputs are not permitted" in named

@@ -7,19 +7,11 @@ import pytest
 from agent_memory import AgentMemory
 from agent_memory.errors import Conflict, InvalidInput
 from agent_memory.testing import FakeLLM
+from tests.histories import call, result
 from tests.integration.turning import WEATHER, fake, memory
+from tests.kit import texts as said
 
 __all__ = ["fake", "memory"]
-
-CALL = {
-    "id": "c1",
-    "type": "function",
-    "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'},
-}
-
-
-def said(memory: AgentMemory) -> list[str]:
-    return [entry.message.text() for entry in memory.history("s")]
 
 
 def test_a_turn_is_asked_once(fake: FakeLLM, memory: AgentMemory) -> None:
@@ -104,10 +96,9 @@ def test_another_answer_is_put_down_once(fake: FakeLLM, memory: AgentMemory) -> 
     memory.completion("s", "hi")
     turn = memory.regenerate("s")
     longer = [
-        {"role": "assistant", "content": None, "tool_calls": [CALL]},
-        {"role": "tool", "tool_call_id": "c1", "content": "rain"},
+        call(["c1"], "get_weather"), result("c1", "rain"),
         {"role": "assistant", "content": "It rains."},
-    ]
+    ]  # fmt: skip
     heads = [memory.after_turn(turn, longer, key="k") for _ in range(3)]
     assert len({head.end for head in heads}) == 1
     assert said(memory) == ["hi", "", "rain", "It rains."]

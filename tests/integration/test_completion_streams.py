@@ -17,6 +17,7 @@ from agent_memory.engine.loop.rounds import CompletionStream
 from agent_memory.errors import InvalidMessage, MemoryClosed, ModelUnavailable
 from agent_memory.models.llm import Reading
 from agent_memory.testing import FakeLLM
+from tests.histories import call, result
 from tests.integration.turning import FACT, WEATHER, add, fake, logged, remembering, results
 from tests.kit import model_at
 
@@ -77,17 +78,8 @@ def test_a_stream_is_stored_at_its_end(memory: AgentMemory, fake: FakeLLM) -> No
     assert {type(chunk).__name__ for chunk in chunks} == {"ModelResponseStream"}
     assert stream.response.choices[0].message.content == "It is six."
     assert stream.response.usage.completion_tokens == 3
-    assert memory.history("s")[2].message.to_openai() == {
-        "role": "assistant",
-        "content": "Let me see.",
-        "tool_calls": [
-            {
-                "id": "call_1",
-                "type": "function",
-                "function": {"name": "add", "arguments": '{"a": 5}'},
-            }
-        ],
-    }
+    asked = {**call(["call_1"], "add", '{"a": 5}'), "content": "Let me see."}
+    assert memory.history("s")[2].message.to_openai() == asked
     assert list(stream) == []
     stream.close()
     assert len(stored(memory)) == 4
@@ -219,9 +211,8 @@ def test_a_call_that_breaks_off_is_not_run(memory: AgentMemory, fake: FakeLLM) -
         ran.append(text)
         return text
 
-    call = {"id": "c", "type": "function", "function": {"name": "note", "arguments": "{}"}}
     for events in range(1, 5):
-        fake.reply({"content": None, "tool_calls": [call]}, events=events, then="end")
+        fake.reply(call(["c"], "note"), events=events, then="end")
         with pytest.raises(ModelUnavailable):
             list(memory.completion("s", "Go", tools=[note], stream=True))
     assert ran == []
@@ -292,10 +283,8 @@ def test_a_call_that_is_handed_back_is_gone_on_with(memory: AgentMemory, fake: F
     stream = memory.completion("s", "Weather?", tools=tools, stream=True)
     list(stream)
     assert stored(memory) == []
-    [call] = stream.response.choices[0].message.tool_calls
-    rain = {"role": "tool", "tool_call_id": call.id, "content": "rain"}
-    question = {"role": "user", "content": "Weather?"}
-    given = [question, stream.response, rain]
+    [asked] = stream.response.choices[0].message.tool_calls
+    given = [{"role": "user", "content": "Weather?"}, stream.response, result(asked.id, "rain")]
     assert text_of(list(memory.completion("s", given, tools=tools, stream=True))) == "Done."
     assert stored(memory) == ["Weather?", "add", "6", "get_weather", "rain", "Done."]
 

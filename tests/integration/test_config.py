@@ -67,9 +67,8 @@ def test_environment_wins_over_the_file_and_code_over_both(
 ) -> None:
     """Wrong: the environment does not override the file, or code does not override both."""
     path = tmp_path / "m.toml"
-    path.write_text(
-        'max_tokens = 4000\nnamespace = "file"\n[overflow]\nkind = "trim"\nkeep_messages = 3\n'
-    )
+    overflow = '[overflow]\nkind = "trim"\nkeep_messages = 3\n'
+    path.write_text(f'max_tokens = 4000\nnamespace = "file"\n{overflow}')
     monkeypatch.setenv("AGENT_MEMORY_MAX_TOKENS", "5000")
     monkeypatch.setenv("AGENT_MEMORY_OVERFLOW__KEEP_MESSAGES", "7")
     config = AgentMemoryConfig.from_file(path)
@@ -117,9 +116,8 @@ def test_mappings_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     read = AgentMemoryConfig.from_file
     assert read(path).overflow == Trim(keep_messages=5, keep_tokens=70, by="importance")
     given: Any = {"keep_messages": 9}
-    assert read(path, overflow=given).overflow == Trim(
-        keep_messages=9, keep_tokens=70, by="importance"
-    )
+    merged = read(path, overflow=given).overflow
+    assert merged == Trim(keep_messages=9, keep_tokens=70, by="importance")
     assert given == {"keep_messages": 9}
     assert read(path, overflow=Summarize()).overflow == Summarize()
     assert read(path, overflow=None).overflow is None

@@ -339,7 +339,7 @@ def test_what_records_are_found_by_is_made_anew(memory: AgentMemory, change: str
 
 
 INDEX = (
-    "UPDATE agent_memory_documents SET body = '[1', version = 9 WHERE collection LIKE 'catalog:%'"
+    "UPDATE agent_memory_documents SET body = '[', version = 9 WHERE collection LIKE 'catalog:%'"
 )
 
 

@@ -173,18 +173,6 @@ def test_the_block_goes_on(world: World) -> None:
         assert other.seqs("s") == {1: 1, 2: 1, 3: 1}
 
 
-def test_background_threads_go_on_too(world: World) -> None:
-    """Wrong: background threads do not absorb the messages after a dead letter."""
-    with open_memory(world, "memory://", 1, overflow_mode="background") as memory:
-        texts = ["poison", *(f"good {n}" for n in range(249))]
-        memory.update("s", [say(text) for text in texts], user_id="ada")
-        memory.update("t", say("fine"), user_id="bob")
-        memory._background.drain()
-        assert ranges(memory) == [("s", 1, 160, 1)]
-        assert world.seqs("s") == dict.fromkeys(range(161, 251), 1)
-        assert world.seqs("t") == {1: 1}
-
-
 def test_a_retry_absorbs_and_removes_it(world: World) -> None:
     """Wrong: a retry does not absorb a dead letter, or absorbs it twice."""
     with open_memory(world, "memory://") as memory:

@@ -216,14 +216,6 @@ def test_what_is_not_the_type_that_it_has_to_be(quiet: Path) -> None:
         AgentMemory(5)  # type: ignore[arg-type]
 
 
-def test_a_budget_below_any_message() -> None:
-    """Wrong: `get` fails when the budget is too small for any message."""
-    with AgentMemory(store="memory://", blocks=[]) as memory:
-        for said in (None, "hello"):
-            context = memory.get("none", said, user_id="ana", max_tokens=1)
-            assert context.tokens <= 1
-
-
 def test_errors_quote_some_of_a_value() -> None:
     """Wrong: an error quotes 40 KB, fails for a value whose repr fails, or cannot be encoded."""
 

@@ -26,9 +26,8 @@ def memory(url: str) -> Iterator[AgentMemory]:
 
 def talk(memory: AgentMemory, session: str, turns: int, owner: str | None = None) -> None:
     for i in range(turns):
-        memory.update(
-            session, user(f"Note {i}: my {owner or 'own'} garden has {i} roses."), user_id=owner
-        )
+        said = user(f"Note {i}: my {owner or 'own'} garden has {i} roses.")
+        memory.update(session, said, user_id=owner)
         memory.update(session, assistant(f"Noted, {i} roses."), user_id=owner)
 
 
@@ -129,9 +128,7 @@ def test_absorb_early(url: str) -> None:
         assert memory.get("other", "bike", user_id="ada").recalls
     tokens = FlushToLTM(blocks=[VectorMemory(name="later")], absorb=60)
     with AgentMemory(store="memory://", max_tokens=2000, overflow=tokens) as memory:
-        cursors = [
-            memory.update("s", user(f"My bike number {i} is red.")).cursors for i in range(6)
-        ]
+        cursors = [memory.update("s", user(f"My bike {i} is red.")).cursors for i in range(6)]
         assert cursors[0] == {}
         assert cursors[-1]["later"] > 1
 

@@ -8,7 +8,8 @@ import pytest
 from agent_memory import AgentMemory, Chain, ClearTools, Summarize, Trim
 from agent_memory.core.context import Explanation
 from agent_memory.errors import InvalidInput
-from tests.kit import user
+from tests.histories import call, result
+from tests.kit import assistant, user
 
 LISBON = "I moved to Lisbon last spring, for the light."
 
@@ -81,13 +82,9 @@ def test_what_left_the_window_and_what_covers_it() -> None:
     overflow = Chain([ClearTools(keep_tokens=0, at_least=1), Summarize(max_summary_tokens=60)])
     with AgentMemory("memory://", max_tokens=400, overflow=overflow, blocks=[]) as memory:
         for number in range(12):
-            call = {"id": f"c{number}", "function": {"name": "look", "arguments": "{}"}}
-            memory.update("s", [
-                user(f"Question {number}?"),
-                {"role": "assistant", "tool_calls": [{"type": "function", **call}]},
-                {"role": "tool", "tool_call_id": f"c{number}", "content": "word " * 60},
-                {"role": "assistant", "content": f"Answer {number}."},
-            ])  # fmt: skip
+            steps = [call([f"c{number}"]), result(f"c{number}", "word " * 60)]
+            answer = assistant(f"Answer {number}.")
+            memory.update("s", [user(f"Question {number}?"), *steps, answer])
         explained = memory.explain("What was the first question?", session_id="s")
         head = explained.context.head
     assert head.start > 0
@@ -103,12 +100,8 @@ def test_what_neither_summary_nor_recall_covers() -> None:
     """Wrong: `explain` does not say which messages are in neither the summary nor the recalls."""
     with AgentMemory("memory://", max_tokens=600, overflow=Trim(), recall_timeout=30) as memory:
         for number in range(40):
-            said = (
-                f"Pot {number} on the shelf in the kitchen holds green tea."
-                if number
-                else "The first note is about Lisbon."
-            )
-            memory.update("s", user(said))
+            tea = f"Pot {number} on the shelf in the kitchen holds green tea."
+            memory.update("s", user(tea if number else "The first note is about Lisbon."))
         explained = memory.explain("What is about Lisbon?", session_id="s")
         head = explained.context.head
     assert head is not None

@@ -11,6 +11,7 @@ import pytest
 from agent_memory import AgentMemory, Strategy
 from agent_memory.core.records import Entry, Scope
 from agent_memory.strategies import Cut, Window
+from tests.histories import call, result, unpaired
 from tests.kit import Silent, user
 
 
@@ -47,14 +48,10 @@ def test_whole_turns_whatever_a_strategy_answers() -> None:
     """Wrong: a strategy can separate a call from its result."""
     with AgentMemory(store="memory://", max_tokens=300, overflow=SplitsPairs()) as memory:
         for i in range(30):
-            call = {"id": f"c{i}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-            memory.update("s", user(f"Question {i}"))
-            memory.update("s", {"role": "assistant", "content": None, "tool_calls": [call]})
-            memory.update("s", {"role": "tool", "tool_call_id": f"c{i}", "content": "42"})
+            for message in (user(f"Question {i}"), call([f"c{i}"]), result(f"c{i}", "42")):
+                memory.update("s", message)
             context = memory.get("s")
-            chat = context.to_messages()
-            calls = [c["id"] for m in chat for c in m.get("tool_calls") or ()]
-            assert calls == [m["tool_call_id"] for m in chat if m["role"] == "tool"]
+            assert unpaired(context.to_messages()) == []
             assert context.tokens <= 300
 
 

@@ -128,6 +128,9 @@ def _leases_of_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+Act = Callable[[Place], None]
+
+
 def absorbs(place: Place) -> None:
     place.one.flush("s")
 
@@ -224,7 +227,7 @@ BETWEEN = [
 ]
 
 
-def stalled(prepare: Callable[[], Place], between: Callable[[Place], None]) -> Iterator[Place]:
+def stalled(prepare: Callable[[], Place], between: Act) -> Iterator[Place]:
     """Yield new places. In each, the first memory stalls one step later."""
     for left in range(10_000):
         place = prepare()
@@ -235,7 +238,7 @@ def stalled(prepare: Callable[[], Place], between: Callable[[Place], None]) -> I
             return
 
 
-def prepared(work: Callable[[Place], None]) -> Place:
+def prepared(work: Act) -> Place:
     """Return a place with a session that is absorbed in part, or has a dead letter for retries."""
     place = Place()
     if work in (absorbs, takes_a_turn):
@@ -265,7 +268,7 @@ def _fails(step: str) -> None:
         raise ValueError("no such answer")
 
 
-def ends_right(place: Place, work: Callable[[Place], None]) -> None:
+def ends_right(place: Place, work: Act) -> None:
     """Do the work, which may fail only if it was stalled, and check the blocks."""
     try:
         work(place)
@@ -278,7 +281,7 @@ def ends_right(place: Place, work: Callable[[Place], None]) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("between", BETWEEN)
 @pytest.mark.parametrize("work", WORK)
-def test_a_stalled_worker(work: Callable[[Place], None], between: Callable[[Place], None]) -> None:
+def test_a_stalled_worker(work: Act, between: Act) -> None:
     """Wrong: a worker that stalled overwrites newer data with its old state."""
     for place in stalled(lambda: prepared(work), lambda place: _meanwhile(place, between)):
         ends_right(place, work)
@@ -290,7 +293,7 @@ def _holder(store: MemoryStore) -> str:
     return "" if row is None else row.holder
 
 
-def _meanwhile(place: Place, between: Callable[[Place], None]) -> None:
+def _meanwhile(place: Place, between: Act) -> None:
     owner = _holder(place.store)
     between(place)
     if owner:  # the worker renews its lease before it continues
@@ -363,9 +366,7 @@ def is_named_and_absorbed(place: Place) -> None:
 
 @pytest.mark.parametrize("between", [lambda place: place.say("I am Ann"), is_named_and_absorbed])
 @pytest.mark.parametrize("work", [absorbs, takes_a_turn, pops, deletes, replays])
-def test_a_session_gets_a_user(
-    work: Callable[[Place], None], between: Callable[[Place], None]
-) -> None:
+def test_a_session_gets_a_user(work: Act, between: Act) -> None:
     """Wrong: records of a session stay under the session after it got a user."""
     for place in stalled(nobodys, between):
         ends_right(place, work)
@@ -402,9 +403,7 @@ def is_retried(place: Place) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("between", [nothing, is_retried, *BETWEEN])
 @pytest.mark.parametrize("call", ["write", "erase"])
-def test_a_block_that_writes_late(
-    call: str, between: Callable[[Place], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_block_that_writes_late(call: str, between: Act, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: writes or deletions of a timed-out block are never corrected."""
     place = Place(absorb_timeout=0.25)
     over, broken = threading.Event(), ["before " + call, "after " + call]

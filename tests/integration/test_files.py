@@ -185,9 +185,8 @@ def test_the_tool(opened: Callable[..., AgentMemory]) -> None:
         assert call(command="view", path=PLAN, view_range=[2, 3]).endswith("     2\tX\n     3\tb")
         assert call(command="rename", old_path=PLAN, new_path="/memories/p", path=None)
         assert memory.user("ana").files().read("/memories/p") == "a\nX\nb\n"
-        assert call(command="view", path="/memories") == memory.user("ana").files().view(
-            "/memories"
-        )
+        seen = memory.user("ana").files().view("/memories")
+        assert call(command="view", path="/memories") == seen
         assert memory.user("ben").files().paths() == []
         for wrong, words in [
             ({}, "command"),
@@ -229,10 +228,7 @@ def test_settings(tmp_path: Path) -> None:
         files.create(PLAN, "a")
         with pytest.raises(ToolRefused, match=f"^Error: File {PLAN} already exists$"):
             files.create(PLAN, "b")
-    with (
-        AgentMemory(store="memory://") as memory,
-        pytest.raises(ConfigError, match=r"blocks=\[FileMemory"),
-    ):
+    with AgentMemory("memory://") as memory, pytest.raises(ConfigError, match=r"\[FileMemory"):
         memory.user("ana").files()
 
 

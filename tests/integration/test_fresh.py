@@ -217,9 +217,7 @@ def test_a_context_says_what_waits_for_a_block(url: str) -> None:
 @pytest.mark.parametrize("mode", ["inline", pytest.param("background", marks=pytest.mark.long)])
 def test_where_much_waits_updates_work_it_off(url: str, mode: Any) -> None:
     """Wrong: updates do not absorb pending messages, so that searches become slower."""
-    with AgentMemory(
-        store=url, blocks=[VectorMemory()], overflow_mode=mode, recall_timeout=60
-    ) as memory:
+    with AgentMemory(url, overflow_mode=mode, recall_timeout=60) as memory:
         for name in range(12):
             some = [user(f"Sailor {name} {n} sells green parrots.") for n in range(60)]
             memory.update(f"s{name}", [*some, user(SAID)] if name == 5 else some, user_id="u")

@@ -7,19 +7,14 @@ import pytest
 from agent_memory import AgentMemory, NullMemory, StaticMemory, Summarize, VectorMemory
 from agent_memory.core.formats.names import RESPONSES
 from agent_memory.core.tokens.counter import TokenCounter
-from agent_memory.errors import InvalidInput
 from agent_memory.testing import FakeLLM
+from tests.histories import call, result
 from tests.kit import assistant, model_at, user
 
 Json = dict[str, Any]
 
 
-GIVEN: list[Json] = [
-    user("What is due?"),
-    {"role": "assistant", "content": None, "tool_calls": [
-        {"id": "c1", "type": "function", "function": {"name": "due", "arguments": "{}"}}]},
-    {"role": "tool", "tool_call_id": "c1", "content": "The rent."},
-]  # fmt: skip
+GIVEN: list[Json] = [user("What is due?"), call(["c1"], "due"), result("c1", "The rent.")]
 
 
 def test_a_given_window_is_shown_and_not_stored() -> None:
@@ -102,13 +97,6 @@ def test_items_of_a_provider_stay_as_they_are() -> None:
         given = [{"raw": item, "format": RESPONSES} for item in items]
         assert memory.get("s", window=given, format=RESPONSES).to_messages() == items
         assert memory.session("s").get(window=given, format=RESPONSES).to_messages() == items
-
-
-@pytest.mark.parametrize("bad", [[1], [{"content": "nobody's"}]])
-def test_what_is_no_message_is_refused(bad: list[Any]) -> None:
-    """Wrong: an invalid message is shown, or raises an error of Python."""
-    with AgentMemory(store="memory://", blocks=[]) as memory, pytest.raises(InvalidInput):
-        memory.get("s", window=bad)
 
 
 # --- `memory_role="leading"`: summary and memory are part of the first system message -------------

@@ -115,9 +115,8 @@ class Sharing(RuleBasedStateMachine):
         for (name, session), log in self.logs.items():
             physical = shared_session(name, session)
             read = self.memories[0].components.store.read(physical)
-            assert [
-                (entry.message.metadata.get("agent", ""), entry.message.text()) for entry in read
-            ] == log
+            said = [one.message for one in read]
+            assert [(one.metadata.get("agent", ""), one.text()) for one in said] == log
 
     def teardown(self) -> None:
         for memory in self.memories:

@@ -127,14 +127,6 @@ def test_twice_is_once_and_reading_goes_on(told: str, tmp_path: Path) -> None:
     assert log() == [ASKED, ANSWERED, "Next?", "Done."]
 
 
-def test_a_lost_offset_stores_nothing_twice(told: str) -> None:
-    """Wrong: messages are stored twice after the offset in the transcript was lost."""
-    with AgentMemory("m.db") as memory:
-        memory.values("ana").clear(("hooks",))
-    hook("Stop", event(transcript_path=told))
-    assert log() == [ASKED, ANSWERED]
-
-
 def test_what_was_deleted_stays_deleted(told: str) -> None:
     """Wrong: the next hook of a deleted session stores the deleted messages again."""
     with AgentMemory("m.db") as memory:

@@ -11,6 +11,7 @@ import pytest
 from agent_memory import AgentMemory
 from agent_memory.integrations.importing import import_chats
 from agent_memory.integrations.transcripts.own import told
+from tests.histories import call
 from tests.integration.import_samples import (
     claude,
     code,
@@ -46,13 +47,7 @@ def test_chatgpt_has_its_branches(tmp_path: Path, memory: AgentMemory) -> None:
     export = [
         gpt_chat(
             "c",
-            gpt(
-                "sys",
-                "system",
-                parent="root",
-                content={"content_type": "text", "parts": [""]},
-                create_time=None,
-            ),
+            gpt("sys", "system", content={"content_type": "text", "parts": [""]}, create_time=None),
             gpt("q", parent="sys", create_time=None),
             gpt("old", "assistant", parent="q"),
             gpt("older-on", "user", parent="old"),
@@ -341,11 +336,15 @@ def test_mem0s_memories_are_notes(tmp_path: Path, memory: AgentMemory) -> None:
 def test_letta_has_messages_and_blocks(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: an agent's memory blocks are lost, for example one too long for a note."""
     long = "\n".join(f"line {n} " + "x" * 100 for n in range(60))
-    call = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     messages = [
         {"id": "message-0", "role": "system", "content": [{"type": "text", "text": "Be kind."}]},
         {"id": "message-1", "role": "user", "content": "hi", "created_at": "2025-01-01T00:00:00Z"},
-        {"id": "message-2", "role": "assistant", "content": [], "tool_calls": [call]},
+        {
+            "id": "message-2",
+            "role": "assistant",
+            "content": [],
+            "tool_calls": call(["t1"])["tool_calls"],
+        },
         {"id": "message-3", "role": "tool", "content": "ok", "tool_call_id": "t1"},
         {"id": "message-4", "role": "approval"},
     ]

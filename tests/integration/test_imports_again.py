@@ -64,9 +64,7 @@ def test_notes_of_a_deleted_user_stay_deleted(tmp_path: Path, memory: AgentMemor
     """Wrong: an import restores notes older than the user's deletion."""
     said = [("Ana rows.", "ana", "2024-01-01"), ("Ana sails.", "ana", "2999-01-01"),
             ("Ben swims.", "ben", "2024-01-01")]  # fmt: skip
-    kept = [
-        {"id": text, "memory": text, "user_id": who, "created_at": at} for text, who, at in said
-    ]
+    kept = [{"id": t, "memory": t, "user_id": who, "created_at": at} for t, who, at in said]
     path = write_json(tmp_path / "m.json", {"results": kept})
     assert counts(import_chats(memory, path, "mem0")) == (0, 0, 3)
     memory.delete_user("ana")
@@ -120,9 +118,7 @@ def test_a_developer_is_known(tmp_path: Path, memory: AgentMemory) -> None:
     assert (done.failed, texts(memory, "chatgpt/c")) == (0, ["d", "q"])
 
 
-def test_a_prompt_shows_no_escapes_of_an_id(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_prompt_shows_no_escapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a control character in an id reaches the terminal."""
     monkeypatch.chdir(tmp_path)
     session = "s\u202e\x7f"
