@@ -48,14 +48,12 @@ class Gate:
 
     def __init__(self) -> None:
         self.open = threading.Event()
-        self.entered: list[str] = []
         self.inside = 0
         self.most = 0
         self._lock = threading.Lock()
 
     def __call__(self, session_id: str) -> None:
         with self._lock:
-            self.entered.append(session_id)
             self.inside += 1
             self.most = max(self.most, self.inside)
         assert self.open.wait(SECONDS)

@@ -66,19 +66,13 @@ def opened(*meets: Callable[[], object], **fields: Any) -> AgentMemory:
     return AgentMemory(store="memory://", blocks=blocks, **fields)
 
 
-def test_what_get_costs(started: list[threading.Thread]) -> None:
-    """Wrong: each `get` starts new threads for its blocks."""
+def test_what_calls_cost(started: list[threading.Thread]) -> None:
+    """Wrong: each `get` or batch starts threads for its blocks, or one for the session's lease."""
     all_at_once = threading.Barrier(3).wait
     with opened(all_at_once, all_at_once, all_at_once, recall_timeout=SECONDS) as memory:
         for _ in range(9):
             assert len(memory.get("s", QUESTION, user_id="ada").recalls) == 3
         assert len(started) <= 5  # the call itself, the three blocks, and notes
-
-
-def test_what_a_batch_costs(started: list[threading.Thread]) -> None:
-    """Wrong: each batch starts a thread for each block, and one for the session's lease."""
-    all_at_once = threading.Barrier(3).wait
-    with opened(all_at_once, all_at_once, all_at_once) as memory:
         for costs in (7, 0, 0):  # the call, two more blocks, three calls, renewing
             memory.update("s", QUESTION, user_id="ada")
             started.clear()

@@ -17,7 +17,7 @@ import pytest
 from agent_memory import AgentMemory, AgentMemoryConfig, VectorMemory
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.contract import everything
-from tests.kit import SECONDS, clean_environment, model_at, run, until
+from tests.kit import SECONDS, clean_environment, run, until
 
 CONFIG = """
 store = "sqlite:///m.db"
@@ -271,20 +271,6 @@ def test_dead_letters_are_listed_and_retried(fake: FakeLLM) -> None:
     assert "#1 to #2" in ours("retry")
     assert "There are no dead letters." in ours("retry")
     ours("doctor")
-
-
-def test_replay_under_another_embedder(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: after a change of the embedding model a replay fails, or rebuilds only a part."""
-    configure("vector")
-    write(sessions=3)
-    ours("worker", "--once")
-    assert "vector" in ours("stats")
-    monkeypatch.setenv("AGENT_MEMORY_EMBEDDING", "openai/fake")
-    assert "agent-memory replay" in ours("stats", code=1)
-    assert "3 of 3 sessions rebuilt." in ours("replay", "vector")
-    settings = {"embedding": "openai/fake", **model_at(fake)}
-    with AgentMemory("m.db", blocks=[VectorMemory()], **settings) as memory:
-        assert len(memory.search("says", user_id="u", least=0.0)) == 6
 
 
 def test_without_an_embedder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -201,19 +201,6 @@ def test_whose_memory_follows_from_the_key(home: Home, inside: AgentMemory) -> N
     assert [one.message.to_dict() for one in inside.history("s")] == [HI]
 
 
-def test_rights_are_the_services(home: Home) -> None:
-    """Wrong: a key without the right to write or delete can do so, for example through a tool."""
-    reads, writes = home.as_("ana", rights="read"), home.as_("ana", rights="read write")
-    with pytest.raises(AccessDenied, match='right "write"'):
-        reads.update("s", HI)
-    assert writes.update("s", HI).end == 1
-    for call in (lambda: writes.call_tool("s", "memory_forget", {}), lambda: writes.pop("s")):
-        with pytest.raises(AccessDenied, match='right "delete"'):
-            call()
-    with pytest.raises((AccessDenied, InvalidInput)):
-        writes.stats()
-
-
 def test_a_log_of_many_pages(home: Home) -> None:
     """Wrong: a log of several pages is cut, or `last` returns other messages."""
     memory = home.as_("ana")

@@ -211,14 +211,8 @@ def in_files(folder: Path) -> set[bytes]:
     return {word for file in folder.iterdir() for word in CANARY.findall(file.read_bytes())}
 
 
-def pin(both: CompositeMemory, scope: Scope, text: str) -> None:
-    block = both.blocks["pinned"]
-    block.open(scope).add(text)
-
-
 def pinned(both: CompositeMemory, user_id: str) -> list[str]:
-    block = both.blocks["pinned"]
-    return [note.text for note in block.open(Scope(user_id)).all()]
+    return [note.text for note in both.blocks["pinned"].open(Scope(user_id)).all()]
 
 
 def test_delete_user_leaves_nothing(tmp_path: Path) -> None:
@@ -236,7 +230,7 @@ def test_delete_user_leaves_nothing(tmp_path: Path) -> None:
         for user, word in words.items():
             both.update(f"s-{user}", [said(f"My code is {word}."), said("Bye.")], user_id=user)
             both.memories["other"].update(f"o-{user}", said(f"Their {word}."), user_id=user)
-            pin(both, Scope(user), f"Pinned: {word}.")
+            both.blocks["pinned"].open(Scope(user)).add(f"Pinned: {word}.")
         both.flush()
         assert in_files(tmp_path) == {word.encode() for word in words.values()}
         assert pinned(both, "ada") == [f"Pinned: {words['ada']}."]
