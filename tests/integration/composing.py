@@ -1,6 +1,5 @@
 """Helpers for tests of composites: blocks that can be broken, and memories without time limits."""
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,9 +8,6 @@ from pydantic import Field
 from agent_memory import AgentMemory, Block, CompositeMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope
-from agent_memory.errors import StoreUnavailable
-from agent_memory.stores.base import Store
-from agent_memory.testing import watched
 from tests.kit import SECONDS
 
 
@@ -37,30 +33,6 @@ class Reader(Block):
 
     def delete(self, scope: Scope) -> None:
         raise AssertionError("it keeps nothing")
-
-
-class Outage:
-    """A store that fails at chosen steps."""
-
-    def __init__(self, store: Store) -> None:
-        self.at: set[str] = set()
-        self.then: Callable[[str], None] = lambda step: None
-        self._inside = threading.local()
-        self.store = watched(store, self._watch)
-
-    def _watch(self, step: str) -> None:
-        if step in self.at or "all" in self.at:
-            raise StoreUnavailable(f"down at {step}")
-        if not getattr(self._inside, "now", False):
-            self._inside.now = True
-            try:
-                self.then(step)
-            finally:
-                self._inside.now = False
-
-
-def said(text: str, role: str = "user", **fields: Any) -> dict[str, Any]:
-    return {"role": role, "content": text, **fields}
 
 
 def opened(*blocks: Block, store: Any = "memory://", **fields: Any) -> AgentMemory:

@@ -7,28 +7,22 @@ import pytest
 from agent_memory import AgentMemory, Chain, ClearTools, Entry, Message, TokenCounter, Trim
 from agent_memory.core.clearing import Clearing
 from agent_memory.core.packing import Shown
+from tests import histories
 from tests.kit import assistant, user
 
 
 def call(number: int) -> dict[str, Any]:
-    function = {"name": "read_log", "arguments": f'{{"part": {number}}}'}
-    return assistant(
-        None, tool_calls=[{"id": f"c{number}", "type": "function", "function": function}]
-    )
+    return histories.call([f"c{number}"], "read_log", f'{{"part": {number}}}')
 
 
 def result(number: int, tokens: int, first: str = "") -> dict[str, Any]:
     text = f"{first}part {number}\n" + " ".join(f"w{number}" for _ in range(tokens // 2))
-    return {"role": "tool", "tool_call_id": f"c{number}", "content": text}
+    return histories.result(f"c{number}", text)
 
 
 def turn(number: int, tokens: int = 1500) -> list[dict[str, Any]]:
-    return [
-        user(f"What does part {number} say?"),
-        call(number),
-        result(number, tokens),
-        assistant(f"Part {number} says w{number}."),
-    ]
+    question, answer = f"What does part {number} say?", f"Part {number} says w{number}."
+    return [user(question), call(number), result(number, tokens), assistant(answer)]
 
 
 def contents(messages: list[dict[str, Any]], role: str) -> list[str]:

@@ -25,8 +25,9 @@ from agent_memory.core.records import Recall, Scope
 from agent_memory.errors import ConfigError, InvalidId, MemoryClosed, SessionOfAnotherUser
 from agent_memory.testing import FakeLLM
 from tests.histories import histories, unpaired
-from tests.integration.composing import SECONDS, Reader, composed, opened, said
-from tests.kit import Echo, at_length, model_at, texts
+from tests.integration.composing import SECONDS, Reader, composed, opened
+from tests.kit import Echo, assistant, at_length, model_at, texts
+from tests.kit import user as said
 
 USERS = ["ada", "bob", "cleo", "dan", "eve"]
 
@@ -157,7 +158,7 @@ def test_logs_questions_and_notes_of_members_are_searched() -> None:
     with composed({"support": opened(), "company": opened(VectorMemory())}) as both:
         both.memories["company"].update("c", said("The ferry to Porto leaves at six."), user_id="u")
         both.flush()
-        asked = [said("When does the ferry leave?"), said("Hm.", "assistant")]
+        asked = [said("When does the ferry leave?"), assistant("Hm.")]
         both.update("s", asked, user_id="u")
         assert [one.block for one in both.get("s").recalls] == ["company.vector"]
     with composed({"support": opened(), "company": opened(NoteMemory())}) as both:
@@ -238,9 +239,8 @@ def test_the_budget_is_the_homes(role: str, given_: Any) -> None:
     history = given_.draw(histories(10))
     budget = given_.draw(st.integers(120, 600))
     company = opened(Echo(), StaticMemory(facts=["Ships <need> a pilot. " * 9, "Be kind."]))
-    home = opened(
-        Echo(), overflow=Trim(), max_tokens=budget, max_recall_tokens=budget, memory_role=role
-    )
+    settings = {"max_tokens": budget, "max_recall_tokens": budget, "memory_role": role}
+    home = opened(Echo(), overflow=Trim(), **settings)
     tides = Reader(says="Tides are high. " * 40)
     with composed({"home": home, "company": company, "tides": tides}) as both:
         for message in history:

@@ -21,12 +21,13 @@ from agent_memory import (
 )
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Recall, Scope
-from agent_memory.errors import ConfigError, InvalidInput, StoreError
+from agent_memory.errors import ConfigError, InvalidInput, StoreError, StoreUnavailable
 from agent_memory.ltm_blocks.base import ManualBlock
 from agent_memory.stores.memory import MemoryStore
-from agent_memory.testing import FakeLLM
-from tests.integration.composing import Outage, composed, opened, said
+from agent_memory.testing import FakeLLM, watched
+from tests.integration.composing import composed, opened
 from tests.kit import Echo, at_length, model_at, texts
+from tests.kit import user as said
 
 
 @pytest.fixture
@@ -271,21 +272,27 @@ def test_blocks_alone_are_told_of_ends_and_deletions() -> None:
 
 def test_deletion_tries_all_and_names_who_failed() -> None:
     """Wrong: a member that fails stops the deletion in others, or the error does not name it."""
-    outage = Outage(MemoryStore())
+    down: list[str] = []
+
+    def fail(step: str) -> None:
+        if down:
+            raise StoreUnavailable(f"down at {step}")
+
+    store = watched(MemoryStore(), fail)
     members: dict[str, AgentMemory | Block] = {
-        name: opened(Echo(), store=outage.store if name == "two" else "memory://")
+        name: opened(Echo(), store=store if name == "two" else "memory://")
         for name in ("one", "two", "three")
     }
     with composed(members, route="two") as both:
         for memory in both.memories.values():
             memory.update("s", said("The anchor."), user_id="ada")
         both.flush()
-        outage.at = {"all"}
+        down.append("now")
         with pytest.raises(StoreError, match=r"delete_user\(\) failed in 'two': StoreUnavailable"):
             both.delete_user("ada")
         with pytest.raises(StoreError, match=r"flush\(\) failed in 'two': StoreUnavailable"):
             both.flush()
-        outage.at = set()
+        down.clear()
         for name in ("one", "three"):
             assert both.memories[name].stats().entries == 0
         both.delete_user("ada")

@@ -10,12 +10,12 @@ from agent_memory import AgentMemory, Message, NoteMemory, StaticMemory, VectorM
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.integrations.costing import STRATEGIES, Bill, costs, read_chat
 from agent_memory.models.usage import Price
-from tests.kit import invoke
+from tests.integration.import_samples import write_lines
+from tests.kit import assistant, invoke, user
 
 WORDS = "the garden gate was painted green by Ana in spring and the fence by Bo in autumn of 2021"
-CHAT = [
-    ("one", Message(role=("user", "assistant")[n % 2], content=f"{n}: {WORDS}")) for n in range(60)
-]
+SAID = [(user, assistant)[n % 2](f"{n}: {WORDS}") for n in range(60)]
+CHAT = [("one", Message.of(one)) for one in SAID]
 PRICES = {"mine": Price(input=1.0, output=10.0)}
 
 
@@ -28,8 +28,7 @@ def bills() -> dict[str, Bill]:
 def test_the_full_history_is_added_up(bills: dict[str, Bill]) -> None:
     """Wrong: a call's prompt lacks earlier messages, or includes its own answer."""
     counter = TokenCounter("mine")
-    chat = [one.to_openai() or {} for _, one in CHAT]
-    sent = sum(counter.context(chat[:n]) for n in range(1, len(chat), 2))
+    sent = sum(counter.context(SAID[:n]) for n in range(1, 60, 2))
     bill = bills["full history"]
     assert (bill.calls, bill.prompt_tokens) == (30, sent)
     assert bill.cost == pytest.approx((sent * 1.0 + bill.completion_tokens * 10.0) / 1e6)
@@ -58,13 +57,7 @@ def test_a_log_is_priced_by_the_command(tmp_path: Path, monkeypatch: pytest.Monk
     """Wrong: `cost` leaves a store behind, or shows an unknown price as 0."""
     monkeypatch.chdir(tmp_path)
     log = tmp_path / "chat.jsonl"
-    log.write_text(
-        "".join(
-            json.dumps({"session_id": s, "role": one.role, "content": one.content}) + "\n"
-            for s, one in CHAT[:10]
-        ),
-        encoding="utf-8",
-    )
+    write_lines(log, [{"session_id": "one", **one} for one in SAID[:10]])
     done = invoke(["cost", str(log), "--json", "--max-tokens", "300"])
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
@@ -88,8 +81,7 @@ def memory(tmp_path: Path) -> Iterator[AgentMemory]:
 
 
 def say(memory: AgentMemory, session: str, *texts: str) -> None:
-    roles = ("user", "assistant")
-    said = [{"role": roles[at % 2], "content": text} for at, text in enumerate(texts)]
+    said = [(user, assistant)[at % 2](text) for at, text in enumerate(texts)]
     memory.update(session, said, user_id="ana")
 
 

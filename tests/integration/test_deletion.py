@@ -76,9 +76,8 @@ def config(store: Store | str, *blocks: Block, **fields: Any) -> AgentMemoryConf
 def filled(store: Store) -> None:
     with AgentMemory(config(store)) as memory:
         for name, owner in (("a1", "ada"), ("a2", "ada"), ("b", "bob")):
-            memory.update(
-                name, [user(f"{owner} said {n} in {name}") for n in range(3)], user_id=owner
-            )
+            said = [user(f"{owner} said {n} in {name}") for n in range(3)]
+            memory.update(name, said, user_id=owner)
 
 
 def seen(memory: AgentMemory, session_id: str, owner: str) -> bool:
