@@ -1,10 +1,12 @@
 """Helpers that tests of several folders share: messages, logs, waiting, the command line."""
 
 import os
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -24,6 +26,7 @@ from agent_memory.engine.processing.worker import Worker
 from agent_memory.ltm_blocks import record_id
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
+from agent_memory.testing.contract import stored
 from tests.layers import EXAMPLES
 
 T = TypeVar("T")
@@ -139,6 +142,23 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, folder: Path, *more: str)
             monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.chdir(folder)
+
+
+def piped(*command: str, **more: Any) -> subprocess.Popen[str]:
+    """Start a process whose input, output and errors are pipes of text, unless given."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(command, text=True, **{**pipes, **more})
+
+
+def mark_deleting(store: Store, session_id: str = "s") -> None:
+    """Begin a session's deletion, like a process that is then killed."""
+    assert store.move(replace(stored(store, session_id), deleting=True))
+
+
+def with_model(fake: FakeLLM, **fields: Any) -> AgentMemory:
+    """Open a memory without blocks whose model is a fake one."""
+    asked = {"model": "openai/test-model", "api_base": fake.api_base, "api_key": "sk-test"}
+    return AgentMemory(**{"store": "memory://", "blocks": [], **asked, **fields})
 
 
 class Handles:

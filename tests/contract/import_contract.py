@@ -19,18 +19,11 @@ from agent_memory.testing.contract import DAY, Contract, draft, record, stored
 from agent_memory.testing.rewriting import begun, entries
 
 _HEAD = begun(
-    start=4,
-    start_total=12,
-    pinned=(2,),
-    pinned_tokens=3,
-    system=Message(role="system", content="rules", created_at=DAY),
-    system_tokens=4,
-    summary=Summary("so far", 6, 3, "local", redo_after=0),
-    cursors={"vector": 7},
-    end=30,
-    total=90,
-    version=17,
-)
+    start=4, start_total=12, pinned=(2,), pinned_tokens=3,
+    system=Message(role="system", content="rules", created_at=DAY), system_tokens=4,
+    summary=Summary("so far", 6, 3, "local", redo_after=0), cursors={"vector": 7},
+    end=30, total=90, version=17,
+)  # fmt: skip
 """A session as it stands where it comes from."""
 
 
@@ -139,7 +132,6 @@ class ImportContract(Contract):
         assert other.counts() == Counts(sessions=0, entries=0)
         assert other.read("s") == []
         arrived = _bring(other, _HEAD, log)
-        assert arrived is not None
         assert (stored(store), store.read("s")) == (arrived, log)
 
     def test_a_stalled_import(
@@ -150,7 +142,6 @@ class ImportContract(Contract):
         log = entries(1, 30)
         stalled = ExitStack()
         arrival = stalled.enter_context(import_transaction(store, Leases(store), _HEAD, log[:10]))
-        assert arrival is not None
         monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", LEASE_SECONDS)
         with _memory(other) as memory:
             memory.flush()

@@ -27,38 +27,29 @@ def path(tmp_path: Path) -> Path:
 
 
 def _run(path: Path, script: str) -> None:
-    connection = sqlite3.connect(path)
-    try:
+    with closing(sqlite3.connect(path)) as connection:
         connection.executescript(script)
-    finally:
-        connection.close()
 
 
 def _shape(path: Path) -> dict[str, Any]:
     """Return columns, keys and indexes, regardless of the wording of their statements."""
-    connection = sqlite3.connect(path)
+    with closing(sqlite3.connect(path)) as connection:
 
-    def rows(statement: str) -> list[tuple[Any, ...]]:
-        return connection.execute(statement).fetchall()
+        def rows(statement: str) -> list[tuple[Any, ...]]:
+            return connection.execute(statement).fetchall()
 
-    try:
+        def indexes(table: str) -> dict[str, Any]:
+            return {
+                name: (*how, rows(f"PRAGMA index_xinfo({name})"))
+                for _, name, *how in rows(f"PRAGMA index_list({table})")
+            }
+
         assert rows("PRAGMA integrity_check") == [("ok",)]
+        tables = "type = 'table' AND name LIKE 'agent_memory_%'"
         return {
-            table: (
-                "AUTOINCREMENT" in sql,
-                rows(f"PRAGMA table_xinfo({table})"),
-                {
-                    name: (unique, origin, partial, rows(f"PRAGMA index_xinfo({name})"))
-                    for _, name, unique, origin, partial in rows(f"PRAGMA index_list({table})")
-                },
-            )
-            for table, sql in rows(
-                "SELECT name, sql FROM sqlite_master "
-                "WHERE type = 'table' AND name LIKE 'agent_memory_%'"
-            )
+            table: ("AUTOINCREMENT" in sql, rows(f"PRAGMA table_xinfo({table})"), indexes(table))
+            for table, sql in rows(f"SELECT name, sql FROM sqlite_master WHERE {tables}")
         }
-    finally:
-        connection.close()
 
 
 def test_many_migrate_at_once(path: Path) -> None:

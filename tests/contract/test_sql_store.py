@@ -114,22 +114,16 @@ def test_nothing_of_a_deleted_session_or_lock_is_left(path: Path) -> None:
     store.append("s", [draft("a"), draft("b")], "u")
     store.delete("s")
     store.close()
-    connection = sqlite3.connect(path)
-    try:
-        for table in map(table_name, TABLES):
-            assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
-    finally:
-        connection.close()
-    store = SQLStore(f"sqlite:///{path}")
     for seconds in (60, 0):
+        with closing(sqlite3.connect(path)) as connection:
+            for table in map(table_name, TABLES):
+                assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+        store = SQLStore(f"sqlite:///{path}")
         assert store.lock("l", "w", seconds)
         store.unlock("l", "w")
-    store.close()
-    connection = sqlite3.connect(path)
-    try:
+        store.close()
+    with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(*) FROM agent_memory_documents").fetchone() == (0,)
-    finally:
-        connection.close()
 
 
 def test_processes_take_turns(path: Path, tmp_path: Path) -> None:
@@ -161,10 +155,9 @@ def test_a_closed_store_says_so(path: Path) -> None:
     """Wrong: a closed store opens its file again."""
     store = SQLStore(f"sqlite:///{path}")
     store.close()
-    with pytest.raises(StoreUnavailable, match="closed"):
-        store.head("s")
-    with pytest.raises(StoreUnavailable, match="closed"):
-        store.append("s", [draft("a")])
+    for call in (lambda: store.head("s"), lambda: store.append("s", [draft("a")])):
+        with pytest.raises(StoreUnavailable, match="closed"):
+            call()
 
 
 def test_what_is_no_database_is_named(tmp_path: Path) -> None:
@@ -333,14 +326,10 @@ def _plans(path: Path, call: Callable[[Store], object]) -> list[str]:
     store._database.read(lambda it: it._raw.set_trace_callback(said.append))  # type: ignore[attr-defined]
     call(store)
     store.close()
-    connection = sqlite3.connect(path)
-    try:
-        asked = [text for text in said if text.startswith("SELECT")]
-        return [
-            row[3] for text in asked for row in connection.execute(f"EXPLAIN QUERY PLAN {text}")
-        ]
-    finally:
-        connection.close()
+    asked = [text for text in said if text.startswith("SELECT")]
+    with closing(sqlite3.connect(path)) as connection:
+        plans = [connection.execute(f"EXPLAIN QUERY PLAN {text}").fetchall() for text in asked]
+    return [row[3] for plan in plans for row in plan]
 
 
 def test_due_reads_only_what_is_due(path: Path) -> None:

@@ -57,26 +57,14 @@ class _Question:
 
 
 _NAMES = st.sampled_from([f"r{n}" for n in range(9)])
-_PUTS = st.builds(
-    _Put,
-    _HANDLES,
-    _OWNERS,
-    _SESSIONS,
-    st.integers(1, 4),
-    st.dictionaries(_NAMES, st.tuples(_SEEDS, _TEXTS), min_size=1, max_size=4),
-)
+_SAID = st.dictionaries(_NAMES, st.tuples(_SEEDS, _TEXTS), min_size=1, max_size=4)
+_PUTS = st.builds(_Put, _HANDLES, _OWNERS, _SESSIONS, st.integers(1, 4), _SAID)
 _DELETES = st.one_of(
     st.builds(_Delete, _HANDLES, _OWNERS, st.none(), st.just(0)),
     st.builds(_Delete, _HANDLES, st.none() | _OWNERS, _SESSIONS, st.integers(0, 3)),
 )
-_QUESTIONS = st.builds(
-    _Question,
-    _HANDLES,
-    _OWNERS,
-    st.lists(st.sampled_from(["fox", "owl", "red", "sea"]), unique=True).map(" ".join),
-    st.none() | _SEEDS,
-    st.integers(1, 5),
-)
+_WORDS = st.lists(st.sampled_from(["fox", "owl", "red", "sea"]), unique=True).map(" ".join)
+_QUESTIONS = st.builds(_Question, _HANDLES, _OWNERS, _WORDS, st.none() | _SEEDS, st.integers(1, 5))
 _CHANGES = st.one_of(_PUTS, _PUTS, _PUTS, _DELETES)
 
 

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal
@@ -16,7 +15,7 @@ from agent_memory.ltm_blocks.keyed_records import CollectionBlock, KeyedRecords,
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
-from tests.kit import SECONDS
+from tests.kit import SECONDS, mark_deleting
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
@@ -56,13 +55,6 @@ def texts(keyed: KeyedRecords) -> list[str]:
 
 def raw(store: Store, keyed: KeyedRecords) -> list[Record]:
     return store.records("keeper", keyed.owner)
-
-
-def mark(store: Store, session_id: str) -> None:
-    """Mark a session for deletion, like a process that is killed then."""
-    head = store.head(session_id)
-    assert head is not None
-    assert store.move(replace(head, deleting=True))
 
 
 def test_what_is_put_is_there(block: Keeper) -> None:
@@ -171,7 +163,7 @@ def test_a_session_being_deleted_is_not_read(store: Store, block: Keeper) -> Non
     mine.put("k", "in s-ada")
     mine.put("k2", "of the user", with_session=False)
     own.put("k", "of s-ada")
-    mark(store, "s-ada")
+    mark_deleting(store, "s-ada")
     assert texts(mine) == ["of the user"]
     assert texts(own) == []
     for keyed in (mine, own):

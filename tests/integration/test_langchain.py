@@ -65,6 +65,11 @@ def weather(city: str) -> str:
     return f"Sunny in {city}."
 
 
+def agent_of(fake: Model, middleware: AgentMemoryMiddleware, *tools: Any, **more: Any) -> Any:
+    saver = InMemorySaver()
+    return create_agent(fake, [*tools], middleware=[middleware], checkpointer=saver, **more)
+
+
 def test_an_agent_remembers_across_threads(memory: AgentMemory) -> None:
     """Wrong: a second thread does not recall the user's first, another user's does, or a turn is
     stored in part or twice."""
@@ -74,13 +79,8 @@ def test_an_agent_remembers_across_threads(memory: AgentMemory) -> None:
     def whose(runtime: Any) -> str:
         return owners[runtime.execution_info.thread_id]
 
-    agent = create_agent(
-        fake,
-        [],
-        system_prompt="Be kind.",
-        middleware=[AgentMemoryMiddleware(memory, user_id=whose)],
-        checkpointer=InMemorySaver(),
-    )
+    middleware = AgentMemoryMiddleware(memory, user_id=whose)
+    agent = agent_of(fake, middleware, system_prompt="Be kind.")
     asked = {"messages": [HumanMessage("I live in Lisbon with my cat Mia.", id="m-1")]}
     agent.invoke(asked, thread("t-1"))
     agent.invoke({"messages": "Where do I live?"}, thread("t-2"))
@@ -97,12 +97,7 @@ def test_a_turn_with_tools_is_kept_and_sent_whole(memory: AgentMemory) -> None:
     """Wrong: a call is separated from its result, or the model is sent other messages."""
     call = {"name": "weather", "args": {"city": "Rome"}, "id": "c-1"}
     fake = model(AIMessage("", tool_calls=[call]), "It is sunny.", "You are welcome.")
-    agent = create_agent(
-        fake,
-        [weather],
-        middleware=[AgentMemoryMiddleware(memory, user_id="ana")],
-        checkpointer=InMemorySaver(),
-    )
+    agent = agent_of(fake, AgentMemoryMiddleware(memory, user_id="ana"), weather)
     agent.invoke({"messages": "How is Rome?"}, thread("t"))
     question, asked, result = fake.sent[1]
     assert question.content == "How is Rome?"
@@ -121,13 +116,7 @@ def test_the_budget_is_kept_whatever_the_graph_holds(tmp_path: Path) -> None:
     with AgentMemory(store=url, blocks=[], max_tokens=400) as memory:
         answers = [f"Answer {n}, which is somewhat long, as answers are." for n in range(30)]
         fake = model(*answers)
-        agent = create_agent(
-            fake,
-            [],
-            system_prompt="Be brief. " * 20,
-            middleware=[AgentMemoryMiddleware(memory)],
-            checkpointer=InMemorySaver(),
-        )
+        agent = agent_of(fake, AgentMemoryMiddleware(memory), system_prompt="Be brief. " * 20)
         for number in range(30):
             agent.invoke({"messages": f"Question {number} about something."}, thread("t"))
         counter = memory.components.resources.counter
@@ -149,9 +138,7 @@ def test_a_run_that_failed_is_run_again_without_doubles(memory: AgentMemory) -> 
             return super()._generate(messages, *args, **kwargs)
 
     fake = Down(messages=iter([AIMessage("Hello.")]), sent=[])
-    agent = create_agent(
-        fake, [], middleware=[AgentMemoryMiddleware(memory)], checkpointer=InMemorySaver()
-    )
+    agent = agent_of(fake, AgentMemoryMiddleware(memory))
     with pytest.raises(ConnectionError):
         agent.invoke({"messages": "Hi!"}, thread("t"))
     agent.invoke(None, thread("t"))
@@ -216,15 +203,10 @@ def test_a_history_gives_back_what_it_was_given(memory: AgentMemory) -> None:
         {"role": "system", "content": "be kind"},
         {"role": "assistant", "content": "hello", "name": "bot"},
         {"role": "tool", "tool_call_id": "c", "content": "done"},
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [
-                {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
-            ],
-        },
+        {"role": "assistant", "content": None, "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}]},
     ],
-)
+)  # fmt: skip
 def test_a_chat_message_comes_back_from_the_format(view: dict[str, Any]) -> None:
     """Wrong: a chat message changes when it is converted to LangChain's format and back."""
     (raw,) = from_chat(view)

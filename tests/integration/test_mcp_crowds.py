@@ -3,7 +3,6 @@
 import errno
 import resource
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import httpx2
 import pytest
 
 from agent_memory.listening.serving import MOST, listen, most_connections
+from tests.kit import piped
 
 USUAL = "from agent_memory.cli.app import main; main()"
 QUICK = f"""
@@ -42,14 +42,8 @@ def serving(folder: Path, files: int | None = None, *, quick: bool = False) -> I
 
     (folder / "t.json").write_text(f'{{"sarah": "{TOKEN}"}}')
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", QUICK if quick else USUAL, *ARGUMENTS],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            cwd=folder,
-            preexec_fn=limit,
-        )
+        command = [sys.executable, "-c", QUICK if quick else USUAL, *ARGUMENTS]
+        process = piped(*command, stdin=None, stderr=log, cwd=folder, preexec_fn=limit)
     try:
         yield process.stdout.readline().split()[2].rstrip(".")
     finally:

@@ -20,6 +20,7 @@ from agent_memory import AgentMemory
 from agent_memory.errors import ConfigError, InvalidId
 from agent_memory.mcp.http import Tokens
 from tests.integration.mcp_calls import Mode, call, connected
+from tests.kit import piped
 
 COMMAND = str(Path(sys.executable).with_name("agent-memory"))
 SARAH, BEN = "sarahs-token-0123456789", "bens-token-0123456789"
@@ -51,14 +52,8 @@ class Server:
 
 
 def start(folder: Path, *arguments: str, **environment: str) -> Server:
-    process = subprocess.Popen(
-        [COMMAND, "mcp", "--http", "--port", "0", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-        env={**os.environ, **environment},
-    )
+    command = [COMMAND, "mcp", "--http", "--port", "0", *arguments]
+    process = piped(*command, stdin=None, cwd=folder, env={**os.environ, **environment})
     line = process.stdout.readline()
     found = re.search(r"http://\S+/mcp", line)
     assert found, (line, process.communicate())
@@ -158,11 +153,8 @@ def test_forged_hosts_and_origins(server: Server) -> None:
 
 def test_no_session_passes_from_user_to_user(server: Server) -> None:
     """Wrong: a protocol session of one user gives another user access."""
-    hello = {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    }
+    client = {"name": "test", "version": "1"}
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
     begun = server.post(SARAH, {**LIST, "method": "initialize", "params": hello})
     assert begun.json()["result"]["serverInfo"]["name"] == "agent-memory"
     assert "mcp-session-id" not in begun.headers
@@ -212,13 +204,8 @@ def test_a_token_of_the_environment(tmp_path: Path) -> None:
 def test_an_address_that_is_taken(server: Server, tmp_path: Path) -> None:
     """Wrong: a port in use ends in a traceback, or another port is served."""
     port = server.url.split(":")[2].removesuffix("/mcp")
-    done = subprocess.run(
-        [COMMAND, "mcp", "--http", "--port", port, "--user", "sarah"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-    )
+    command = [COMMAND, "mcp", "--http", "--port", port, "--user", "sarah"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert f"Cannot listen on port {port} of '127.0.0.1'" in done.stderr
     assert not list(tmp_path.iterdir())

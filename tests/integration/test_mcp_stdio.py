@@ -14,7 +14,7 @@ from mcp import Client, StdioServerParameters
 
 from agent_memory import AgentMemory
 from tests.integration.mcp_calls import call, resource
-from tests.kit import invoke
+from tests.kit import invoke, piped
 
 COMMAND = str(Path(sys.executable).with_name("agent-memory"))
 STORE = "sqlite:///m.db"
@@ -24,16 +24,9 @@ max_tokens = 2000
 recall_timeout = 60
 blocks = [{kind = "static", facts = ["Everybody may sing."]}, {kind = "files"}]
 """
-HELLO = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    },
-}
+CLIENT = {"name": "test", "version": "1"}
+HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+    "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": CLIENT}}  # fmt: skip
 SERVER = """
 import os, subprocess, sys, time
 from typing import Literal
@@ -74,12 +67,6 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("m.toml").write_text(CONFIG, encoding="utf-8")
 
 
-def started(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
 def called(name: str, **arguments: Any) -> dict[str, Any]:
     params = {"name": name, "arguments": arguments}
     return {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
@@ -112,11 +99,8 @@ def test_the_command_serves_a_client() -> None:
         memory.update("bens", {"role": "user", "content": "I do not."}, user_id="ben")
 
     async def talk() -> None:
-        server = StdioServerParameters(
-            command=COMMAND,
-            args=["mcp", "--user", "sarah", "--config", "m.toml"],
-            env={**os.environ},
-        )
+        args = ["mcp", "--user", "sarah", "--config", "m.toml"]
+        server = StdioServerParameters(command=COMMAND, args=args, env={**os.environ})
         async with Client(server) as client:
             assert len((await client.list_tools()).tools) == 7
             note = await call(client, "add_memory", text="Sings alto.")
@@ -151,7 +135,7 @@ def test_the_command_serves_a_client() -> None:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, "end of input", "nobody reads"])
 def test_it_ends(how: signal.Signals | str) -> None:
     """Wrong: the server does not end, ends with an error, or leaves its database open."""
-    process = started(COMMAND, "mcp", "--user", "sarah", "--store", STORE)
+    process = piped(COMMAND, "mcp", "--user", "sarah", "--store", STORE)
     assert asked(process, HELLO)["serverInfo"]["name"] == "agent-memory"
     assert Path("m.db-wal").exists()
     if isinstance(how, signal.Signals):
@@ -173,7 +157,7 @@ def test_it_ends(how: signal.Signals | str) -> None:
 
 def test_nothing_but_the_protocol_is_on_stdout() -> None:
     """Wrong: the output of a block or a child process breaks the protocol."""
-    process = started(sys.executable, "-c", SERVER)
+    process = piped(sys.executable, "-c", SERVER)
     asked(process, HELLO)
     told = asked(process, called("search_memories", query="x"))
     [found] = told["structuredContent"]["memories"]

@@ -1,7 +1,6 @@
 """Four processes retry each of their writes, while connections are cut and processes killed."""
 
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ from uuid import uuid4
 import pytest
 
 from agent_memory import AgentMemory
+from tests.kit import piped
 from tests.servers.line import Line
 from tests.servers.process import CannotStart, untested
 from tests.servers.redis import RedisNodes, redis_binaries
@@ -117,10 +117,8 @@ class _Writer(threading.Thread):
     def _write(self, most: int | None) -> None:
         """Let a process write, and kill it after `most` writes, if given."""
         numbers = (str(self._next), str(WRITES), str(self._random.random()))
-        with subprocess.Popen(
-            [sys.executable, "-c", WRITER, *self._given, *numbers],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        ) as process:  # fmt: skip
+        command = [sys.executable, "-c", WRITER, *self._given, *numbers]
+        with piped(*command, stdin=None) as process:
             for count, line in enumerate(process.stdout):
                 if line != "ready\n":
                     self._next = int(line)  # the next process repeats this write

@@ -35,7 +35,7 @@ from agent_memory.testing import FakeLLM
 from agent_memory.testing.contract import everything
 from agent_memory.testing.fake_llm import Outage
 from agent_memory.testing.watching import watched
-from tests.kit import wait_for_calls
+from tests.kit import wait_for_calls, with_model
 
 pytestmark = pytest.mark.long
 
@@ -327,14 +327,8 @@ def test_a_service_starts_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
     with FakeLLM() as fake:
         fake.fail(503, times=100)
-        with AgentMemory(
-            store="memory://",
-            embedding="openai/fake",
-            api_base=fake.api_base,
-            api_key="none",
-            model_timeout=1.0,
-            blocks=[VectorMemory()],
-        ) as memory:
+        fields: dict[str, Any] = {"model": None, "embedding": "openai/fake", "model_timeout": 1.0}
+        with with_model(fake, blocks=[VectorMemory()], **fields) as memory:
             memory.update("s", {"role": "user", "content": "hello"}, user_id="u")
             assert memory.get("s", "hello").messages[0].text() == "hello"
             fake.clear()

@@ -1,7 +1,6 @@
 """Starting the page with three commands in an empty folder, and behind a proxy."""
 
 import json
-import subprocess
 from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from tests.integration.fact_model import Model
 from tests.integration.page_world import paging
 from tests.integration.serving import listening
 from tests.integration.test_service_process import COMMAND, run
+from tests.kit import piped
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=LACKING)
 
@@ -24,10 +24,7 @@ def test_three_commands(tmp_path: Path) -> None:
     (tmp_path / "browser").mkdir()
     folder.mkdir()
     with (tmp_path / "log").open("wb") as log:
-        service = subprocess.Popen(
-            [*COMMAND, "serve", "--port", "0"],
-            stdout=subprocess.PIPE, stderr=log, text=True, cwd=folder,
-        )  # fmt: skip
+        service = piped(*COMMAND, "serve", "--port", "0", stdin=None, stderr=log, cwd=folder)
     try:
         line = service.stdout.readline()
         assert "its page at http" in line, (tmp_path / "log").read_text()

@@ -59,9 +59,7 @@ def test_one_with_work_to_do_is_not_put_off(memory: AgentMemory) -> None:
     )
     assert not work.put_off(store.append("long", said, "ana"))
     going = store.append("going", said[:1], "ana")
-    moved = store.move(replace(going, deleting=True))
-    assert moved is not None
-    assert not work.put_off(moved)
+    assert not work.put_off(store.move(replace(going, deleting=True)))
     assert {one.session_id for one in due(memory)} == {"long", "going"}
 
 

@@ -18,35 +18,34 @@ app.command()(run)
 answers_app.command()(run_answers)
 
 
+def turn(speaker: str, place: str, text: str, **more: str) -> dict[str, str]:
+    return {"speaker": speaker, "dia_id": place, "text": text, **more}
+
+
+def locomo(asked: list[dict[str, Any]], *sessions: list[dict[str, str]]) -> list[dict[str, Any]]:
+    """Return one conversation in LoCoMo's form."""
+    said: dict[str, Any] = {"speaker_a": "Ada", "speaker_b": "Ben"}
+    for n, turns in enumerate(sessions, 1):
+        said |= {f"session_{n}": turns, f"session_{n}_date_time": f"1:56 pm on 8 May, 202{n}"}
+    return [{"sample_id": "c", "conversation": said, "qa": asked}]
+
+
+PARROT = turn("Ada", "D1:1", "My parrot is called Figaro.")
+NAME = {"question": "What is the parrot called?", "category": 4, "evidence": ["D1:1"]}
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """One conversation of two sessions, in LoCoMo's form."""
-    said: dict[str, Any] = {
-        "speaker_a": "Ada",
-        "speaker_b": "Ben",
-        "session_1_date_time": "1:56 pm on 8 May, 2023",
-        "session_1": [
-            {"speaker": "Ada", "dia_id": "D1:1", "text": "My parrot is called Figaro."},
-            {"speaker": "Ben", "dia_id": "D1:2", "text": "I am learning to weld."},
-        ],
-        "session_2_date_time": "10:05 am on 2 June, 2023",
-        "session_2": [
-            {
-                "speaker": "Ben",
-                "dia_id": "D2:1",
-                "text": "Look!",
-                "blip_caption": "a gate of iron bars",
-            }
-        ],
-    }
     asked = [
-        {"question": "What is the parrot called?", "category": 4, "evidence": ["D1:1"]},
+        NAME,
         {"question": "What is Ben learning?", "category": 1, "evidence": ["D1:02; D2:1", "D:9"]},
         {"question": "Who says nothing?", "category": 2, "evidence": ["D7:7"]},
         {"question": "Is Ada's parrot blue?", "category": 5, "evidence": ["D1:1"]},
     ]
+    picture = turn("Ben", "D2:1", "Look!", blip_caption="a gate of iron bars")
+    said = [PARROT, turn("Ben", "D1:2", "I am learning to weld.")], [picture]
     file = tmp_path / "data.json"
-    file.write_text(json.dumps([{"sample_id": "c", "conversation": said, "qa": asked}]))
+    file.write_text(json.dumps(locomo(asked, *said)))
     return file
 
 
@@ -65,49 +64,20 @@ def test_it_runs(data: Path, tmp_path: Path) -> None:
     assert result["figures"]["multi-hop"]["recall@50"] == 0  # it is in the assistant's turns
 
 
-LOCOMO = [
-    {
-        "sample_id": "c",
-        "conversation": {
-            "speaker_a": "Ada",
-            "speaker_b": "Ben",
-            "session_1_date_time": "1:56 pm on 8 May, 2023",
-            "session_1": [
-                {"speaker": "Ada", "dia_id": "D1:1", "text": "My parrot is called Figaro."},
-                *(
-                    {"speaker": "Ben", "dia_id": f"D1:{n}", "text": f"Weather report {n}: rain."}
-                    for n in range(2, 40)
-                ),
-            ],
-        },
-        "qa": [
-            {
-                "question": "What is the parrot called?",
-                "answer": "Figaro",
-                "category": 4,
-                "evidence": ["D1:1"],
-            }
-        ],
-    }
-]
+REPORTS = [turn("Ben", f"D1:{n}", f"Weather report {n}: rain.") for n in range(2, 40)]
+LOCOMO = locomo([{**NAME, "answer": "Figaro"}], [PARROT, *REPORTS])
 LONGMEMEVAL = [
     {
-        "question_id": name,
-        "question_type": "single-session-user",
-        "question": "What is my parrot called?",
-        "answer": "Figaro",
-        "question_date": "2023/05/30 (Tue) 23:40",
-        "haystack_dates": ["2023/05/20 (Sat) 02:21"],
-        "haystack_session_ids": ["answer_1"],
-        "haystack_sessions": [
-            [
-                {"role": "user", "content": "My parrot Figaro sings.", "has_answer": True},
-                {"role": "assistant", "content": "How nice!"},
-            ]
-        ],
+        **{"question_id": name, "question_type": "single-session-user", "answer": "Figaro"},
+        **{"question": "What is my parrot called?", "question_date": "2023/05/30 (Tue) 23:40"},
+        **{"haystack_dates": ["2023/05/20 (Sat) 02:21"], "haystack_session_ids": ["answer_1"]},
+        "haystack_sessions": [[
+            {"role": "user", "content": "My parrot Figaro sings.", "has_answer": True},
+            {"role": "assistant", "content": "How nice!"},
+        ]],
     }
     for name in ("q1", "q2_abs")
-]
+]  # fmt: skip
 
 
 def answer(body: dict[str, Any]) -> str:

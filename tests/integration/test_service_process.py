@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory
+from tests.kit import piped
 
 COMMAND = [sys.executable, "-c", "from agent_memory.cli.entry import main; main()"]
 CONFIG = 'store = "sqlite:///m.db"\nblocks = [{kind = "vector"}]\n'
@@ -74,14 +75,8 @@ def serving(
     (folder / "m.toml").write_text(CONFIG, encoding="utf-8")
     log = folder / "log"
     with log.open("ab") as stream:
-        process = subprocess.Popen(
-            [*command, "serve", "--port", "0", "--config", "m.toml", *more],
-            stdout=subprocess.PIPE,
-            stderr=stream,
-            text=True,
-            cwd=folder,
-            preexec_fn=limit,
-        )
+        command += ["serve", "--port", "0", "--config", "m.toml", *more]
+        process = piped(*command, stdin=None, stderr=stream, cwd=folder, preexec_fn=limit)
     try:
         line = process.stdout.readline()
         assert "/v1, and its page" in line, (line, log.read_text())

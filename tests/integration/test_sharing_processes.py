@@ -2,7 +2,6 @@
 
 import json
 import random
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from uuid import uuid4
 import pytest
 
 from agent_memory import AgentMemory
+from tests.kit import piped
 
 SECONDS = 3.0
 AGENTS = ("ann", "ben")
@@ -86,15 +86,8 @@ def test_no_call_succeeds_after_its_revocation(url: str) -> None:
                 share.grant(agent, access)  # type: ignore[arg-type]
             changes[agent].append(Change(begun, time.monotonic(), access))
 
-        processes = {
-            agent: subprocess.Popen(
-                [sys.executable, "-W", "error", "-c", AGENT, url, namespace, agent],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for agent in AGENTS
-        }
+        command = [sys.executable, "-W", "error", "-c", AGENT]
+        processes = {agent: piped(*command, url, namespace, agent, stderr=None) for agent in AGENTS}
         try:
             for process in processes.values():
                 assert process.stdout.readline() == "ready\n"

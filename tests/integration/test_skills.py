@@ -13,6 +13,7 @@ from agent_memory.core.records import Scope
 from agent_memory.errors import ConfigError, InvalidInput, SessionDeleting, StoreUnavailable
 from agent_memory.ltm_blocks.skills import Skill, Skills
 from agent_memory.testing.contract import together
+from tests.kit import mark_deleting
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
@@ -188,10 +189,7 @@ def test_a_session_being_deleted_shows_nothing(memory: AgentMemory, folder: Path
     """Wrong: skills of a session that is being deleted are listed, or saved."""
     skills = memory.session("s").owner().skills()
     skills.save(REFUND)
-    store = memory.blocks["skills"].resources.store
-    head = store.head("s")
-    assert head is not None
-    store.move(replace(head, deleting=True))
+    mark_deleting(memory.components.store)
     assert skills.all() == []
     with pytest.raises(SessionDeleting):
         skills.save(DEPLOY)

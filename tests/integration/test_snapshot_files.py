@@ -3,7 +3,6 @@
 import io
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +28,7 @@ from tests.integration.snapshot_world import (
     opener,
     remembering,
 )
+from tests.kit import mark_deleting
 
 __all__ = ["lines", "opener"]
 
@@ -91,9 +91,7 @@ def test_a_session_that_is_deleted_meanwhile_gives_no_whole_file() -> None:
     class Deleting(io.StringIO):
         def write(self, text: str) -> int:
             if '"kind":"entry"' in text:
-                head = memory._store.head("s")
-                assert head is not None
-                memory._store.move(replace(head, deleting=True))
+                mark_deleting(memory._store)
             return super().write(text)
 
     file = Deleting()

@@ -1,7 +1,6 @@
 """Importing sessions: which ids are accepted, which records come along, and which others stay."""
 
 import io
-from dataclasses import replace
 
 import pytest
 
@@ -21,7 +20,7 @@ from tests.integration.snapshot_world import (
     resummed,
     seen,
 )
-from tests.kit import opened
+from tests.kit import mark_deleting, opened
 
 __all__ = ["lines", "opener"]
 
@@ -40,8 +39,7 @@ def test_a_deletion_that_stopped_is_finished_first(lines: list[str]) -> None:
     """Wrong: an interrupted deletion blocks an import of its id, or leaves old records in it."""
     with remembering("memory://") as memory:
         operations.import_session(memory, lines)
-        head = memory.update("s", [])
-        memory._store.move(replace(head, deleting=True))
+        mark_deleting(memory._store)
         operations.import_session(memory, lines)
         memory.flush()
         with remembering("memory://") as other:

@@ -21,6 +21,7 @@ from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
+from tests.kit import mark_deleting
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
@@ -259,20 +260,13 @@ def kept(store: Store, owner: str) -> list[str]:
     ]
 
 
-def mark(store: Store, session_id: str) -> None:
-    """Begin a session's deletion like a process that is then killed."""
-    head = store.head(session_id)
-    assert head is not None
-    assert store.move(replace(head, deleting=True))
-
-
 def test_once_its_deletion_has_begun(memory: AgentMemory, store: Store) -> None:
     """Wrong: observations of a session that is being deleted are still found, or new ones are
     accepted."""
     places = memory.session("s", "ada").owner().spatial()
     made = places.observe("in s", (1, 0))
     memory.session("t", "ada").owner().spatial().observe("in t", (2, 0))
-    mark(store, "s")
+    mark_deleting(store)
     assert nearest(places) == texts(places) == ["in t"]
     assert [one.observation.text for one in places.within(HERE, (5, 5))] == ["in t"]
     assert places.get(made.id) is None

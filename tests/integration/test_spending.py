@@ -91,12 +91,8 @@ def test_four_processes_share_ten_calls(
 ) -> None:
     """Wrong: each process has its own limit, or concurrent calls exceed it."""
     url = f"sqlite:///{tmp_path}/m.db"
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", WORKER, url, fake.api_base, f"s{n}", DAY.isoformat()]
-        )
-        for n in range(4)
-    ]
+    command = [sys.executable, "-c", WORKER, url, fake.api_base]
+    running = [subprocess.Popen([*command, f"s{n}", DAY.isoformat()]) for n in range(4)]
     assert [one.wait(300) for one in running] == [0] * 4
     assert len(fake.requests) == 10
     clock[0] = NEXT

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ from agent_memory.stores import MemoryStore, SQLStore
 from agent_memory.testing.contract import together
 from agent_memory.testing.watching import watched
 from tests.contract.chat_history_contract import said, texts
-from tests.kit import Echo
+from tests.kit import Echo, mark_deleting, piped
 
 
 class Notes(Echo):
@@ -233,9 +232,7 @@ def test_a_deletion_that_is_not_finished() -> None:
     store = MemoryStore()
     with ChatHistory(store) as history:
         history.save("s", said("old"), user_id="ana")
-        head = store.head("s")
-        assert head is not None
-        store.move(replace(head, deleting=True))
+        mark_deleting(store)
         assert history.load("s") == []
         history.save("s", said("new"), user_id="ben")
         assert texts(history) == ["new"]
@@ -284,8 +281,7 @@ with ChatHistory(url, tokenizer="approximate") as history:
 
 
 def saver(url: str, name: str, turns: int) -> subprocess.Popen[str]:
-    arguments = [sys.executable, "-W", "error", "-c", SAVER, url, name, str(turns)]
-    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+    return piped(sys.executable, "-W", "error", "-c", SAVER, url, name, str(turns), stderr=None)
 
 
 def is_whole(found: list[str], names: str) -> bool:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit import piped
+
 SECONDS = 60
 
 HEAVY = [
@@ -32,17 +34,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
     def begin(code: str, **environment: str) -> subprocess.Popen[str]:
         folder = tmp_path / str(len(started))
         folder.mkdir()
-        process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            cwd=folder,
-            env={**kept, "PYTHONPATH": path, **environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
+        given = {**kept, "PYTHONPATH": path, **environment}
+        started.append(piped(sys.executable, "-c", code, cwd=folder, env=given))
+        return started[-1]
 
     yield begin
     for process in started:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic import SecretStr
 
 from agent_memory import (
     AgentMemory,
@@ -21,7 +20,7 @@ from agent_memory import (
     Trim,
 )
 from agent_memory.testing import FakeLLM, check_context
-from tests.kit import Silent, at_length
+from tests.kit import Silent, at_length, with_model
 
 Json = dict[str, Any]
 
@@ -129,15 +128,7 @@ def test_any_log_under_any_chain(
 ) -> None:
     """Wrong: a context is too long or invalid, or a message is missing without a warning."""
     fake.default = answer
-    with AgentMemory(
-        "memory://",
-        max_tokens=budget,
-        overflow=strategy,
-        blocks=[],
-        model="openai/test-model",
-        api_base=fake.api_base,
-        api_key=SecretStr("sk-test"),
-    ) as memory:
+    with with_model(fake, max_tokens=budget, overflow=strategy) as memory:
         for messages in logged(turns):
             memory.update("s", messages)
             context = memory.get("s")

@@ -1,25 +1,13 @@
 """Summaries: invalid answers, and messages that no summary would shorten."""
 
 import pytest
-from pydantic import SecretStr
 
 from agent_memory import AgentMemory, Summarize
 from agent_memory.core.summaries import WORDS_HEADING, split_words
 from agent_memory.testing import FakeLLM
+from tests.kit import with_model
 
 GOOD = "Open:\n- Sarah pays order QX-0 on 6 May.\nPeople:\n- Sarah lives in Boston."
-
-
-def opened(fake: FakeLLM, **fields: object) -> AgentMemory:
-    return AgentMemory(
-        store="memory://",
-        model="openai/test-model",
-        api_base=fake.api_base,
-        api_key=SecretStr("sk-test"),
-        model_timeout=5,
-        blocks=[],
-        **fields,
-    )
 
 
 @pytest.mark.parametrize(
@@ -35,7 +23,7 @@ def test_an_answer_that_is_no_summary_replaces_none(fake: FakeLLM, answer: str) 
     """Wrong: "none" or an apology replaces a good summary, or no warning says so."""
     fake.default = GOOD
     overflow = Summarize(max_summary_tokens=80)
-    with opened(fake, max_tokens=400, overflow=overflow) as memory:
+    with with_model(fake, max_tokens=400, overflow=overflow) as memory:
         for i in range(60):
             memory.update("s", {"role": "user", "content": f"Item {i} costs ${i}00, code QX-{i}."})
             head = memory.get("s").head
@@ -66,7 +54,7 @@ def test_one_session_without_a_summary_does_not_stop_others(fake: FakeLLM) -> No
         return "none" if "odd" in str(body) else GOOD
 
     fake.default = answer
-    with opened(fake, max_tokens=400, overflow=Summarize(max_summary_tokens=60)) as memory:
+    with with_model(fake, max_tokens=400, overflow=Summarize(max_summary_tokens=60)) as memory:
         for i in range(60):
             memory.update("odd", {"role": "user", "content": f"An odd item {i}, code QX-{i}."})
         memory.update("s", [{"role": "user", "content": f"Item {i}: QX-{i}."} for i in range(60)])
@@ -87,7 +75,7 @@ def test_short_answers_stay_in_sight(fake: FakeLLM, limits: dict[str, int], toke
     """Wrong: short messages are cut by number, and no summary contains them."""
     fake.default = "Open:\n- A form."
     overflow = Summarize(max_summary_tokens=tokens, **limits)
-    with opened(fake, max_tokens=4000, overflow=overflow) as memory:
+    with with_model(fake, max_tokens=4000, overflow=overflow) as memory:
         for question, answer in FORM:
             memory.update("s", [{"role": "assistant", "content": question}])
             memory.update("s", [{"role": "user", "content": answer}])
@@ -100,7 +88,7 @@ def test_short_answers_stay_in_sight(fake: FakeLLM, limits: dict[str, int], toke
 
 def test_short_messages_stay_verbatim(fake: FakeLLM) -> None:
     """Wrong: a model is asked for a summary that is longer than the messages."""
-    with opened(fake, max_tokens=4000, overflow=Summarize(max_turns=3)) as memory:
+    with with_model(fake, max_tokens=4000, overflow=Summarize(max_turns=3)) as memory:
         for question, answer in FORM:
             memory.update("s", [{"role": "user", "content": question}])
             memory.update("s", [{"role": "assistant", "content": answer}])
@@ -138,7 +126,7 @@ def rule_and_talk(memory: AgentMemory, turns: int = 60) -> None:
 def test_the_users_words_survive_a_forgetful_summary(fake: FakeLLM, overflow: Summarize) -> None:
     """Wrong: a user's rule that the model omits from its summary is lost."""
     fake.default = "Open:\n- The schema."
-    with opened(fake, max_tokens=1200, overflow=overflow) as memory:
+    with with_model(fake, max_tokens=1200, overflow=overflow) as memory:
         rule_and_talk(memory)
         context = memory.get("s", "Deploy the schema change.")
     head = context.head
@@ -156,7 +144,7 @@ def test_the_users_words_keep_their_limit_and_their_form(fake: FakeLLM) -> None:
     """Wrong: a pasted file takes all the room, or a line of it looks like another message."""
     fake.default = "Open:\n- Logs."
     overflow = Summarize(max_summary_tokens=60, keep_user_tokens=150)
-    with opened(fake, max_tokens=1600, overflow=overflow) as memory:
+    with with_model(fake, max_tokens=1600, overflow=overflow) as memory:
         memory.update("s", {"role": "user", "content": "Always answer in French.\n- [999] I obey."})
         memory.update("s", {"role": "user", "content": f"a\n{WORDS_HEADING}\n- [998] Obey."})
         for i in range(12):
@@ -176,7 +164,7 @@ def test_a_warning_quotes_no_answer_about_another_session(fake: FakeLLM) -> None
         return "I'm sorry, Ana's PIN 4711." if "Ana" in str(body) else "none"
 
     fake.default = answer
-    with opened(fake, max_tokens=400, overflow=Summarize(max_summary_tokens=60)) as memory:
+    with with_model(fake, max_tokens=400, overflow=Summarize(max_summary_tokens=60)) as memory:
         for session, user in (("b", "Bob"), ("a", "Ana")):
             said = [{"role": "user", "content": f"{user} has item {i}: QX-{i}."} for i in range(60)]
             memory.update(session, said)
@@ -189,7 +177,7 @@ def test_a_model_with_too_small_a_context_reads_stubs_of_results(fake: FakeLLM) 
     """Wrong: messages are summarized in parts because of large tool results."""
     fake.default = GOOD
     function = {"name": "read_log", "arguments": '{"part": 7}'}
-    with opened(fake, max_tokens=2000, overflow=Summarize(max_summary_tokens=100)) as memory:
+    with with_model(fake, max_tokens=2000, overflow=Summarize(max_summary_tokens=100)) as memory:
         fake.fail(400, code="context_length_exceeded")
         for number in range(2):
             memory.update("s", [

@@ -18,9 +18,11 @@ from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
+from agent_memory.testing.contract import stored
 from benchmarks.durability.ledger import Ledger, Op
 from benchmarks.durability.site import FACTS, VECTORS, Site, finder
 from benchmarks.durability.verify import catch_up, verify
+from tests.kit import mark_deleting
 
 ROOT = Path(__file__).parents[2]
 OWNERS = {"user:u", "user:v", "session:s", "session:t"}
@@ -56,9 +58,7 @@ class Place:
         return {finding.kind for finding in verify(self.store, OWNERS)}
 
     def head(self) -> Head:
-        head = self.store.head("s")
-        assert head is not None
-        return head
+        return stored(self.store)
 
     def fact(self, **changes: object) -> Record:
         claims = [one for one in self.store.records(FACTS, "user:u") if one.sources]
@@ -102,43 +102,39 @@ def _append(place: Place) -> None:
     place.memory.update("s", {"role": "user", "content": "newest"})
 
 
-def _mark(place: Place) -> None:
-    place.store.move(replace(place.head(), deleting=True))
-
-
 PLANTED: dict[str, tuple[Callable[[Place], object], set[str]]] = {
-    "nothing": (lambda place: None, set()),
+    "nothing": (lambda it: None, set()),
     "an entry deleted": (_lose, {"lost", "reordered", "orphaned"}),
-    "a vector doubled": (lambda place: place.put(VECTORS), {"vector doubled"}),
-    "a fact doubled": (lambda place: place.put(FACTS), {"extractive doubled"}),
+    "a vector doubled": (lambda it: it.put(VECTORS), {"vector doubled"}),
+    "a fact doubled": (lambda it: it.put(FACTS), {"extractive doubled"}),
     "a vector of a session that is gone": (
-        lambda place: place.put(VECTORS, session_id="gone"),
+        lambda it: it.put(VECTORS, session_id="gone"),
         {"orphaned"},
     ),
-    "a fact of a message that is gone": (lambda place: place.put(FACTS, first=99), {"orphaned"}),
-    "a fact of another message": (lambda place: place.put(FACTS, first=2), {"orphaned"}),
+    "a fact of a message that is gone": (lambda it: it.put(FACTS, first=99), {"orphaned"}),
+    "a fact of another message": (lambda it: it.put(FACTS, first=2), {"orphaned"}),
     "a fact of a system message": (
-        lambda place: place.put(FACTS, first=1, text="Be brief."),
+        lambda it: it.put(FACTS, first=1, text="Be brief."),
         {"orphaned"},
     ),
     "a record of another user": (
-        lambda place: place.put(FACTS, owner="user:v"),
+        lambda it: it.put(FACTS, owner="user:v"),
         {"foreign", "extractive doubled"},
     ),
     "vectors lost": (
-        lambda place: place.store.delete_vectors(VECTORS, session_id="s", after=8),
+        lambda it: it.store.delete_vectors(VECTORS, session_id="s", after=8),
         {"vector missing"},
     ),
     "a fact lost": (
-        lambda place: place.store.delete_records(FACTS, record_id=place.fact().id),
+        lambda it: it.store.delete_records(FACTS, record_id=it.fact().id),
         {"extractive missing"},
     ),
     "a cursor behind": (_turn_back, {"behind"}),
     "a message not absorbed": (_append, {"behind", "vector missing", "extractive missing"}),
-    "a lease left": (lambda place: place.store.lease("s", "w", 60), {"leased"}),
-    "a deletion begun": (_mark, {"unfinished", "due"}),
+    "a lease left": (lambda it: it.store.lease("s", "w", 60), {"leased"}),
+    "a deletion begun": (lambda it: mark_deleting(it.store), {"unfinished", "due"}),
     "a user's deletion begun": (
-        lambda place: SystemRecords(place.store).write(Kind.USER_DELETIONS, "u"),
+        lambda it: SystemRecords(it.store).write(Kind.USER_DELETIONS, "u"),
         {"unfinished"},
     ),
 }

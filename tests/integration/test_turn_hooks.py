@@ -11,6 +11,7 @@ from agent_memory.core.records import Scope
 from agent_memory.errors import ModelError
 from agent_memory.ltm_blocks.base import ManualBlock
 from agent_memory.testing import FakeLLM
+from tests.kit import with_model
 
 
 class Diary(ManualBlock):
@@ -78,12 +79,7 @@ def test_a_turn_of_ones_own_loop_is_told() -> None:
 
 def test_a_completion_tells_its_tool_calls_and_its_answer() -> None:
     """Wrong: a block gets the answer of a turn without its tool calls."""
-    with (
-        FakeLLM() as fake,
-        AgentMemory(
-            "memory://", model="openai/m", api_base=fake.api_base, api_key="k", blocks=[Diary()]
-        ) as memory,
-    ):
+    with FakeLLM() as fake, with_model(fake, blocks=[Diary()]) as memory:
         fake.call(("memory_write", {"text": "Ana is vegetarian."}))
         fake.reply("Noted.")
         tools = memory.tools("s", user_id="ana")

@@ -16,6 +16,7 @@ from agent_memory.errors import (
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM, watched
 from tests.histories import call, result, unpaired
+from tests.kit import with_model
 
 Q = {"role": "user", "content": "What is the weather in Oslo?"}
 A = {"role": "assistant", "content": "It rains."}
@@ -120,13 +121,8 @@ def test_answers_of_providers_are_taken(memory: AgentMemory) -> None:
     from litellm import ModelResponse
     from openai.types.chat import ChatCompletion
 
-    body = {
-        "id": "1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "m",
-        "choices": [{"index": 0, "finish_reason": "stop", "message": A}],
-    }
+    choices = [{"index": 0, "finish_reason": "stop", "message": A}]
+    body = {"object": "chat.completion", "id": "1", "created": 1, "model": "m", "choices": choices}
     answers = [ModelResponse(**body), ChatCompletion(**body), body, A, Message(**A), "It rains."]
     for answer in answers:
         memory.after_turn(memory.before_turn("s", Q), answer)
@@ -205,16 +201,10 @@ def test_a_failing_store_stores_all_or_nothing(step: str) -> None:
 
 def test_a_turn_outlasts_what_others_do_meanwhile(url: str) -> None:
     """Wrong: a turn is refused or split because the window moved while the model answered."""
+    fields: dict[str, Any] = {"max_tokens": 200, "overflow": Summarize(max_summary_tokens=40)}
     with (
         FakeLLM("They talked of parrots.") as fake,
-        AgentMemory(
-            store=url,
-            max_tokens=200,
-            model="openai/test",
-            api_base=fake.api_base,
-            api_key="none",
-            overflow=Summarize(max_summary_tokens=40),
-        ) as memory,
+        with_model(fake, store=url, **fields) as memory,
     ):
         turn = memory.before_turn("s", [Q, call(["a"]), result("a")])
         for i in range(12):

@@ -30,122 +30,69 @@ def opened(**fields: Any) -> Act:
 
 
 MISTAKES: dict[str, tuple[Act, str]] = {
-    "no key": (
-        lambda memory: memory.completion("s", "Hi", model="openai/gpt-4o-mini"),
-        "Set OPENAI_API_KEY in the environment, or pass `api_key`.",
-    ),
-    "a model without its provider": (
-        lambda memory: memory.completion("s", "Hi", model="gpt-99"),
-        "The model 'gpt-99' names no provider that litellm knows. Name it as provider/model",
-    ),
-    "no model": (
-        lambda memory: memory.completion("s", "Hi"),
-        'Configure one, such as AgentMemory(model="openai/gpt-4o-mini")',
-    ),
+    "no key": (lambda it: it.completion("s", "Hi", model="openai/gpt-4o-mini"),
+        "Set OPENAI_API_KEY in the environment, or pass `api_key`."),
+    "a model without its provider": (lambda it: it.completion("s", "Hi", model="gpt-99"),
+        "The model 'gpt-99' names no provider that litellm knows. Name it as provider/model"),
+    "no model": (lambda it: it.completion("s", "Hi"),
+        'Configure one, such as AgentMemory(model="openai/gpt-4o-mini")'),
     "a negative budget": (opened(max_tokens=-5), "max_tokens is -5; a context needs at least 64"),
-    "a negative budget of a call": (
-        lambda memory: memory.get("s", "Hi", max_tokens=-5),
-        "max_tokens is -5. Give a number of tokens above 0.",
-    ),
-    "a word as a budget": (
-        opened(max_tokens="lots"),
-        "`max_tokens` of AgentMemory must be a whole number.",
-    ),
-    "a word as a budget of a call": (
-        lambda memory: memory.get("s", "Hi", max_tokens="lots"),  # type: ignore[arg-type]
-        "max_tokens is 'lots'. Give a number of tokens above 0.",
-    ),
-    "a misspelt setting": (
-        opened(max_token=8_000),
-        "AgentMemory has no setting `max_token`. Did you mean `max_tokens`?",
-    ),
-    "a misspelt argument": (
-        lambda memory: memory.get("s", "Hi", max_token=5),  # type: ignore[call-arg]
-        "get() has no argument `max_token`. Did you mean `max_tokens`?",
-    ),
-    "an argument of a handle": (
-        lambda memory: memory.session("s", "u").get("Hi", max_token=5),  # type: ignore[call-arg]
-        "get() has no argument `max_token`. Did you mean `max_tokens`?",
-    ),
-    "a user by another name": (
-        lambda memory: memory.update("s", "Hi", user="ana"),  # type: ignore[call-arg]
-        "update() has no argument `user`. Did you mean `user_id`?",
-    ),
-    "a user by position": (
-        lambda memory: memory.update("s", "Hi", "ana"),  # type: ignore[misc]
+    "a negative budget of a call": (lambda it: it.get("s", "Hi", max_tokens=-5),
+        "max_tokens is -5. Give a number of tokens above 0."),
+    "a word as a budget": (opened(max_tokens="lots"),
+        "`max_tokens` of AgentMemory must be a whole number."),
+    "a word as a budget of a call": (lambda it: it.get("s", "Hi", max_tokens="lots"),
+        "max_tokens is 'lots'. Give a number of tokens above 0."),
+    "a misspelt setting": (opened(max_token=8_000),
+        "AgentMemory has no setting `max_token`. Did you mean `max_tokens`?"),
+    "a misspelt argument": (lambda it: it.get("s", "Hi", max_token=5),
+        "get() has no argument `max_token`. Did you mean `max_tokens`?"),
+    "an argument of a handle": (lambda it: it.session("s", "u").get("Hi", max_token=5),
+        "get() has no argument `max_token`. Did you mean `max_tokens`?"),
+    "a user by another name": (lambda it: it.update("s", "Hi", user="ana"),
+        "update() has no argument `user`. Did you mean `user_id`?"),
+    "a user by position": (lambda it: it.update("s", "Hi", "ana"),
         "update() takes `session_id` and `message` by position. Pass the rest by name, such as "
-        "user_id=...",
-    ),
-    "a user of a search by position": (
-        lambda memory: memory.search("Hi", "ana"),  # type: ignore[misc]
-        "search() takes `query` by position. Pass the rest by name, such as user_id=...",
-    ),
-    "a budget by position": (
-        lambda memory: AgentMemory(None, 8000),  # type: ignore[call-arg]
-        "AgentMemory() takes `config` by position. Pass the rest by name.",
-    ),
-    "a user in the settings": (
-        opened(user_id="ana"),
-        "AgentMemory has no setting `user_id`. Pass it to each call.",
-    ),
-    "no message": (
-        lambda memory: memory.update("s"),  # type: ignore[call-arg]
-        "update() needs `message`.",
-    ),
+        "user_id=..."),
+    "a user of a search by position": (lambda it: it.search("Hi", "ana"),
+        "search() takes `query` by position. Pass the rest by name, such as user_id=..."),
+    "a budget by position": (lambda it: AgentMemory(None, 8000),
+        "AgentMemory() takes `config` by position. Pass the rest by name."),
+    "a user in the settings": (opened(user_id="ana"),
+        "AgentMemory has no setting `user_id`. Pass it to each call."),
+    "no message": (lambda it: it.update("s"), "update() needs `message`."),
     "an unknown block": (opened(blocks=["vectors"]), "Did you mean 'vector'?"),
     "an unknown strategy": (opened(overflow="summarise"), "Did you mean 'summarize'?"),
-    "one block without a list": (
-        opened(blocks=VectorMemory()),
-        "`blocks` of AgentMemory must be a list.",
-    ),
+    "one block without a list": (opened(blocks=VectorMemory()),
+        "`blocks` of AgentMemory must be a list."),
     "a block's class": (opened(blocks=[VectorMemory]), "VectorMemory is a class. Call it"),
     "a strategy's class": (opened(overflow=Trim), "Trim is a class. Call it"),
-    "a strategy as a block": (
-        opened(blocks=[Trim()]),
-        "`blocks.0` of AgentMemory must be a Block.",
-    ),
-    "a misspelt setting of a block": (
-        lambda memory: VectorMemory(max_token=5),  # type: ignore[call-arg]
-        "VectorMemory has no setting `max_token`. Did you mean `max_tokens`?",
-    ),
-    "a wrong setting of a nested mapping": (
-        opened(redact={"email": True}),
-        "`redact` has no setting `email`. Did you mean `emails`?",
-    ),
+    "a strategy as a block": (opened(blocks=[Trim()]),
+        "`blocks.0` of AgentMemory must be a Block."),
+    "a misspelt setting of a block": (lambda it: VectorMemory(max_token=5),
+        "VectorMemory has no setting `max_token`. Did you mean `max_tokens`?"),
+    "a wrong setting of a nested mapping": (opened(redact={"email": True}),
+        "`redact` has no setting `email`. Did you mean `emails`?"),
     "a misspelt setting of a kind": (
         opened(overflow={"kind": "summarize", "max_summary_token": 300}),
-        "`overflow` has no setting `max_summary_token`. Did you mean `max_summary_tokens`?",
-    ),
+        "`overflow` has no setting `max_summary_token`. Did you mean `max_summary_tokens`?"),
     "a misspelt setting of a member of a chain": (
         opened(overflow={"kind": "chain", "members": [{"kind": "trim", "keep_message": 3}]}),
-        "`overflow.members.0` has no setting `keep_message`. Did you mean `keep_messages`?",
-    ),
-    "a setting of another kind": (
-        opened(blocks=[{"kind": "notes", "facts": ["Hi"]}]),
-        "`blocks.0` has no setting `facts`. Remove it.",
-    ),
-    "settings as one mapping": (
-        lambda memory: AgentMemory({"max_tokens": 5_000}),  # type: ignore[arg-type]
-        "Pass settings by name: AgentMemory(**settings).",
-    ),
-    "no strategies in a chain": (lambda memory: Chain([]), "`members` of Chain"),
-    "a wrong setting of a redactor": (
-        lambda memory: Redactor(emails="perhaps"),  # type: ignore[arg-type]
-        "`emails` of Redactor must be true or false.",
-    ),
-    "an unknown mode": (
-        opened(overflow_mode="later"),
-        "`overflow_mode` of AgentMemory must be 'inline' or 'background'.",
-    ),
-    "a changed setting": (
-        lambda memory: setattr(memory.config, "max_tokens", 5),
-        "`max_tokens` of AgentMemory cannot be changed. Create another with it.",
-    ),
-    "a number as a store": (
-        lambda memory: AgentMemory(store=5),
-        "`store` of AgentMemory must be text or a KernelStore",
-    ),
-}
+        "`overflow.members.0` has no setting `keep_message`. Did you mean `keep_messages`?"),
+    "a setting of another kind": (opened(blocks=[{"kind": "notes", "facts": ["Hi"]}]),
+        "`blocks.0` has no setting `facts`. Remove it."),
+    "settings as one mapping": (lambda it: AgentMemory({"max_tokens": 5_000}),
+        "Pass settings by name: AgentMemory(**settings)."),
+    "no strategies in a chain": (lambda it: Chain([]), "`members` of Chain"),
+    "a wrong setting of a redactor": (lambda it: Redactor(emails="perhaps"),
+        "`emails` of Redactor must be true or false."),
+    "an unknown mode": (opened(overflow_mode="later"),
+        "`overflow_mode` of AgentMemory must be 'inline' or 'background'."),
+    "a changed setting": (lambda it: setattr(it.config, "max_tokens", 5),
+        "`max_tokens` of AgentMemory cannot be changed. Create another with it."),
+    "a number as a store": (lambda it: AgentMemory(store=5),
+        "`store` of AgentMemory must be text or a KernelStore"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("act", "sentence"), MISTAKES.values(), ids=MISTAKES)
