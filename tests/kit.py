@@ -157,8 +157,7 @@ def mark_deleting(store: Store, session_id: str = "s") -> None:
 
 def with_model(fake: FakeLLM, **fields: Any) -> AgentMemory:
     """Open a memory without blocks whose model is a fake one."""
-    asked = {"model": "openai/test-model", "api_base": fake.api_base, "api_key": "sk-test"}
-    return AgentMemory(**{"store": "memory://", "blocks": [], **asked, **fields})
+    return AgentMemory(**{"store": "memory://", "blocks": [], **model_at(fake), **fields})
 
 
 class Handles:

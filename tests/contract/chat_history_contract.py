@@ -72,9 +72,8 @@ class ChatHistoryContract:
     def test_what_was_saved_is_loaded(self, history: ChatHistory, other: ChatHistory) -> None:
         """Wrong: a field, a picture or a tool call of a conversation is lost."""
         history.save("s", _RICH)
-        assert [one.to_dict() for one in other.load("s")] == [
-            Message.of(one).to_dict() for one in _RICH
-        ]
+        given = [Message.of(one).to_dict() for one in _RICH]
+        assert [one.to_dict() for one in other.load("s")] == given
         again = other.load("s")
         other.save("s", [*again, *said("more")])
         assert history.load("s")[:-1] == again

@@ -143,14 +143,8 @@ class GroupingContract(Contract):
                 done = handle.append_all(group)
                 assert [type(one) for one in done] == [Appended] * 4, done
 
-        together(
-            [
-                partial(write, handle, name, order)
-                for handle, name, order in zip(
-                    [store, other, store, other], "abcd", [1, -1, -1, 1], strict=True
-                )
-            ]
-        )
+        order = zip([store, other, store, other], "abcd", [1, -1, -1, 1], strict=True)
+        together([partial(write, *one) for one in order])
         for n in range(4):
             seqs, texts = zip(*said(store, f"s{n}"), strict=True)
             assert list(seqs) == list(range(1, 21))

@@ -8,6 +8,7 @@ skipped then.
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
@@ -23,7 +24,7 @@ from agent_memory.stores.mongodb.connection import Table
 from agent_memory.stores.mongodb.kernel import MongoDBKernel
 from agent_memory.stores.mongodb.store import MongoDBStore
 from agent_memory.testing.contract import draft
-from tests.servers.mongodb import MongoDBServer
+from tests.servers.mongodb import Link, MongoDBServer
 from tests.servers.process import CannotStart, untested
 
 Doc = dict[str, Any]
@@ -88,6 +89,20 @@ def documents(url: str) -> Iterator[Callable[[str], list[Doc]]]:
     with MongoClient[Doc](url) as client:
         database = client.get_default_database()
         yield lambda name: list(database[f"agent_memory_{name}"].find())
+
+
+@contextmanager
+def linked(
+    server: MongoDBServer, namespace: str = "", **how: Any
+) -> Iterator[tuple[MongoDBStore, MongoDBStore, Link]]:
+    """Yield a store on the server, one of the same namespace behind a proxy, and the proxy."""
+    namespace, link = namespace or uuid4().hex[:8], Link(server.port)
+    with (
+        closing(link),
+        closing(MongoDBStore(server.url, namespace)) as direct,
+        closing(MongoDBStore(server.url_at(link.port, **how), namespace)) as far,
+    ):
+        yield direct, far, link
 
 
 def long_drafts(name: str, count: int) -> list[Draft]:

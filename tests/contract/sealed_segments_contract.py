@@ -26,9 +26,8 @@ def _put(store: Store, *names: str, session: str = "s") -> None:
     """Store records of one word each. The last digit gives the vector."""
     rows = np.stack([_ROWS[int(name[-1])] for name in names])
     said = [f"fox {name}" for name in names]
-    records = [
-        record(name, session_id=session, text=text) for name, text in zip(names, said, strict=True)
-    ]
+    pairs = zip(names, said, strict=True)
+    records = [record(name, session_id=session, text=text) for name, text in pairs]
     store.put_vectors("v", records, worded(said, rows))
 
 

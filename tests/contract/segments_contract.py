@@ -57,12 +57,8 @@ class ManyHandlesContract(VectorChangesContract):
             for _ in range(2 * turns):
                 assert "first" in names_of(handle)
 
-        together(
-            [
-                *(partial(write, h, name) for h, name in zip(handles * 2, "abcd", strict=True)),
-                *(partial(search, handle) for handle in handles),
-            ]
-        )
+        writes = [partial(write, *one) for one in zip(handles * 2, "abcd", strict=True)]
+        together([*writes, *(partial(search, handle) for handle in handles)])
         left = [f"{name}{n}" for name in "abcd" for n in range(2, turns)]
         for handle in handles:
             assert names_of(handle) == [*left, "first"]

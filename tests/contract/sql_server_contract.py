@@ -25,6 +25,7 @@ from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import SegmentsContract, held_in_sql, kept_in_sql
 from tests.contract.whole_deletion_contract import WholeDeletionContract
+from tests.processes import check_fork, check_writers
 from tests.servers.sql import Served, ServerFixtures, finished, line_to, opened, scheme_of, started
 
 CONNECTIONS = {
@@ -37,49 +38,6 @@ DEADLOCKS = {
     "mysql": "SELECT variable_value FROM information_schema.global_status "
     "WHERE variable_name = 'Innodb_deadlocks'",
 }
-
-WRITER = """
-import sys, threading
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Draft
-from agent_memory.stores.sql.store import SQLStore
-
-url, namespace, name = sys.argv[1:]
-store = SQLStore(url, namespace)
-
-def run(thread):
-    for n in range(40):
-        message = Message(role="user", content=f"{name}{thread}-{n}")
-        store.append("s", [Draft(message, 2, "test")])
-
-threads = [threading.Thread(target=run, args=(thread,)) for thread in range(2)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-store.close()
-"""
-
-FORKER = """
-import os, sys, threading
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Draft
-from agent_memory.stores.sql.store import SQLStore
-
-def append(content):
-    store.append("s", [Draft(Message(role="user", content=content), 2, "test")])
-
-store = SQLStore(*sys.argv[1:])
-append("first")
-child = os.fork()
-for n in range(20):
-    append(f"{'parent' if child else 'child'}-{n}")
-if child:
-    _, status = os.waitpid(child, 0)
-    assert store.head("s").end == 41
-    assert status == 0, status
-    store.close()
-"""
 
 
 class ServerContract(
@@ -207,30 +165,14 @@ class ServerContract(
         with opened(own.url) as database:
             assert database.read(lambda c: int(c.value(CONNECTIONS[scheme_of(own.url)]))) < 16
 
-    def test_processes_append_at_once(self, server: Served, store: Store, namespace: str) -> None:
+    def test_processes_append_at_once(self, server: Served, namespace: str) -> None:
         """Wrong: processes that start together create a table twice, or lose a message."""
-        writers = [started(WRITER, server.url, namespace, name) for name in "ab"]
-        for writer in writers:
-            finished(writer)
-        entries = store.read("s")
-        assert [e.seq for e in entries] == list(range(1, 161))
-        assert [e.total for e in entries] == list(range(2, 321, 2))
-        for name in "ab":
-            for thread in "01":
-                said = [e.message.text() for e in entries]
-                mine = [text for text in said if text.startswith(f"{name}{thread}-")]
-                assert mine == [f"{name}{thread}-{n}" for n in range(40)]
+        check_writers(server.url, namespace, 2, 40)
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-    def test_a_forked_child(self, server: Served, store: Store, namespace: str) -> None:
+    def test_a_forked_child(self, server: Served, namespace: str) -> None:
         """Wrong: parent and child share a connection, or the child's exit closes the parent's."""
-        finished(started(FORKER, server.url, namespace))
-        said = [e.message.text() for e in store.read("s")]
-        for name in ("parent", "child"):
-            assert [t for t in said if t.startswith(f"{name}-")] == [
-                f"{name}-{n}" for n in range(20)
-            ]
-        assert len(said) == 41
+        check_fork(server.url, namespace)
 
     def test_a_missing_driver(self, server: Served) -> None:
         """Wrong: a missing driver raises an ImportError that does not name the extra."""

@@ -386,11 +386,9 @@ def _absorbed(url: str, key: bytes) -> tuple[int, set[int]]:
         AgentMemory(store=store, blocks=[VectorMemory()]) as memory,
     ):
         memory.flush()
-        found = {
-            one.first for one in everything(memory.components.store, "vector", "session:s", 384)
-        }
+        every = everything(memory.components.store, "vector", "session:s", 384)
         head = store.head("s")
-        return head.cursors.get("vector", 0), found
+        return head.cursors.get("vector", 0), {one.first for one in every}
 
 
 def test_an_altered_message_keeps_no_other_from_being_absorbed(tmp_path: Path) -> None:
@@ -426,9 +424,8 @@ def test_split_and_nested_stores_encrypt_too() -> None:
     filled(store, "s", "t")
     plain = MemoryStore()
     filled(plain, "s", "t")
-    assert [e.message.to_dict() for e in store.read("s")] == [
-        e.message.to_dict() for e in plain.read("s")
-    ]
+    said = [[entry.message.to_dict() for entry in one.read("s")] for one in (store, plain)]
+    assert said[0] == said[1]
     assert store.records("facts", "user:a") == plain.records("facts", "user:a")
 
 

@@ -1,11 +1,11 @@
 """Vectors of an encrypted store: texts are encrypted, and words are numbered by a secret."""
 
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
-from agent_memory.core.records import Hit, Lease, Record
+from agent_memory.core.records import Hit
 from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.postings import term_of
 from agent_memory.retrieval.query import Query
@@ -51,17 +51,10 @@ class _Seen(MemoryStore):
         self.stored: set[int] = set()
         self.query: set[int] = set()
 
-    def put_vectors(
-        self,
-        block: str,
-        records: Sequence[Record],
-        features: Features,
-        *,
-        lease: Lease | None = None,
-    ) -> None:
+    def put_vectors(self, block: str, records: Any, features: Features, **more: Any) -> None:
         for terms in features.words:
             self.stored.update(terms.ids.tolist())
-        super().put_vectors(block, records, features, lease=lease)
+        super().put_vectors(block, records, features, **more)
 
     def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
         self.query.update(number for word in query.words for number in word)

@@ -38,6 +38,7 @@ from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import SegmentsContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract
 from tests.kit import Handles
+from tests.processes import check_fork
 
 
 class TestFolderStore(
@@ -293,20 +294,7 @@ def test_a_folder_is_carried_to_another_machine(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_shares_the_folder(tmp_path: Path) -> None:
     """Wrong: parent and child share one lock, and lose each other's writes."""
-    store = open_store(url_of(tmp_path))
-    store.append("s", [draft("before")])
-    child = os.fork()
-    if not child:
-        try:
-            for n in range(20):
-                store.append("s", [draft(f"child {n}")])
-        finally:
-            os._exit(0)
-    for n in range(20):
-        store.append("s", [draft(f"parent {n}")])
-    os.waitpid(child, 0)
-    assert [entry.seq for entry in store.read("s")] == list(range(1, 42))
-    assert sum(one.startswith("child") for one in texts(store)) == 20
+    check_fork(url_of(tmp_path))
 
 
 @pytest.mark.parametrize("rest", ["", "relative", "/", "/a?b", "/a\0b", "/:memory:"])

@@ -1,8 +1,8 @@
 """Owners' vectors in MongoDB, with others acting, or the writer dying, between the commands of a
 write."""
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from uuid import uuid4
 
 import pytest
@@ -13,7 +13,7 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb import connection
 from agent_memory.stores.mongodb.store import MongoDBStore
 from agent_memory.testing.contract import everything, record, units
-from tests.contract.mongodb_suite import brisk, server, table_of
+from tests.contract.mongodb_suite import brisk, linked, namespace_of, server, table_of
 from tests.servers.mongodb import Link, MongoDBServer
 
 __all__ = ["brisk", "server"]
@@ -24,6 +24,17 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait longer for a server that answers late on a busy machine."""
     for name in ("serverSelectionTimeoutMS", "connectTimeoutMS"):
         monkeypatch.setitem(connection._SETTINGS, name, 30_000)
+
+
+@contextmanager
+def opened(server: MongoDBServer) -> Iterator[tuple[Store, Store, Link, Store]]:
+    """Yield what `linked` does, and a third store on the same namespace."""
+    namespace = uuid4().hex[:8]
+    with (
+        linked(server, namespace) as (near, far, link),
+        closing(MongoDBStore(server.url, namespace)) as fresh,
+    ):
+        yield near, far, link, fresh
 
 
 def _put(store: Store, *names: str) -> None:
@@ -54,37 +65,31 @@ def test_others_amid_a_put(
     monkeypatch.setattr("agent_memory.stores.mongodb.staging._PATIENCE_SECONDS", 0.01)
     # two runs cover alternating commands
     for command in range(1 + ([*_ACTS].index(act) + again) % 2, 60, 2):
-        namespace = uuid4().hex[:8]
-        link = Link(server.port)
-        far = MongoDBStore(server.url_at(link.port), namespace)
-        near, fresh = (MongoDBStore(server.url, namespace) for _ in range(2))
-        for handle in (far, near, fresh):
-            handle.open_vectors("v", 4, "m")
-        _put(near, "old", "older", *(["mine"] if again else []))
-        assert _names(far) == _names(near)
+        with opened(server) as (near, far, link, fresh):
+            for handle in (far, near, fresh):
+                handle.open_vectors("v", 4, "m")
+            _put(near, "old", "older", *(["mine"] if again else []))
+            assert _names(far) == _names(near)
 
-        def meanwhile(near: Store = near) -> None:
-            _names(near)
-            _ACTS[act](near)
-            _names(near)
+            def meanwhile(near: Store = near) -> None:
+                _names(near)
+                _ACTS[act](near)
+                _names(near)
 
-        link.act_before(command, meanwhile)
-        _put(far, "mine", "mine too")
-        came = link.came
-        link.act_before(1000, list)
-        wanted = _names(fresh)
-        assert {"mine", "mine too", "older"} <= set(wanted)
-        for handle in (near, far, near):
-            assert _names(handle) == wanted, command
-        _put(near, "last")
-        _put(far, "at last")
-        for handle in (near, far):
-            assert _names(handle) == sorted([*wanted, "last", "at last"]), command
-        for handle in (far, near, fresh):
-            handle.close()
-        link.close()
-        if not came:
-            return
+            link.act_before(command, meanwhile)
+            _put(far, "mine", "mine too")
+            came = link.came
+            link.act_before(1000, list)
+            wanted = _names(fresh)
+            assert {"mine", "mine too", "older"} <= set(wanted)
+            for handle in (near, far, near):
+                assert _names(handle) == wanted, command
+            _put(near, "last")
+            _put(far, "at last")
+            for handle in (near, far):
+                assert _names(handle) == sorted([*wanted, "last", "at last"]), command
+            if not came:
+                return
     pytest.fail("it never came to an end")
 
 
@@ -96,29 +101,24 @@ def test_an_index_after_an_interrupted_put(
     monkeypatch.setattr("agent_memory.stores.mongodb.staging._PATIENCE_SECONDS", 0.01)
     seen = set()
     for command in range(1, 60):
-        namespace = uuid4().hex[:8]
-        link = Link(server.port)
-        far = MongoDBStore(server.url_at(link.port), namespace)
-        near, fresh = (MongoDBStore(server.url, namespace) for _ in range(2))
-        for handle in (far, near):
-            handle.open_vectors("v", 4, "m")
-        _put(near, "old")
-        assert _names(near) == ["old"]
-        link.break_at(command, for_good=True)
-        with suppress(StoreUnavailable):
-            _put(far, "mine")
-        came = link.came
-        link.close()
-        wanted = _names(fresh)
-        seen.add(tuple(wanted))
-        assert _names(near) == wanted, command
-        _put(near, "last")
-        assert _names(near) == _names(fresh) == sorted([*wanted, "last"]), command
-        for handle in (far, near, fresh):
-            handle.close()
-        if not came:
-            assert seen == {("old",), ("mine", "old")}
-            return
+        with opened(server) as (near, far, link, fresh):
+            for handle in (far, near):
+                handle.open_vectors("v", 4, "m")
+            _put(near, "old")
+            assert _names(near) == ["old"]
+            link.break_at(command, for_good=True)
+            with suppress(StoreUnavailable):
+                _put(far, "mine")
+            came = link.came
+            link.close()
+            wanted = _names(fresh)
+            seen.add(tuple(wanted))
+            assert _names(near) == wanted, command
+            _put(near, "last")
+            assert _names(near) == _names(fresh) == sorted([*wanted, "last"]), command
+            if not came:
+                assert seen == {("old",), ("mine", "old")}
+                return
     pytest.fail("it never came to an end")
 
 
@@ -130,31 +130,26 @@ def test_a_deletion_that_was_cut_off_is_finished_by_whoever_comes(
     monkeypatch.setattr("agent_memory.stores.mongodb.staging._PATIENCE_SECONDS", 0.01)
     seen = set()
     for command in range(1, 60):
-        namespace = uuid4().hex[:8]
-        link = Link(server.port)
-        far = MongoDBStore(server.url_at(link.port), namespace)
-        near = MongoDBStore(server.url, namespace)
-        for handle in (far, near):
-            handle.open_vectors("v", 4, "m")
-        _put(near, "old", "older", "oldest")
-        _put(near, "other")
-        assert len(_names(near)) == 4
-        link.break_at(command, for_good=True)
-        with suppress(StoreUnavailable):
-            far.delete_vectors("v", owner="user:a")
-        came = link.came
-        link.close()
-        left = _names(near)
-        seen.add(len(left))
-        assert sum(len(some) for some, _ in near.all_vectors("v")) == len(left)
-        _put(near, "last")
-        assert _names(near) == sorted([*left, "last"]), command
-        near.delete_vectors("v", owner="user:a")
-        left_over = table_of(near).all({"ns": namespace, "c": {"$gt": "catalog"}})
-        assert {doc["c"] for doc in left_over} == {"vectors"}, command
-        for handle in (far, near):
-            handle.close()
-        if not came:
-            assert seen == {0, 4}
-            return
+        with linked(server) as (near, far, link):
+            for handle in (far, near):
+                handle.open_vectors("v", 4, "m")
+            _put(near, "old", "older", "oldest")
+            _put(near, "other")
+            assert len(_names(near)) == 4
+            link.break_at(command, for_good=True)
+            with suppress(StoreUnavailable):
+                far.delete_vectors("v", owner="user:a")
+            came = link.came
+            link.close()
+            left = _names(near)
+            seen.add(len(left))
+            assert sum(len(some) for some, _ in near.all_vectors("v")) == len(left)
+            _put(near, "last")
+            assert _names(near) == sorted([*left, "last"]), command
+            near.delete_vectors("v", owner="user:a")
+            left_over = table_of(near).all({"ns": namespace_of(near), "c": {"$gt": "catalog"}})
+            assert {doc["c"] for doc in left_over} == {"vectors"}, command
+            if not came:
+                assert seen == {0, 4}
+                return
     pytest.fail("it never came to an end")

@@ -23,13 +23,14 @@ from tests.contract.mongodb_suite import (
     Doc,
     brisk,
     kernel_of,
+    linked,
     long_drafts,
     server,
     table_of,
     texts_of,
     url,
 )
-from tests.servers.mongodb import Link, MongoDBServer
+from tests.servers.mongodb import MongoDBServer
 
 __all__ = ["brisk", "server", "url"]
 
@@ -100,9 +101,8 @@ def _expired(url: str) -> list[Doc]:
         for head in database["agent_memory_documents"].find({"begin": {"$gt": 0}}):
             last = head["begin"]
             found += [row for row in head["lines"].values() if row["seq"] <= last]
-            found += database["agent_memory_messages"].find(
-                {"log": head["log"], "seq": {"$lte": last}}
-            )
+            which = {"log": head["log"], "seq": {"$lte": last}}
+            found += database["agent_memory_messages"].find(which)
         return found
 
 
@@ -159,39 +159,35 @@ def test_cut_off_anywhere(
     assert after != before
     for command in range(1 + [*_WORK].index(name) % 2, 30, 2):
         namespace = uuid4().hex[:8]
-        direct = MongoDBStore(server.url, namespace)
-        link = Link(server.port)
-        far = MongoDBStore(server.url_at(link.port), namespace)
-        _prepared(direct, count)
-        link.break_at(command, for_good=True)
-        try:
-            work(far, Lease("s", "w1"))
-            failed = False
-        except StoreUnavailable:
-            failed = True
-        broke = link.came
-        link.close()
-        far.close()
-        direct.lease("s", "w2", 0)
-        cut = _state(direct)
-        assert cut == _state(direct)
-        assert cut in (before, after)
-        assert failed or cut == after
-        if cut == before:
-            work(direct, Lease("s", "w2"))
-            assert _state(direct) == after
-        if name.startswith(("cut", "rewrite")):
-            direct.secure_erase()
-            assert "'a9 " in (written := _written(server.url, namespace))
-            assert "'a10 " not in written
-        assert direct.move(stored(direct)) is not None
-        assert not _expired(server.url)
-        texts = texts_of(direct)
-        direct.append("s", on := long_drafts("on", 100))
-        assert texts_of(direct) == texts + [one.message.text().split()[0] for one in on]
-        direct.close()
-        if not broke:
-            return
+        with linked(server, namespace) as (direct, far, link):
+            _prepared(direct, count)
+            link.break_at(command, for_good=True)
+            try:
+                work(far, Lease("s", "w1"))
+                failed = False
+            except StoreUnavailable:
+                failed = True
+            broke = link.came
+            link.close()
+            direct.lease("s", "w2", 0)
+            cut = _state(direct)
+            assert cut == _state(direct)
+            assert cut in (before, after)
+            assert failed or cut == after
+            if cut == before:
+                work(direct, Lease("s", "w2"))
+                assert _state(direct) == after
+            if name.startswith(("cut", "rewrite")):
+                direct.secure_erase()
+                assert "'a9 " in (written := _written(server.url, namespace))
+                assert "'a10 " not in written
+            assert direct.move(stored(direct)) is not None
+            assert not _expired(server.url)
+            texts = texts_of(direct)
+            direct.append("s", on := long_drafts("on", 100))
+            assert texts_of(direct) == texts + [one.message.text().split()[0] for one in on]
+            if not broke:
+                return
     pytest.fail("it never came to an end")
 
 
@@ -201,17 +197,14 @@ def test_a_write_whose_answer_is_lost_is_done_once(server: MongoDBServer, name: 
     """Wrong: a write whose reply was lost is stored twice, or reported as refused."""
     count, work = _WORK[name]
     for command in range(1, 6):
-        link = Link(server.port)
-        far = MongoDBStore(server.url_at(link.port, seconds=5), uuid4().hex[:8])
-        _prepared(far, count)
-        end = len(far.read("s"))
-        link.break_at(command, for_good=False)
-        assert work(far, Lease("s", "w1")) is not None
-        texts = texts_of(far)
-        assert len(texts) == _ENDS[name](end) == stored(far).end
-        assert len(set(texts)) == len(texts)
-        far.close()
-        link.close()
+        with linked(server, seconds=5) as (_, far, link):
+            _prepared(far, count)
+            end = len(far.read("s"))
+            link.break_at(command, for_good=False)
+            assert work(far, Lease("s", "w1")) is not None
+            texts = texts_of(far)
+            assert len(texts) == _ENDS[name](end) == stored(far).end
+            assert len(set(texts)) == len(texts)
 
 
 @pytest.mark.usefixtures("brisk")
@@ -219,21 +212,18 @@ def test_a_write_whose_answer_is_lost_is_done_once(server: MongoDBServer, name: 
 def test_a_lock_whose_answer_is_lost(server: MongoDBServer, before: str) -> None:
     """Wrong: a caller whose reply was lost is refused the lock that it holds."""
     for command in range(1, 6):
-        link = Link(server.port)
-        far = MongoDBStore(server.url_at(link.port, seconds=5), uuid4().hex[:8])
-        if before != "nobody":
-            assert far.lock("l", "w1" if before == "himself" else "w0", 0)
-        link.break_at(command, for_good=False)
-        assert far.lock("l", "w1", 60)
-        came = link.came
-        assert not far.lock("l", "w2", 60)
-        link.break_at(1, for_good=False)
-        far.unlock("l", "w1")
-        assert far.lock("l", "w2", 60)
-        far.close()
-        link.close()
-        if not came:
-            return
+        with linked(server, seconds=5) as (_, far, link):
+            if before != "nobody":
+                assert far.lock("l", "w1" if before == "himself" else "w0", 0)
+            link.break_at(command, for_good=False)
+            assert far.lock("l", "w1", 60)
+            came = link.came
+            assert not far.lock("l", "w2", 60)
+            link.break_at(1, for_good=False)
+            far.unlock("l", "w1")
+            assert far.lock("l", "w2", 60)
+            if not came:
+                return
     pytest.fail("it never came to an end")
 
 
@@ -282,39 +272,33 @@ def test_others_act_between_commands(
     with MongoClient[Doc](url) as client:
         client.get_default_database()["agent_memory_messages"].delete_many({})
     for command in range(1 + _PAIRS.index((name, meanwhile)) % 2, 30, 2):
-        namespace = uuid4().hex[:8]
-        direct = MongoDBStore(url, namespace)
-        link = Link(server.port)
-        far = MongoDBStore(server.url_at(link.port), namespace)
-        _prepared(direct, max(count, 50))
-        link.act_before(command, partial(_MEANWHILE[meanwhile], direct))
-        with suppress(LeaseLost, SessionDeleting):
-            work(far, Lease("s", "w1"))
-        entries = direct.read("s")
-        begun = entries[0].seq if entries else 1
-        assert begun == 1 or begun == stored(direct).expired + 1
-        assert [(e.seq, e.total) for e in entries] == [
-            (n, 3 * n) for n in range(begun, begun + len(entries))
-        ]
-        assert not _expired(url)
-        assert len({e.message.text() for e in entries}) == len(entries)
-        facts = [r.id for owner in ("user:a", "user:b") for r in direct.records("facts", owner)]
-        assert facts in (["f1", "f2", "f3"], ["f9", "f1"])
-        if meanwhile == "read" and name == "put facts":
-            assert facts == ["f9", "f1"]
-        if meanwhile in ("read", "append") and name.startswith("append"):
-            assert {one.message.text() for one in entries} >= {
-                one.message.text() for one in long_drafts("c", 20)
-            }
-        came = link.came
-        direct.delete("s")
-        far.close()
-        link.close()
-        direct.close()
-        with MongoClient[Doc](url) as client:
-            assert not list(client.get_default_database()["agent_memory_messages"].find(limit=3))
-        if not came:
-            return
+        with linked(server) as (direct, far, link):
+            _prepared(direct, max(count, 50))
+            link.act_before(command, partial(_MEANWHILE[meanwhile], direct))
+            with suppress(LeaseLost, SessionDeleting):
+                work(far, Lease("s", "w1"))
+            entries = direct.read("s")
+            begun = entries[0].seq if entries else 1
+            assert begun == 1 or begun == stored(direct).expired + 1
+            seqs = range(begun, begun + len(entries))
+            assert [(e.seq, e.total) for e in entries] == [(n, 3 * n) for n in seqs]
+            assert not _expired(url)
+            assert len({e.message.text() for e in entries}) == len(entries)
+            facts = [r.id for owner in ("user:a", "user:b") for r in direct.records("facts", owner)]
+            assert facts in (["f1", "f2", "f3"], ["f9", "f1"])
+            if meanwhile == "read" and name == "put facts":
+                assert facts == ["f9", "f1"]
+            if meanwhile in ("read", "append") and name.startswith("append"):
+                assert {one.message.text() for one in entries} >= {
+                    one.message.text() for one in long_drafts("c", 20)
+                }
+            came = link.came
+            direct.delete("s")
+            with MongoClient[Doc](url) as client:
+                log = client.get_default_database()["agent_memory_messages"]
+                assert not list(log.find(limit=3))
+            if not came:
+                return
     pytest.fail("it never came to an end")
 
 
@@ -353,22 +337,17 @@ def test_another_spills_between_any_two_commands(server: MongoDBServer) -> None:
     """Wrong: entries that were just moved out of the tail are not found."""
     for command in range(1, 9):
         namespace = uuid4().hex[:8]
-        direct, link = MongoDBStore(server.url, namespace), Link(server.port)
-        far = MongoDBStore(server.url_at(link.port), namespace)
-        head = direct.append("s", [draft(f"a{n}") for n in range(5)])
-        session = table_of(direct).one({"c": "head", "id": "s", "ns": namespace})
-        assert session is not None
-        link.act_before(command, partial(kernel_of(direct)._logs.spill, session))
-        assert far.rewrite(head, 5, entries(6, 7, total=15)) is not None
-        assert [one.message.text() for one in direct.read("s")] == [
-            *(f"a{n}" for n in range(5)), "6", "7",
-        ]  # fmt: skip
-        came = link.came
-        for store in (far, direct):
-            store.close()
-        link.close()
-        if not came:
-            return
+        with linked(server, namespace) as (direct, far, link):
+            head = direct.append("s", [draft(f"a{n}") for n in range(5)])
+            session = table_of(direct).one({"c": "head", "id": "s", "ns": namespace})
+            link.act_before(command, partial(kernel_of(direct)._logs.spill, session))
+            assert far.rewrite(head, 5, entries(6, 7, total=15)) is not None
+            assert [one.message.text() for one in direct.read("s")] == [
+                *(f"a{n}" for n in range(5)), "6", "7",
+            ]  # fmt: skip
+            came = link.came
+            if not came:
+                return
     pytest.fail("it never came to an end")
 
 
@@ -379,55 +358,46 @@ def test_another_begins_between_commands(server: MongoDBServer, how: str, count:
     with MongoClient[Doc](server.url) as client:
         client.get_default_database()["agent_memory_messages"].delete_many({})
     for command in range(1, 30):
-        namespace = uuid4().hex[:8]
-        direct, link = MongoDBStore(server.url, namespace), Link(server.port)
-        far = MongoDBStore(server.url_at(link.port), namespace)
+        with linked(server) as (direct, far, link):
 
-        def first() -> None:
-            if direct.head("s") is None:  # noqa: B023 (called within this turn of the loop)
-                if how == "append":
-                    direct.append("s", long_drafts("d", 60), "u")  # noqa: B023
-                else:
-                    assert _begin(direct, 60) is not None  # noqa: B023
+            def first() -> None:
+                if direct.head("s") is None:
+                    if how == "append":
+                        direct.append("s", long_drafts("d", 60), "u")
+                    else:
+                        assert _begin(direct, 60) is not None
 
-        link.act_before(command, first)
-        done = _begin(far, count)
-        texts = texts_of(direct)
-        assert len(texts) == (60 if done is None else count) == stored(direct).end
-        assert direct.append("s", [draft("on")]).end == len(texts) + 1
-        came = link.came
-        direct.delete("s")
-        for store in (far, direct):
-            store.close()
-        link.close()
-        with MongoClient[Doc](server.url) as client:
-            log = list(client.get_default_database()["agent_memory_messages"].find(limit=3))
-        assert not log
-        if not came:
-            return
+            link.act_before(command, first)
+            done = _begin(far, count)
+            texts = texts_of(direct)
+            assert len(texts) == (60 if done is None else count) == stored(direct).end
+            assert direct.append("s", [draft("on")]).end == len(texts) + 1
+            came = link.came
+            direct.delete("s")
+            with MongoClient[Doc](server.url) as client:
+                log = list(client.get_default_database()["agent_memory_messages"].find(limit=3))
+            assert not log
+            if not came:
+                return
     pytest.fail("it never came to an end")
 
 
 def test_a_slow_spill_brings_back_nothing_that_expired(server: MongoDBServer) -> None:
     """Wrong: a slow writer restores entries that have expired."""
     namespace = uuid4().hex[:8]
-    direct, link = MongoDBStore(server.url, namespace), Link(server.port)
-    far = MongoDBStore(server.url_at(link.port), namespace)
-    head = direct.append("s", [draft("x") for _ in range(112)])  # more than one step moves
-    table = table_of(direct)
-    session = table.one({"c": "head", "id": "s", "ns": namespace}) or {}
-    rows = sorted(session["lines"].values(), key=lambda row: int(row["seq"]))
+    with linked(server, namespace) as (direct, far, link):
+        head = direct.append("s", [draft("x") for _ in range(112)])  # more than one step moves
+        table = table_of(direct)
+        session = table.one({"c": "head", "id": "s", "ns": namespace}) or {}
+        rows = sorted(session["lines"].values(), key=lambda row: int(row["seq"]))
 
-    def slowly(some: list[Doc]) -> None:
-        assert kernel_of(direct)._logs._spill(session, some)
+        def slowly(some: list[Doc]) -> None:
+            assert kernel_of(direct)._logs._spill(session, some)
 
-    link.act_before(3, lambda: slowly(rows[:100]))  # `far` has changed the head, and read the tail
-    assert far.move(replace(head, expired=110)) is not None
-    assert link.came
-    if table.one({"_id": session["_id"], f"lines.e{rows[-1]['seq']}": {"$exists": True}}):
-        kernel_of(direct)._logs._spill(session, rows[100:])
-    assert [entry.seq for entry in direct.read("s")] == [111, 112]
-    assert not _expired(server.url)
-    for store in (direct, far):
-        store.close()
-    link.close()
+        link.act_before(3, lambda: slowly(rows[:100]))  # `far` has changed the head by then
+        assert far.move(replace(head, expired=110)) is not None
+        assert link.came
+        if table.one({"_id": session["_id"], f"lines.e{rows[-1]['seq']}": {"$exists": True}}):
+            kernel_of(direct)._logs._spill(session, rows[100:])
+        assert [entry.seq for entry in direct.read("s")] == [111, 112]
+        assert not _expired(server.url)

@@ -65,9 +65,8 @@ def test_a_block_that_is_cleared_meanwhile(server: StandIn, stores: list[QdrantS
     """Wrong: a copy of a block that is cleared meanwhile raises."""
     writer, reader, other = stores
     writer.open_vectors("v", 4, "m")
-    writer.put_vectors(
-        "v", [record(f"r{n}") for n in range(250)], Features.of_vectors(units(250, 4))
-    )
+    records = [record(f"r{n}") for n in range(250)]
+    writer.put_vectors("v", records, Features.of_vectors(units(250, 4)))
     pages = reader.all_vectors("v")
     assert len(next(pages)[0]) == 200
     other.clear_vectors("v")

@@ -65,9 +65,8 @@ def test_a_server_that_is_down(server: RedisServer, store: RedisStore) -> None:
         lambda: store.head("s"), lambda: store.due(), lambda: store.records("facts", "user:a"),
     ]  # fmt: skip
     for call in calls:
-        with pytest.raises(
-            StoreUnavailable, match=f"`store`.*{server.port}|{server.port}.*`store`"
-        ):
+        told = f"`store`.*{server.port}|{server.port}.*`store`"
+        with pytest.raises(StoreUnavailable, match=told):
             call()
     server.start()
     assert store.append("s", [draft("b")]).end == 2

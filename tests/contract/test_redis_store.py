@@ -1,6 +1,5 @@
 """The contract suite on private Redis and Valkey servers, and what only such a store does."""
 
-import multiprocessing
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import SegmentsContract
 from tests.kit import Handles
+from tests.processes import check_fork
 from tests.servers.line import Line
 from tests.servers.redis import RedisServer
 from tests.servers.redis_suite import (
@@ -228,31 +228,9 @@ class TestLongLogs(Handles, LongLogContract):
         return steps
 
 
-def _append_many(store: RedisStore, name: str) -> None:
-    for n in range(100):
-        store.append("s", [draft(f"{name}{n}")])
-        store.append(name, [draft(f"{n}")])
-        assert [entry.message.text() for entry in store.read(name, after=n)] == [f"{n}"]
-
-
 def test_forked_processes_append(url: str, namespace: str) -> None:
     """Wrong: parent and child share a connection, and read each other's replies."""
-    store = RedisStore(url, namespace)
-    store.append("s", [draft("first")])
-    context = multiprocessing.get_context("fork")
-    children = [context.Process(target=_append_many, args=(store, name)) for name in "ab"]
-    for child in children:
-        child.start()
-    _append_many(store, "c")
-    for child in children:
-        child.join(60)
-        assert child.exitcode == 0
-    entries = store.read("s")
-    assert [entry.seq for entry in entries] == list(range(1, 302))
-    said = [entry.message.text() for entry in entries]
-    for name in "abc":
-        assert [s for s in said if s.startswith(name)] == [f"{name}{n}" for n in range(100)]
-    store.close()
+    check_fork(url, namespace)
 
 
 def test_a_deleted_session_leaves_no_keys(store: RedisStore) -> None:
@@ -273,10 +251,9 @@ def test_a_closed_store_says_so(url: str, namespace: str) -> None:
     store = RedisStore(url, namespace)
     store.append("s", [draft("a")])
     store.close()
-    with pytest.raises(StoreUnavailable, match="closed"):
-        store.head("s")
-    with pytest.raises(StoreUnavailable, match="closed"):
-        store.append("s", [draft("b")])
+    for call in (lambda: store.head("s"), lambda: store.append("s", [draft("b")])):
+        with pytest.raises(StoreUnavailable, match="closed"):
+            call()
 
 
 @pytest.mark.parametrize("field", ["end", "total", "version", "begun", "all"])

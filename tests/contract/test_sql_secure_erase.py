@@ -145,9 +145,8 @@ def _clear_vectors(store: SQLStore) -> None:
 
 def _put_facts(store: SQLStore, word: str) -> None:
     fields: dict[str, Any] = {"owner": f"user:{word}", "session_id": f"{word}-session"}
-    store.put_records(
-        "facts", [record(f"{word}{n}", text=_said(n * 100, word), **fields) for n in range(60)]
-    )
+    texts = {f"{word}{n}": _said(n * 100, word) for n in range(60)}
+    store.put_records("facts", [record(name, text=texts[name], **fields) for name in texts])
 
 
 def _put_vectors(store: SQLStore, word: str) -> None:

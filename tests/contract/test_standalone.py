@@ -74,32 +74,6 @@ class StandaloneOver(ChatHistoryContract, IndexOver):
             yield other
 
 
-class TestOverMemory(StandaloneOver):
-    @pytest.fixture
-    def place(self) -> Place:
-        store = MemoryStore()
-        return lambda: store
-
-
-class TestOverSQLite(StandaloneOver):
-    @pytest.fixture
-    def place(self, tmp_path: Path) -> Place:
-        return lambda: f"sqlite:///{tmp_path}/memory.db"
-
-
-class TestOverEncrypted(StandaloneOver):
-    @pytest.fixture
-    def place(self, tmp_path: Path, namespace: str) -> Iterator[Place]:
-        with ExitStack() as stack:
-
-            def place() -> EncryptedStore:
-                inner = open_store(f"sqlite:///{tmp_path}/memory.db", namespace)
-                stack.callback(inner.close)
-                return EncryptedStore(inner, Keys({"k": bytes(range(32))}), namespace)
-
-            yield place
-
-
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if GIVEN:
@@ -133,28 +107,29 @@ def qdrant(request: pytest.FixtureRequest) -> Iterator[str]:
         yield server.url
 
 
-class TestOverRedis(StandaloneOver):
-    @pytest.fixture
-    def place(self, redis: str) -> Place:
-        return lambda: redis
+class TestOver(StandaloneOver):
+    """Over each store. Each use of a place opens a handle of its own, except in memory."""
 
+    @pytest.fixture(
+        params=["memory", "sqlite", "encrypted", "redis", "postgres", "mariadb", "url"],
+        ids=["memory", "sqlite", "encrypted", "redis", "postgres", "mariadb", "mongodb"],
+    )
+    def place(
+        self, request: pytest.FixtureRequest, tmp_path: Path, namespace: str
+    ) -> Iterator[Place]:
+        store, on_disk = MemoryStore(), f"sqlite:///{tmp_path}/memory.db"
+        if request.param not in ("memory", "sqlite", "encrypted"):
+            on_server = request.getfixturevalue(request.param)
+            yield lambda: on_server
+            return
+        with ExitStack() as stack:
 
-class TestOverPostgres(StandaloneOver):
-    @pytest.fixture
-    def place(self, postgres: str) -> Place:
-        return lambda: postgres
+            def encrypted() -> EncryptedStore:
+                inner = stack.enter_context(closing(open_store(on_disk, namespace)))
+                return EncryptedStore(inner, Keys({"k": bytes(range(32))}), namespace)
 
-
-class TestOverMariaDB(StandaloneOver):
-    @pytest.fixture
-    def place(self, mariadb: str) -> Place:
-        return lambda: mariadb
-
-
-class TestOverMongoDB(StandaloneOver):
-    @pytest.fixture
-    def place(self, url: str) -> Place:
-        return lambda: url
+            places = {"memory": lambda: store, "sqlite": lambda: on_disk, "encrypted": encrypted}
+            yield places[request.param]
 
 
 class TestOverQdrant(IndexOver):

@@ -33,9 +33,8 @@ def fill(store: Store) -> None:
         store.put_records("f", [record(f"f-{session_id}", **of)])
         store.put_records("f", [record(f"o-{session_id}", owner, "", first=0, last=0)])
         store.put_records("_failed", [record(f"x-{session_id}", "f", session_id)])
-        store.put_vectors(
-            "v", [record(session_id, **of)], worded([session_id], units(3, 4)[at : at + 1])
-        )
+        features = worded([session_id], units(3, 4)[at : at + 1])
+        store.put_vectors("v", [record(session_id, **of)], features)
 
 
 def found(store: Store, owner: str) -> list[str]:
@@ -143,12 +142,8 @@ class WholeDeletionContract(Contract):
         for round_ in range(10):
             store.append("s", [draft("first")], "a")
             head, blocks = stored(store), store.blocks()
-            appended, done = together(
-                [
-                    partial(other.append, "s", [draft(f"{round_}")], "a"),
-                    partial(store.delete_whole, [head], blocks),
-                ]
-            )
+            append = partial(other.append, "s", [draft(f"{round_}")], "a")
+            appended, done = together([append, partial(store.delete_whole, [head], blocks)])
             texts = [entry.message.text() for entry in store.read("s")]
             assert done
             assert texts == ([] if appended.end == 2 else [f"{round_}"])

@@ -130,19 +130,14 @@ def test_a_deleted_session_takes_along_what_is_its_own(
         way(memory, lambda it: it.delete("ada1"))
         assert not [one for one in left(store, "user:ada") if one.session_id == "ada1"]
         assert not left(store, "session:ada1")
-        told = seen(memory, "ada", "ada2")
+        told, own = seen(memory, "ada", "ada2"), canary("ada", "ada2")
         ada = memory.session("ada2", "ada")
-        assert [note.text for note in ada.owner().notes().all()] == [
-            f"A note on {canary('ada', 'ada2')}."
-        ]
-        assert [one.text for one in ada.owner().spatial().all()] == [
-            f"Saw {canary('ada', 'ada2')}."
-        ]
-        assert ada.owner().files().paths() == [
-            f"/memories/{canary('ada', n)}.txt" for n in ("ada1", "ada2")
-        ]
+        assert [one.text for one in ada.owner().notes().all()] == [f"A note on {own}."]
+        assert [one.text for one in ada.owner().spatial().all()] == [f"Saw {own}."]
+        paths = [f"/memories/{canary('ada', n)}.txt" for n in ("ada1", "ada2")]
+        assert ada.owner().files().paths() == paths
         assert memory.session("ada1", "ada").working().all() == {}
-        assert canary("ada", "ada2") in told
+        assert own in told
         way(memory, lambda it: it.delete("alone"))
         assert not left(store, "session:alone")
 

@@ -215,11 +215,7 @@ def test_the_next_session_of_that_name(memory: AgentMemory, store: Store, block:
     assert new.all() == []
     new.put("k", "of ben")
     reads: list[Callable[[], object]] = [old.all, lambda: old.get("k")]
-    changes: list[Callable[[], object]] = [
-        old.clear,
-        lambda: old.drop("k"),
-        lambda: old.put("k", "of ada"),
-    ]
+    changes: list[Any] = [old.clear, lambda: old.drop("k"), lambda: old.put("k", "of ada")]
     for call in (*reads, *changes):
         with pytest.raises(SessionOfAnotherUser):
             call()

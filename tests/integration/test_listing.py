@@ -89,10 +89,8 @@ def test_a_log_is_edited_in_one_step(memory: AgentMemory) -> None:
     assert memory.edit("s", lambda log: [one for one in log if one.seq != 1]).end == 1
     assert memory.edit("s", lambda log: log).end == 1
     assert memory.edit("s", lambda log: []).end == 0
-    with (
-        AgentMemory(store="memory://", max_message_bytes=1_000) as small,
-        pytest.raises(MessageTooLarge),
-    ):
+    small = AgentMemory("memory://", max_message_bytes=1_000)
+    with small, pytest.raises(MessageTooLarge):
         small.edit("s", lambda log: [said("x" * 2_000)])
     assert memory.edit("new", lambda log: [said("begun")], user_id="ana").user_id == "ana"
     for wrong in (None, "text", {"role": "user"}, [3]):
@@ -104,9 +102,8 @@ def test_a_log_is_edited_in_one_step(memory: AgentMemory) -> None:
 def test_what_an_edit_took_out_is_recalled_no_more(tmp_path: Path) -> None:
     """Wrong: a block still recalls a message that an edit removed, or forgets another."""
     with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", blocks=[VectorMemory()]) as memory:
-        memory.update(
-            "s", [said("My dog is called Rex."), said("I live in Lisbon.", 1)], user_id="a"
-        )
+        messages = [said("My dog is called Rex."), said("I live in Lisbon.", 1)]
+        memory.update("s", messages, user_id="a")
         memory.flush("s")
         memory.edit("s", lambda log: log[1:])
         memory.flush("s")

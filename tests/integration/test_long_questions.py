@@ -19,7 +19,7 @@ from agent_memory.ltm_blocks.pending_index import Waiting
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.pending import Tail, Tails
 from agent_memory.testing.watching import watched
-from tests.kit import SECONDS, Silent
+from tests.kit import SECONDS, Silent, user
 
 ASK = "What is the name of the dog that Ada adopted?"
 DOCUMENT = " ".join(
@@ -132,12 +132,8 @@ def test_a_long_question_finds(where: str, blocks: list[Block]) -> None:
     with AgentMemory(store="memory://", blocks=blocks, recall_timeout=SECONDS) as memory:
         for number in range(300):
             text = f"Note {number}: the meeting on budgets moved to room {number}."
-            memory.update("old", {"role": "user", "content": text}, user_id="ada")
-        told = {
-            "role": "user",
-            "content": "Ada adopted a dog from the shelter, its name is Biscuit.",
-        }
-        memory.update("old", told, user_id="ada")
+            memory.update("old", user(text), user_id="ada")
+        memory.update("old", user("Ada adopted a dog, its name is Biscuit."), user_id="ada")
         found = memory.search(LONG[where], user_id="ada")
         assert "Biscuit" in found[0].text
         if blocks:

@@ -243,9 +243,8 @@ def test_sessions_of_others(memory: AgentMemory, mode: Mode) -> None:
     listed = speak(memory, lambda client: resource(client, "memory://sessions"), mode=mode)
     assert [one["session_id"] for one in listed["sessions"]] == ["sarahs"]
     log = speak(memory, lambda client: resource(client, "memory://sessions/sarahs"), mode=mode)
-    assert [(one["seq"], one["content"]) for one in log["messages"]] == [
-        (1, "The canary of sarahs sings.")
-    ]
+    said = [(one["seq"], one["content"]) for one in log["messages"]]
+    assert said == [(1, "The canary of sarahs sings.")]
     assert (log["session_id"], log["next"]) == ("sarahs", None)
 
 
@@ -286,9 +285,8 @@ def test_no_tool_names_a_user(memory: AgentMemory) -> None:
         assert tool.input_schema["additionalProperties"] is False, tool.name
         takes = set(tool.input_schema["properties"])
         assert not {name for name in takes if "user" in name or "owner" in name}, tool.name
-        assert ("session_id" in takes) == (tool.name in ("get_context", "memory_read_message")), (
-            tool.name
-        )
+        of_session = tool.name in ("get_context", "memory_read_message")
+        assert ("session_id" in takes) == of_session, tool.name
         assert tool.description
 
 
@@ -332,9 +330,8 @@ def test_what_went_wrong_inside_is_not_told(mode: Mode, caplog: pytest.LogCaptur
 
     with caplog.at_level(logging.ERROR):
         told = speak(memory, talk, mode=mode)
-    assert (
-        told == "The memory is temporarily unavailable. Go on without it, and try again later." * 3
-    )
+    down = "The memory is temporarily unavailable. Go on without it, and try again later."
+    assert told == down * 3
     assert "swordfish" in caplog.text
     assert "MemoryClosed" in caplog.text
 

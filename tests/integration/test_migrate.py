@@ -191,9 +191,8 @@ def test_what_is_encrypted_stays_so(source: Store, tmp_path: Path, target: Store
     assert not plain.exists()
     with opened(EncryptedStore(target, Keys(KEY))) as memory:
         assert [one.message.text() for one in memory.history("s")] == ["rules", "I row"]
-        assert [note.text for note in memory.session("s", "ada").owner().notes().all()] == [
-            "xylophone"
-        ]
+        notes = memory.session("s", "ada").owner().notes().all()
+        assert [note.text for note in notes] == ["xylophone"]
         assert [fact.text for fact in memory.user("ada").facts()] == ["Rows."]
         assert memory.search("row", user_id="ada")
     sealed.close()

@@ -12,6 +12,7 @@ from agent_memory.core.fusion import marked
 from agent_memory.core.records import Recall
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model, absorbed, said
+from tests.kit import model_at
 
 NEWS = datetime(2024, 6, 5, tzinfo=UTC)
 
@@ -24,16 +25,10 @@ def memory() -> Iterator[AgentMemory]:
     model.tell("a dog in Lyon", "Has a dog in Lyon.", category="pets")
     model.tell("moved to Rome", "Lives in Rome.", ("update", "Lives in Paris."), category="home")
     model.tell("sold it", "Sold the home.", ("end", "Has a home in Lyon."), category="home")
+    blocks = FlushToLTM(blocks=[ExtractiveMemory(), VectorMemory()])
     with (
         FakeLLM(model) as fake,
-        AgentMemory(
-            store="memory://",
-            model="openai/any",
-            api_base=fake.api_base,
-            api_key="k",
-            overflow=FlushToLTM(blocks=[ExtractiveMemory(), VectorMemory()]),
-            min_relevance=0,
-        ) as memory,
+        AgentMemory("memory://", overflow=blocks, min_relevance=0, **model_at(fake)) as memory,
     ):
         absorbed(memory, "s1", said("I live in Paris", "2024-01-05"))
         absorbed(memory, "s2", said("I have a home in Lyon, and a dog in Lyon", "2024-02-05"))

@@ -150,13 +150,10 @@ def test_gemini_3_takes_the_calls_of_other_models(shape: str) -> None:
         log += getattr(said, "_answered_" + shape.replace(".", "_"))(results, "")
     sent = of(*log, form=GOOGLE)
     check_context(GOOGLE, sent)
-    steps = [
-        [part for part in one["parts"] if "functionCall" in part]
-        for one in sent
-        if one["role"] == "model"
-    ]
+    answers = [one for one in sent if one["role"] == "model"]
+    steps = [[part for part in one["parts"] if "functionCall" in part] for one in answers]
     if shape == GOOGLE:
-        assert [one for one in sent if one["role"] == "model"] == [log[1], log[3]]
+        assert answers == [log[1], log[3]]
     else:
         assert [len(step) for step in steps] in ([2, 1], [1, 1, 1])
         for first, *others in steps:
@@ -169,11 +166,9 @@ def test_what_a_provider_lacks_becomes_text_with_a_mark() -> None:
     sound = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
     file = {"type": "file", "file": {"filename": "form.pdf", "file_id": "file-1"}}
     said = {"role": "user", "content": [sound, file, {"type": "hologram", "n": 1}]}
-    marks = [{"type": "text", "text": text} for text in ("[audio]", "[file form.pdf]")]
-    assert of(said, form=ANTHROPIC)[0]["content"] == [
-        *marks,
-        {"type": "text", "text": "[hologram]"},
-    ]
+    texts = ("[audio]", "[file form.pdf]", "[hologram]")
+    marks = [{"type": "text", "text": text} for text in texts]
+    assert of(said, form=ANTHROPIC)[0]["content"] == marks
     assert of(said)[0] == said
 
 
@@ -268,10 +263,8 @@ def test_pictures_and_files_of_the_ai_sdk() -> None:
     """Wrong: a user's picture is lost, or a file is shown as a picture."""
     file = {"type": "file", "mediaType": "application/pdf", "filename": "a.pdf"}
     url = "data:application/pdf;base64,JVBERi0xLjQK"
-    for given in (
-        {"parts": [{**file, "url": url}]},
-        {"content": [{**file, "data": "JVBERi0xLjQK"}]},
-    ):
+    read = {"parts": [{**file, "url": url}]}, {"content": [{**file, "data": "JVBERi0xLjQK"}]}
+    for given in read:
         (part,) = of({"role": "user", **given})[0]["content"]
         assert part == {"type": "file", "file": {"file_data": url, "filename": "a.pdf"}}
     (part,) = of({"role": "user", "content": [{"type": "image", "image": PNG}]})[0]["content"]
@@ -493,7 +486,7 @@ def test_bedrock_takes_documents_with_names_and_text() -> None:
     sent = of(*log, form=CONVERSE)
     assert sent == [{"role": "user", "content": [own, {"text": "[document]"}]}]
     result = {"toolUseId": "c", "content": [own, own], "status": "success"}
-    log += [B_CALL, {"role": "user", "content": [{"toolResult": result}]}]
+    log += [USED, {"role": "user", "content": [{"toolResult": result}]}]
     check_context(CONVERSE, of(*log, form=CONVERSE))
 
 
@@ -510,7 +503,7 @@ def test_what_is_shown_in_part_is_converted_too() -> None:
     assert one["function"]["name"] == ("fs_read" + "y" * 70)[:64]
     image = {"image": {"format": "png", "source": {"bytes": b"abc"}}}
     result = {"toolUseId": "c", "content": [{"text": "word " * 5_000}, image]}
-    log = ["go", B_CALL, {"role": "user", "content": [{"toolResult": result}]}]
+    log = ["go", USED, {"role": "user", "content": [{"toolResult": result}]}]
     told = of(*log, max_tokens=2_000)[-1]
     assert told["role"] == "tool"
     assert told["content"].endswith("[image]")
@@ -636,10 +629,6 @@ CALL = {"role": "assistant", "content": None, "tool_calls": [
     {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}  # fmt: skip
 FC = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 OUT = {"type": "function_call_output", "call_id": "c", "output": "4"}
-B_CALL = {
-    "role": "assistant",
-    "content": [{"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}],
-}
 
 USED = {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}]}
 FAILED = {"type": "tool_result", "tool_use_id": "a", "content": "", "is_error": True}

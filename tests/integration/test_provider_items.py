@@ -142,9 +142,8 @@ def test_claudes_compaction_is_a_summary_for_others() -> None:
         assert told == [opening, answer, {"role": "user", "content": "Buy."}]
         chat = memory.get("s").to_messages()
         assert [one["role"] for one in chat] == ["user", "assistant", "user"]
-        assert (
-            "<summary>\nLikes plums &amp; &lt;pears&gt;.\n</summary>\nHello." in chat[1]["content"]
-        )
+        summary = "<summary>\nLikes plums &amp; &lt;pears&gt;.\n</summary>\nHello."
+        assert summary in chat[1]["content"]
         memory.update("s", raw(failed, "anthropic.messages"))
         again = memory.get("s", format="anthropic.messages").to_messages()
         assert again == [*told, failed]
@@ -165,9 +164,7 @@ def test_an_adapter_adds_a_format() -> None:
         chat = memory.get("s").to_messages()
         assert [one["content"] for one in chat] == ["Which way?", "Left.", "Sure?"]
         assert [entry.message.raw for entry in memory.history("s")][:2] == [item, silent]
-        with pytest.raises(
-            InvalidInput, match=r"anthropic\.messages, .*, openai\.responses, .*xai"
-        ):
+        with pytest.raises(InvalidInput, match=r"anthropic\.messages, .*openai\.responses, .*xai"):
             memory.get("s", format="mine")
 
 
@@ -257,9 +254,8 @@ def test_what_belongs_together_is_sent_together() -> None:
     """Wrong: a shortened run has reasoning without its item, an item without its reasoning, or half
     of a call."""
     run = a_long_run()
-    follower = {
-        one["id"]: run[at + 1] for at, one in enumerate(run) if one.get("type") == "reasoning"
-    }
+    thoughts = [at for at, one in enumerate(run) if one.get("type") == "reasoning"]
+    follower = {run[at]["id"]: run[at + 1] for at in thoughts}
     given = [raw(item) for item in run]
     lengths = set()
     with AgentMemory(store="memory://", blocks=[]) as memory:

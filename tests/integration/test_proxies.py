@@ -20,6 +20,7 @@ from agent_memory.errors import ConfigError, InvalidId, InvalidMessage, InvalidS
 from agent_memory.stores import MemoryStore, open_store
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
+from tests.kit import user
 
 
 class Proxy:
@@ -44,9 +45,7 @@ def test_a_store_behind_a_proxy(address: str, tmp_path: Path) -> None:
     """Wrong: a store wrapped in a proxy that counts or logs calls is refused."""
     store = open_store(address.format(tmp_path), "default", "process")
     with AgentMemory(store=proxied(store), system_store=proxied(MemoryStore())) as memory:
-        memory.update(
-            "s", [{"role": "system", "content": "be kind"}, {"role": "user", "content": "hello"}]
-        )
+        memory.update("s", [{"role": "system", "content": "be kind"}, user("hello")])
         assert [one.text() for one in memory.get("s").messages] == ["be kind", "hello"]
     store.close()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, AgentMemoryConfig
+from agent_memory import AgentMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Head
 from agent_memory.engine.processing.session_work import longest_wait
@@ -44,9 +44,8 @@ def test_one_that_is_idle_is_not_put_off(memory: AgentMemory) -> None:
     """Wrong: a session that has been idle for ten minutes is put off, so it is never absorbed."""
     long_ago = datetime.now(UTC) - timedelta(minutes=11)
     message = Message(role="user", content="Long ago.", created_at=long_ago)
-    head = memory.components.store.append(
-        "s", memory._appender.drafts([message], "s", "ana"), "ana"
-    )
+    drafts = memory._appender.drafts([message], "s", "ana")
+    head = memory.components.store.append("s", drafts, "ana")
     assert not memory.components.work.put_off(head)
     assert [one.session_id for one in due(memory)] == ["s"]
 
@@ -98,10 +97,8 @@ def test_an_update_that_leaves_nothing_to_do_makes_nothing_due(memory: AgentMemo
 def test_an_update_that_leaves_work_makes_it_due(tmp_path: Path) -> None:
     """Wrong: overflowed messages wait for ten minutes after a crash of their process, or while it
     is slow, although other workers run."""
-    config = AgentMemoryConfig(
-        store=f"sqlite:///{tmp_path}/m.db", max_tokens=600, overflow_mode="background"
-    )
-    with AgentMemory(config) as memory:
+    fields: dict[str, Any] = {"max_tokens": 600, "overflow_mode": "background"}
+    with AgentMemory(f"sqlite:///{tmp_path}/m.db", **fields) as memory:
         memory._background.stop()
         memory.update("s", [{**SAID, "content": f"{n} {SAID['content']}"} for n in range(80)])
         assert [one.session_id for one in due(memory)] == ["s"]

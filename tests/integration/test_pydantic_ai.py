@@ -50,11 +50,9 @@ def test_conversations_are_kept_branched_and_forked(memory: AgentMemory) -> None
         result = await agent.run("One?", conversation=Conversation(conversation_id="c"))
         await store.save(result, scope="ana")
         loaded = await store.load("c", scope="ana")
-        assert loaded is not None
         stale = await store.load("c")
         result = await agent.run("Two?", conversation=loaded)
         await store.save(result)
-        assert stale is not None
         with pytest.raises(ConversationConflict):
             await store.save(await agent.run("Late?", conversation=stale))
         assert texts(memory, "c") == ["One?", "Yes.", "Two?", "Yes."]
@@ -88,16 +86,15 @@ def test_a_run_is_sent_the_context(memory: AgentMemory) -> None:
         sent.append(messages)
         return ModelResponse([TextPart("Noted.")])
 
+    def agent(session: str) -> Any:
+        history = AgentMemoryHistory(memory, session, user_id="ana")
+        return Agent(FunctionModel(answer), capabilities=[history])
+
     async def talk() -> None:
-        monday = Agent(
-            FunctionModel(answer), capabilities=[AgentMemoryHistory(memory, "mon", user_id="ana")]
-        )
+        monday = agent("mon")
         first = await monday.run("My cat is called Mia.")
         await monday.run("And she is old.", message_history=first.all_messages())
-        tuesday = Agent(
-            FunctionModel(answer), capabilities=[AgentMemoryHistory(memory, "tue", user_id="ana")]
-        )
-        result = await tuesday.run("What is my cat called?")
+        result = await agent("tue").run("What is my cat called?")
         assert "Mia" in str(sent[-1])
         assert len(result.all_messages()) == 2
 

@@ -64,11 +64,9 @@ def test_what_memory_answered_before_does_not_hide_a_change() -> None:
     with AgentMemory("memory://") as memory:
         for role, text in zip(["user", "assistant"] * 4, said, strict=True):
             memory.update("s", {"role": role, "content": text}, user_id="ana")
-        texts = [
-            r.text for r in memory.get("x", "What day is choir rehearsal?", user_id="ana").recalls
-        ]
-    assert "Wednesdays" in texts[0]
-    assert not any("rehearsal is on Tuesdays" in text for text in texts)
+        found = memory.get("x", "What day is choir rehearsal?", user_id="ana").recalls
+    assert "Wednesdays" in found[0].text
+    assert not any("rehearsal is on Tuesdays" in one.text for one in found)
 
 
 def test_a_word_that_is_looked_up_brings_no_correction() -> None:

@@ -104,9 +104,7 @@ def test_batches_do_not_cut_surroundings(tmp_path: Path) -> None:
     """Wrong: messages absorbed one by one lose their neighbours, which changes scores."""
     found = []
     for name, every in (("once", len(TALK)), ("each", 1)):
-        with AgentMemory(
-            store=f"sqlite:///{tmp_path / name}.db", blocks=[VectorMemory()]
-        ) as memory:
+        with AgentMemory(f"sqlite:///{tmp_path / name}.db", blocks=[VectorMemory()]) as memory:
             for at in range(0, len(TALK), every):
                 said = [{"role": r, "content": c} for r, c in TALK[at : at + every]]
                 memory.update("s", said, user_id="u")

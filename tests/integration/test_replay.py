@@ -156,9 +156,8 @@ def test_one_that_another_worker_holds(monkeypatch: pytest.MonkeyPatch) -> None:
 def past(store: Store) -> None:
     """Store an inactive session of 150 messages and an active one, none of them absorbed."""
     with AgentMemory(config(store, Notes(), max_tokens=400, absorb="overflow")) as memory:
-        memory.update(
-            "old", [user(f"{n}", created_at=yesterday()) for n in range(150)], user_id="ada"
-        )
+        old = [user(f"{n}", created_at=yesterday()) for n in range(150)]
+        memory.update("old", old, user_id="ada")
         for n in range(40):
             memory.update("new", user(f"and {n}"), user_id="ada")
 
@@ -244,8 +243,7 @@ def fake() -> Iterator[FakeLLM]:
 
 def vectors(store: Store, fake: FakeLLM, embedding: str, *names: str) -> AgentMemoryConfig:
     blocks = [VectorMemory(name=name) for name in names or ("vector",)]
-    settings = {"embedding": embedding, "api_base": fake.api_base, "api_key": "k"}
-    return config(store, *blocks, **settings)
+    return config(store, *blocks, embedding=embedding, api_base=fake.api_base, api_key="k")
 
 
 def embedded(store: Store, fake: FakeLLM, embedding: str, name: str = "vector") -> list[str]:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ from agent_memory.server.keys import KeyRing
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model
-from tests.kit import Silent
+from tests.kit import Silent, model_at
 
 USER = "adacanary"
 SHARED = str(shared_session("team", "t"))
@@ -51,12 +52,10 @@ class Refusing(Silent):
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         if "secret" in entries[-1].message.text():
             raise ModelOutputInvalid("it makes no sense to me")
-        one = entries[-1]
-        self.resources.store.put_records(
-            self.name,
-            [Record("id", scope.owner, one.session_id, one.seq, one.seq, "x", (), one.created_at)],
-            lease=scope.lease,
-        )
+        last = entries[-1]
+        at = last.session_id, last.seq, last.seq
+        one = Record("id", scope.owner, *at, "x", (), last.created_at)
+        self.resources.store.put_records(self.name, [one], lease=scope.lease)
 
     def delete(self, scope: Scope) -> None:
         erase(self.resources.store, self.name, scope)
@@ -89,17 +88,9 @@ def world() -> Iterator[World]:
     model.tell("secret", "Ada has a secret.", subject="user", category="secret")
     blocks = [ExtractiveMemory(), Refusing()]
     with FakeLLM(model) as fake:
-        asked = {"model": "openai/any", "api_base": fake.api_base, "api_key": "k"}
-        memory = AgentMemory(
-            store=store,
-            system_store=system,
-            overflow=FlushToLTM(blocks=blocks),
-            absorb_attempts=1,
-            keep_contexts=True,
-            spending_limits={"per_user": {"calls": 1_000}},
-            **asked,  # type: ignore[arg-type]
-        )
-        with memory:
+        fields: dict[str, Any] = {"absorb_attempts": 1, "keep_contexts": True, **model_at(fake)}
+        fields |= {"spending_limits": {"per_user": {"calls": 1_000}}, "system_store": system}
+        with AgentMemory(store=store, overflow=FlushToLTM(blocks=blocks), **fields) as memory:
             system_message = {"role": "system", "content": "Be kind."}
             memory.update("s", [system_message, say("hello")], user_id=USER)
             memory.flush()

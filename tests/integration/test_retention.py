@@ -61,12 +61,9 @@ def test_forever_is_the_default(url: str) -> None:
 @pytest.mark.parametrize("store", ["memory://", "sqlite"])
 def test_window_keeps_what_the_window_shows(url: str, store: str) -> None:
     """Wrong: messages that left the window stay in the log, or shown ones are removed."""
-    settings: dict[str, Any] = {
-        "store": url if store == "sqlite" else store,
-        "overflow": Trim(),
-        "blocks": [],
-    }
-    with AgentMemory(max_tokens=400, retention="window", **settings) as memory:
+    settings: dict[str, Any] = {"overflow": Trim(), "blocks": []}
+    store = url if store == "sqlite" else store
+    with AgentMemory(store, max_tokens=400, retention="window", **settings) as memory:
         filled(memory)
         head = memory.sessions()[0]
         kept = memory.history("s")
@@ -97,9 +94,8 @@ def test_a_block_that_fails_holds_the_log(url: str) -> None:
 
 def test_timedelta_goes_by_the_messages_own_time(url: str) -> None:
     """Wrong: retention goes by the time of storing, not by a message's own time."""
-    with AgentMemory(
-        store=url, max_tokens=400, overflow=Trim(), retention=timedelta(days=30)
-    ) as memory:
+    month = timedelta(days=30)
+    with AgentMemory(store=url, max_tokens=400, overflow=Trim(), retention=month) as memory:
         filled(memory, 10, created_at=OLD.isoformat())
         for number in range(11, 41):
             memory.update("s", turn(number))

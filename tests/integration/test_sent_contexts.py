@@ -42,11 +42,8 @@ def ask_of_houses(memory: AgentMemory) -> None:
 
 def records(memory: AgentMemory) -> list[str]:
     there = memory.components.store.all_records()
-    return [
-        f"{one.text} {one.metadata}"
-        for block, one in there
-        if block in (SENT.name, SENT_TEXTS.name)
-    ]
+    names = (SENT.name, SENT_TEXTS.name)
+    return [f"{one.text} {one.metadata}" for block, one in there if block in names]
 
 
 @pytest.mark.parametrize("strategy", [Trim(), Summarize(max_summary_tokens=100)])
@@ -90,10 +87,8 @@ def test_rounds_of_tools_are_told_one_by_one(memory: AgentMemory) -> None:
     first = memory.before_turn("s", "And now?", user_id="ana")
     asked = [{"role": "user", "content": "And now?"}, *asked[1:]]
     second = memory.before_turn("s", asked, user_id="ana")
-    assert [one.messages for one in memory.contexts("s", after=4)] == [
-        first.messages,
-        second.messages,
-    ]
+    sent = [one.messages for one in memory.contexts("s", after=4)]
+    assert sent == [first.messages, second.messages]
 
 
 def test_a_turn_that_is_asked_again_is_in_the_log(memory: AgentMemory) -> None:

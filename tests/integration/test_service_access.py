@@ -174,9 +174,8 @@ def test_a_key_is_over_once_it_is_revoked(service: Service) -> None:
 
 
 _OWN_NAMES = {
-    *(("write_file", "path"), ("create_file", "path"), ("save_skill", "name")),
-    ("call_tool", "name"),
-}
+    ("write_file", "path"), ("create_file", "path"), ("save_skill", "name"), ("call_tool", "name"),
+}  # fmt: skip
 
 
 def _same(answer: Answer) -> tuple[Any, ...]:

@@ -112,11 +112,8 @@ def published() -> list[dict[str, Any]]:
     """Return an issuer's published keys, one of them publicly known."""
     rsa_key = jwt.algorithms.RSAAlgorithm.to_jwk(RSA.public_key(), as_dict=True)
     ec_key = jwt.algorithms.ECAlgorithm.to_jwk(EC.public_key(), as_dict=True)
-    shared = {
-        "kty": "oct",
-        "k": urlsafe_b64encode(b"secret-" * 5).decode().rstrip("="),
-        "alg": "HS256",
-    }
+    secret = urlsafe_b64encode(b"secret-" * 5).decode().rstrip("=")
+    shared = {"kty": "oct", "k": secret, "alg": "HS256"}
     return [{**rsa_key, "kid": "r"}, {**ec_key, "kid": "e"}, {**shared, "kid": "h"}]
 
 

@@ -48,9 +48,8 @@ class Server:
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments], cwd=folder, capture_output=True, text=True, check=False
-    )
+    command = [*COMMAND, *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def key_of(folder: Path, users: str = "ana", rights: str = "read,write") -> str:
@@ -119,10 +118,8 @@ def test_mcp_beside_it(tmp_path: Path, extra: bool) -> None:
         accepted = {"Accept": "application/json, text/event-stream"}
         told = server.process.stdout
         assert told
-        assert ("/mcp." in (line := told.readline()), "agent-memory-log[mcp]" in line) == (
-            extra,
-            not extra,
-        )
+        line = told.readline()
+        assert ("/mcp." in line, "agent-memory-log[mcp]" in line) == (extra, not extra)
         given = {**accepted, "Content-Type": "application/json"}
         status, answer = server.ask("POST", "/mcp", key, asked, **given)
         assert (status, "result" in answer) == ((200, True) if extra else (404, False))

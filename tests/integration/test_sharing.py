@@ -35,7 +35,7 @@ from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM, watched
 from agent_memory.testing.contract import together
-from tests.kit import opened, user
+from tests.kit import model_at, opened, user
 
 
 def texts(messages: Any) -> list[str]:
@@ -401,11 +401,7 @@ def test_who_wrote_it_cannot_be_forged() -> None:
 @contextmanager
 def answering() -> Iterator[tuple[FakeLLM, AgentMemory, Share]]:
     """Open a memory with a model, and a namespace in which Ann may write."""
-    settings: dict[str, Any] = {"store": "memory://", "model": "openai/any", "api_key": "k"}
-    with (
-        FakeLLM("Sage.") as fake,
-        AgentMemory(**settings, api_base=fake.api_base) as memory,
-    ):
+    with FakeLLM("Sage.") as fake, AgentMemory("memory://", **model_at(fake)) as memory:
         share = memory.share("team")
         share.grant("ann", "write")
         yield fake, memory, share

@@ -67,12 +67,8 @@ def bytes_of(folder: Path) -> bytes:
 def test_nothing_of_a_deleted_user_is_left(store: Store, tmp_path: Path) -> None:
     """Wrong: a deleted agent's text stays in a log, summary, record, context or file, or its grants
     do. Also wrong: another agent's text is lost."""
-    overflow = Chain(
-        [
-            FlushToLTM(blocks=[VectorMemory(), Kept()], max_stm_ratio=0.5),
-            Summarize(max_summary_tokens=100),
-        ]
-    )
+    flush = FlushToLTM(blocks=[VectorMemory(), Kept()], max_stm_ratio=0.5)
+    overflow = Chain([flush, Summarize(max_summary_tokens=100)])
     with opened(store, overflow=overflow, max_tokens=600) as memory:
         share, other = team(memory), memory.share("other")
         other.grant("ann")
@@ -93,9 +89,8 @@ def test_nothing_of_a_deleted_user_is_left(store: Store, tmp_path: Path) -> None
         assert "anncanary" not in everything(store)
         assert "'ann'" not in everything(store)
         for _ in range(2):
-            contexts = [
-                ben.get(name, "Who planted the short bed?") for name in ("s", "only", "none")
-            ]
+            asked = "Who planted the short bed?"
+            contexts = [ben.get(name, asked) for name in ("s", "only", "none")]
             assert "anncanary" not in str(contexts)
             assert "anncanary" not in str(ben.search("anncanary", limit=100))
             memory.flush()
@@ -136,11 +131,8 @@ def test_messages_of_other_formats(store: Store) -> None:
         share = team(memory)
         share.agent("ann").update("s", user("Go."))
         share.agent("ann").update("s", [{"raw": one, "format": "openai.responses"} for one in raw])
-        old = {
-            "role": "assistant",
-            "content": "",
-            "function_call": {"name": "f", "arguments": "secret"},
-        }
+        function = {"name": "f", "arguments": "secret"}
+        old = {"role": "assistant", "content": "", "function_call": function}
         share.agent("ann").update("s", old)
         share.agent("ann").update("s", {"role": "function", "name": "f", "content": "secret"})
         memory.delete_user("ann")
@@ -383,11 +375,8 @@ def test_cut_short_at_any_step(
             assert not store.records("_grants", "agent:ann")
             memory.flush()
             for name in ("s", "t"):
-                assert said(share, name) == [
-                    f"bencanary in {name}",
-                    DELETED,
-                    f"bencanary in {name}",
-                ]
+                own = f"bencanary in {name}"
+                assert said(share, name) == [own, DELETED, own]
             kept = [fact.text for fact in store.records("kept", "user:\x1eteam")]
             assert len(kept) == 6
             assert sum("bencanary" in text for text in kept) == 4

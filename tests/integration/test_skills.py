@@ -102,11 +102,8 @@ def test_nobody_sees_anothers(memory: AgentMemory) -> None:
     """Wrong: another user finds, loads, recalls or deletes a skill that one user's model saved."""
     memory.user("sarah").skills().save(REFUND)
     memory.session("alone").owner().skills().save(replace(DEPLOY, name="ship"))
-    for other in (
-        memory.user("bob").skills(),
-        memory.session("other").owner().skills(),
-        memory.open("skills"),
-    ):
+    alone = memory.session("other").owner().skills()
+    for other in (memory.user("bob").skills(), alone, memory.open("skills")):
         assert other.all() == []
         assert (other.load("refund"), other.search("refund an order")) == (None, [])
         assert other.delete("refund") is False
@@ -178,9 +175,7 @@ def test_a_sessions_go_with_the_session(memory: AgentMemory, folder: Path) -> No
     assert memory.session("s").owner().skills().all() == []
     assert files(folder) == ["refund.md"]
     memory.update("t", {"role": "user", "content": "I am Sarah."}, user_id="sarah")
-    assert (
-        memory.session("t").owner().skills().all() == []
-    )  # it belongs to sarah now, who has saved nothing
+    assert memory.session("t").owner().skills().all() == []  # it is sarah's, who saved nothing
     memory.delete("t")
     assert files(folder) == []
 
@@ -455,9 +450,8 @@ def test_a_model_finds_loads_and_saves(memory: AgentMemory, folder: Path) -> Non
     asked = {"name": "tea", "description": "Make tea.", "steps": ["Boil."], "tags": ["kitchen"]}
     done = memory.call_tool("s", "skills_save", asked, user_id="sarah")
     assert done == "Saved under the name tea."
-    assert memory.user("sarah").skills().load("tea") == Skill(
-        "tea", "Make tea.", ("Boil.",), ("kitchen",)
-    )
+    tea = Skill("tea", "Make tea.", ("Boil.",), ("kitchen",))
+    assert memory.user("sarah").skills().load("tea") == tea
     assert memory.open("skills").load("tea") is None
     for wrong in ({**asked, "steps": []}, {**asked, "user_id": "bob"}, {"name": "tea"}):
         told = memory.call_tool("s", "skills_save", wrong, user_id="sarah")
@@ -466,9 +460,8 @@ def test_a_model_finds_loads_and_saves(memory: AgentMemory, folder: Path) -> Non
 
 def test_what_people_add_to_an_own_skill_outlives_a_models_save(memory: AgentMemory) -> None:
     """Wrong: a model that changes the steps deletes a person's remarks."""
-    memory.user("sarah").skills().save(
-        replace(REFUND, body="Never on Sundays.", extra={"license": "MIT"})
-    )
+    skill = replace(REFUND, body="Never on Sundays.", extra={"license": "MIT"})
+    memory.user("sarah").skills().save(skill)
     asked = {"name": "refund", "description": "Pay back.", "steps": ["Pay."], "tags": []}
     memory.call_tool("s", "skills_save", asked, user_id="sarah")
     assert memory.user("sarah").skills().load("refund") == Skill(

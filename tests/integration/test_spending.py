@@ -19,6 +19,7 @@ from agent_memory.engine import spending
 from agent_memory.models.usage import Account, Call, Charges, Prices
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
+from tests.kit import model_at
 
 DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NEXT = datetime(2026, 3, 2, 0, 0, 1, tzinfo=UTC)
@@ -51,8 +52,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
 
 def opened(fake: FakeLLM, url: str = "memory://", **fields: Any) -> AgentMemory:
     facts = FlushToLTM(blocks=[ExtractiveMemory()], absorb="every_update")
-    fields = {"overflow": facts, "quiet_seconds": 0, "model": "openai/any", **fields}
-    return AgentMemory(store=url, api_base=fake.api_base, api_key="k", **fields)
+    fields = {"overflow": facts, "quiet_seconds": 0, **model_at(fake), **fields}
+    return AgentMemory(store=url, **fields)
 
 
 def calls(most: int, **others: Any) -> dict[str, Any]:

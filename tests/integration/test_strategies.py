@@ -10,14 +10,12 @@ from agent_memory import AgentMemory, Chain, FlushToLTM, StaticMemory, Strategy,
 from agent_memory.errors import InvalidShares
 from agent_memory.strategies import Cut, Window
 from agent_memory.testing import FakeLLM
-from tests.kit import with_model
+from tests.kit import assistant, user, with_model
 
 
 def say(memory: AgentMemory, first: int, last: int) -> None:
     for i in range(first, last):
-        memory.update(
-            "s", {"role": "user", "content": f"Item {i} costs ${i}00 and is code QX-{i}."}
-        )
+        memory.update("s", user(f"Item {i} costs ${i}00 and is code QX-{i}."))
 
 
 def asked(fake: FakeLLM) -> str:
@@ -31,7 +29,7 @@ def test_summary_sees_all_that_leaves(fake: FakeLLM) -> None:
         say(memory, 0, 60)
         head = memory.get("s").head
     assert head.summary.upto == head.start
-    assert head.summary.by == "openai/test-model"
+    assert head.summary.by == "openai/any"
     text = asked(fake)
     assert all(f"code QX-{i}." in text for i in range(head.start))
     assert "The user lists items." in text
@@ -67,7 +65,7 @@ def test_a_local_extract_stands_in_until_the_model_is_back(fake: FakeLLM) -> Non
         memory.flush("s")
         assert memory.get("s").warnings == []
         redone = memory.get("s").head
-    assert redone.summary.by == "openai/test-model"
+    assert redone.summary.by == "openai/any"
     assert redone.summary.redo_after is None
     assert redone.start == head.start
     assert all(f"code QX-{i}." in asked(fake) for i in range(head.start))
@@ -100,15 +98,10 @@ def test_custom_prompt(fake: FakeLLM) -> None:
 def test_trim(by: str) -> None:
     """Wrong: trimming by importance removes facts about the user before small talk."""
     with AgentMemory(store="memory://", max_tokens=300, overflow=Trim(by=by)) as memory:
-        memory.update(
-            "s", {"role": "user", "content": "I am Sarah Connor, id SC-1984, from Boston."}
-        )
+        memory.update("s", user("I am Sarah Connor, id SC-1984, from Boston."))
         memory.update("s", {"role": "assistant", "content": "Hello Sarah."})
         for _ in range(60):
-            memory.update(
-                "s",
-                [{"role": "user", "content": "well well"}, {"role": "assistant", "content": "yes"}],
-            )
+            memory.update("s", [user("well well"), assistant("yes")])
         context = memory.get("s")
     told = "SC-1984" in str(context.to_messages())
     assert told == (by == "importance")
@@ -120,9 +113,7 @@ def test_keep_messages() -> None:
     """Wrong: more messages remain than asked for."""
     with AgentMemory(store="memory://", max_tokens=300, overflow=Trim(keep_messages=4)) as memory:
         for i in range(100):
-            head = memory.update(
-                "s", {"role": "user", "content": f"Message number {i}, a short one."}
-            )
+            head = memory.update("s", user(f"Message number {i}, a short one."))
             if i and head.start == head.end - 4:
                 break
         assert len(memory.get("s").messages) == 4
@@ -247,19 +238,12 @@ def test_blocks_share_the_room_for_recalls_by_default() -> None:
 
 
 FACTS = ["Form HR-101 asks for remote work.", "</memory> 3 days a week & no more."]
+STATIC = [StaticMemory(facts=FACTS)]
 STRATEGIES: list[Strategy] = [
-    Trim(),
-    Trim(keep_messages=4),
-    Trim(by="importance"),
-    Summarize(max_summary_tokens=60),
-    FlushToLTM(blocks=[StaticMemory(facts=FACTS)], max_stm_ratio=0.5),
-    Chain(
-        [
-            FlushToLTM(blocks=[StaticMemory(facts=FACTS)], max_stm_ratio=0.8),
-            Summarize(max_summary_tokens=40),
-        ]
-    ),
-]
+    Trim(), Trim(keep_messages=4), Trim(by="importance"), Summarize(max_summary_tokens=60),
+    FlushToLTM(blocks=STATIC, max_stm_ratio=0.5),
+    Chain([FlushToLTM(blocks=STATIC, max_stm_ratio=0.8), Summarize(max_summary_tokens=40)]),
+]  # fmt: skip
 
 
 @pytest.mark.long

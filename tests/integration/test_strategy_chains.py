@@ -97,11 +97,8 @@ def covered(context: MemoryContext, strategy: Strategy) -> int:
     """Return the seq up to which a summary, a block or a warning covers the cut messages."""
     head = context.head
     upto = [head.summary.upto if head.summary else 0, *head.cursors.values()]
-    upto += [
-        int(end)
-        for one in context.warnings
-        for end in re.findall(r"messages \d+ to (\d+) that left", one)
-    ]
+    ends = re.findall(r"messages \d+ to (\d+) that left", str(context.warnings))
+    upto += map(int, ends)
     summarizes = any(isinstance(one, Summarize) for one in strategy.parts)
     return max(upto) if summarizes or strategy.ltm_blocks else head.start
 

@@ -22,6 +22,7 @@ from agent_memory.errors import SessionOfAnotherUser
 from agent_memory.ltm_blocks.base import ManualBlock
 from agent_memory.ltm_blocks.skills.files import Skill
 from tests.integration.fact_model import Model, absorbed, remembering, said
+from tests.kit import assistant, user
 
 WORDS = ["boat", "river", "lamp", "violin", "harvest", "engine", "pepper", "glacier"]
 DOCK = "The boat lies at the eastern dock of the old harbour, next to the blue lamp."
@@ -142,16 +143,13 @@ def test_what_a_query_found_is_forgotten() -> None:
         ana = memory.user("ana")
         memory.remember("Ana is allergic to peanuts.", user_id="ana")
         memory.remember("Ana likes tea.", user_id="ana")
-        memory.update(
-            "s",
-            [
-                {"role": "user", "content": "Do peanuts hurt me?", "metadata": {"topic": "food"}},
-                {"role": "assistant", "content": "Peanuts may.", "tool_calls": [call]},
-                {"role": "tool", "tool_call_id": "c", "content": "looked it up"},
-                {"role": "assistant", "content": "So leave them."},
-            ],
-            user_id="ana",
-        )
+        messages = [
+            user("Do peanuts hurt me?", metadata={"topic": "food"}),
+            assistant("Peanuts may.", tool_calls=[call]),
+            {"role": "tool", "tool_call_id": "c", "content": "looked it up"},
+            assistant("So leave them."),
+        ]
+        memory.update("s", messages, user_id="ana")
         memory.update("t", {"role": "user", "content": "I eat peanuts."}, user_id="ben")
         memory.flush()
         found = memory.search("allergic to peanuts", user_id="ana", blocks=["notes"])
@@ -178,9 +176,7 @@ def test_a_recall_carries_its_messages_metadata() -> None:
     """Wrong: a recall lacks the metadata of its message."""
     noted = {"topic": "food", "ids": [1, 2]}
     with AgentMemory("memory://", blocks=[VectorMemory()]) as memory:
-        memory.update(
-            "s", {"role": "user", "content": "I love figs.", "metadata": noted}, user_id="ana"
-        )
+        memory.update("s", user("I love figs.", metadata=noted), user_id="ana")
         for _ in range(2):  # before and after it is absorbed
             (found,) = memory.get("t", "Who loves figs?", user_id="ana").recalls
             assert found.metadata["message"] == noted

@@ -29,7 +29,6 @@ from agent_memory.ltm_blocks.base import NoteBlock
 from agent_memory.ltm_blocks.change_log import version_of
 from agent_memory.ltm_blocks.keyed_records import CollectionBlock, KeyedRecords
 from agent_memory.ltm_blocks.notes import Notes
-from agent_memory.retrieval.features import Features
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import VectorStore
 from tests.integration.snapshot_world import bodies_of, exported, left_in, resummed
@@ -100,9 +99,8 @@ class Jotter(CollectionBlock, NoteBlock):
     kind: Literal["jotter"] = "jotter"
 
     def open(self, scope: Scope) -> Notes:
-        return Notes(
-            KeyedRecords(self.resources, self.name, scope, "user"), NoteMemory(max_notes=2)
-        )
+        keyed = KeyedRecords(self.resources, self.name, scope, "user")
+        return Notes(keyed, NoteMemory(max_notes=2))
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         return [Recall(self.name, one.id, one.text) for one in self.open(scope).all()[:limit]]
@@ -216,26 +214,11 @@ class Elsewhere(VectorMemory):
 class Apart(MemoryStore):
     """A place without sessions, and therefore without leases."""
 
-    def put_vectors(
-        self,
-        block: str,
-        records: Sequence[Record],
-        features: Features,
-        *,
-        lease: Lease | None = None,
-    ) -> None:
-        super().put_vectors(block, records, features)
+    def put_vectors(self, *given: Any, lease: Lease | None = None) -> None:
+        super().put_vectors(*given)
 
-    def delete_vectors(
-        self,
-        block: str,
-        *,
-        owner: str | None = None,
-        session_id: str | None = None,
-        after: int = 0,
-        lease: Lease | None = None,
-    ) -> None:
-        super().delete_vectors(block, owner=owner, session_id=session_id, after=after)
+    def delete_vectors(self, block: str, *, lease: Lease | None = None, **which: Any) -> None:
+        super().delete_vectors(block, **which)
 
 
 _PLACES: dict[str, VectorStore] = {}
@@ -252,15 +235,13 @@ def test_it_says_where_its_vectors_are_and_which_it_takes(takes: bool) -> None:
         lines = exported(memory)
     _PLACES["elsewhere"] = place = Apart()
     with opened("memory://", Elsewhere(takes=takes)) as memory:
-        assert operations.import_session(memory, lines).cursors == (
-            {"elsewhere": 1} if takes else {}
-        )
+        cursors = operations.import_session(memory, lines).cursors
+        assert cursors == ({"elsewhere": 1} if takes else {})
         assert memory._store.vector_blocks() == {}
         assert [len(page) for page, _ in place.all_vectors("elsewhere")] == [1] * takes
         memory.flush()
-        assert [one.text for one in memory.search("bike", user_id="ada")] == [
-            "user: My bike is red."
-        ]
+        (found,) = memory.search("bike", user_id="ada")
+        assert found.text == "user: My bike is red."
 
 
 @pytest.mark.parametrize("block", [StaticMemory(facts=["x"]), VectorMemory()])

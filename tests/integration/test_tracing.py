@@ -14,6 +14,7 @@ from agent_memory.errors import InvalidInput, ModelError
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model
 from tests.integration.tracing import Spans, traced
+from tests.kit import with_model
 
 SAID = {"role": "user", "content": "The canary lives in Lisbon."}
 QUESTION = "Where does the canary live?"
@@ -25,10 +26,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Spans:
 
 
 def memory_of(fake: FakeLLM, **fields: Any) -> AgentMemory:
-    asked = {"model": "openai/any", "api_base": fake.api_base, "api_key": "k"}
-    blocks = [VectorMemory()]
-    given = {"store": "memory://", "namespace": "ns", "blocks": blocks, **asked, **fields}
-    return AgentMemory(**given)
+    return with_model(fake, **{"namespace": "ns", "blocks": [VectorMemory()], **fields})
 
 
 def test_each_operation_is_a_span_of_the_conventions_name(spans: Spans, fake: FakeLLM) -> None:
@@ -99,10 +97,8 @@ def test_what_blocks_ask_of_models_is_a_part_of_what_they_do(spans: Spans, fake:
         memory.update("s-1", SAID, user_id="ana")
         memory.flush("s-1")
         absorbed = spans.all("upsert_memory")[1:]
-        assert {one.attributes["agent_memory.block"] for one in absorbed} == {
-            "vector",
-            "extractive",
-        }
+        blocks = {one.attributes["agent_memory.block"] for one in absorbed}
+        assert blocks == {"vector", "extractive"}
         assert spans.parents("chat any") == ["upsert_memory"]
         assert spans.of("chat any")["agent_memory.purpose"] == "extraction"
         memory.search("The first one measures the embedder", user_id="ana")

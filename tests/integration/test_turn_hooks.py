@@ -85,10 +85,8 @@ def test_a_completion_tells_its_tool_calls_and_its_answer() -> None:
         tools = memory.tools("s", user_id="ana")
         memory.completion("s", "I am vegetarian.", user_id="ana", tools=tools)
         roles = ["user:0", "assistant:1", "tool:0", "assistant:0"]
-        assert told(memory) == [
-            ("began", "ana", "s", "I am vegetarian."),
-            ("ended", "ana", "s", roles, "Noted."),
-        ]
+        ended = ("ended", "ana", "s", roles, "Noted.")
+        assert told(memory) == [("began", "ana", "s", "I am vegetarian."), ended]
         fake.fail(401)
         with pytest.raises(ModelError):
             memory.completion("s", "And now?", user_id="ana")

@@ -100,10 +100,8 @@ def test_a_mistake_says_what_to_do(
     act: Act, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with (
-        AgentMemory(store="memory://") as memory,
-        pytest.raises((AgentMemoryError, TypeError)) as caught,
-    ):
+    refused = pytest.raises((AgentMemoryError, TypeError))
+    with AgentMemory(store="memory://") as memory, refused as caught:
         act(memory)
 
     assert sentence in str(caught.value)
@@ -151,10 +149,7 @@ def test_errors_within_calls_and_settings() -> None:
     def broken(text: str) -> str:
         raise TypeError("of the caller's function")
 
-    with (
-        AgentMemory(store="memory://", redact=broken) as memory,
-        pytest.raises(TypeError) as caught,
-    ):
+    with AgentMemory("memory://", redact=broken) as memory, pytest.raises(TypeError) as caught:
         memory.update("s", "Hi")
 
     assert str(caught.value) == "of the caller's function"

@@ -249,9 +249,8 @@ def test_whatever_was_said_and_taken_back(
             assert not {word for word in gone if word in told}
         memory.flush()
         assert [entry.message.text() for entry in memory.history("s")] == log
-        assert sorted(
-            one.quote for fact in memory.user("ada").facts() for one in fact.evidence
-        ) == sorted(log)
+        facts = memory.user("ada").facts()
+        assert sorted(one.quote for fact in facts for one in fact.evidence) == sorted(log)
         found = {one.text for one in memory.search("word end", user_id="ada", limit=100, least=0.0)}
         assert {f"user: {word}" for word in log} <= found
 
@@ -310,10 +309,8 @@ class Slow(VectorMemory):
 def test_pop_while_a_block_absorbs(fake: FakeLLM) -> None:
     """Wrong: a message that is popped while a block absorbs it leaves a record."""
     begun, go_on = threading.Event(), threading.Event()
-    with (
-        opened(fake, Slow(begun=begun, go_on=go_on), ExtractiveMemory()) as memory,
-        opened(fake) as twin,
-    ):
+    blocks = Slow(begun=begun, go_on=go_on), ExtractiveMemory()
+    with opened(fake, *blocks) as memory, opened(fake) as twin:
         memory.update("s", [*KEPT, *POPPED], user_id="ada")
         absorbing = threading.Thread(target=memory.flush)
         absorbing.start()

@@ -118,9 +118,8 @@ def test_a_search_by_meaning_gives_the_nearest_first(memory: AgentMemory) -> Non
     assert found[1].score is not None
     assert found[2].score is None
     least = found[0].score - 0.01
-    assert [one.key for one in values.search(("n",), query="beach and sea", least=least)] == [
-        "near"
-    ]
+    found = values.search(("n",), query="beach and sea", least=least)
+    assert [one.key for one in found] == ["near"]
 
 
 def test_an_expired_value_is_gone(memory: AgentMemory, monkeypatch: pytest.MonkeyPatch) -> None:
