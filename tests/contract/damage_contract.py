@@ -32,8 +32,7 @@ def spoil_sql(store: Store, what: What) -> None:
 
 
 class DamageContract(Contract):
-    """A damaged record affects only itself. Damaged features affect the meaning of their
-    segment."""
+    """A damaged record affects only itself, and damaged features the meaning of their segment."""
 
     def spoil(self, store: Store, what: What) -> None:
         spoil_sql(store, what)

@@ -57,6 +57,8 @@ class ServerContract(
 ):
     """`SQLStore` on a server keeps the contract with concurrent writers."""
 
+    schemes: tuple[str, ...]
+
     def kept(self, store: Store) -> int:
         return kept_in_sql(store)
 
@@ -173,6 +175,11 @@ class ServerContract(
     def test_a_forked_child(self, server: Served, namespace: str) -> None:
         """Wrong: parent and child share a connection, or the child's exit closes the parent's."""
         check_fork(server.url, namespace)
+
+    def test_schemes(self, server: Served, namespace: str) -> None:
+        """Wrong: a URL in the form of SQLAlchemy or a hosting service is refused."""
+        for scheme in self.schemes:
+            SQLStore(f"{scheme}://{server.url.partition('://')[2]}", namespace).close()
 
     def test_a_missing_driver(self, server: Served) -> None:
         """Wrong: a missing driver raises an ImportError that does not name the extra."""

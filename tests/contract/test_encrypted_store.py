@@ -142,8 +142,7 @@ def test_a_file_holds_nothing_that_was_said(tmp_path: Path) -> None:
 
 
 def test_encryption_by_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a process with only settings, such as a worker, cannot decrypt, or writes plain
-    text."""
+    """Wrong: a process with only settings cannot decrypt, or writes plain text."""
     monkeypatch.setenv("AGENT_MEMORY_ENCRYPTION", "AGENT_MEMORY_KEYS")
     url = f"sqlite:///{tmp_path}/memory.db"
     with pytest.raises(ConfigError, match="AGENT_MEMORY_KEYS is not set"):

@@ -299,8 +299,7 @@ def test_a_forked_child_shares_the_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rest", ["", "relative", "/", "/a?b", "/a\0b", "/:memory:"])
 def test_a_url_without_a_path_is_refused(rest: str) -> None:
-    """Wrong: a URL without a path stores data in an arbitrary folder, or the error describes SQLite
-    URLs."""
+    """Wrong: a URL without a path is accepted, or the error describes SQLite URLs."""
     with pytest.raises(UnknownStore, match="folder:///") as caught:
         check_url(f"folder://{rest}")
     assert "sqlite" not in str(caught.value).casefold()

@@ -1,5 +1,4 @@
-"""Owners' vectors in MongoDB, with others acting, or the writer dying, between the commands of a
-write."""
+"""Vectors in MongoDB, with others acting, or the writer dying, amid the commands of a write."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress

@@ -32,6 +32,8 @@ def database(server: Served) -> str:
 class TestMySQL(ServerContract):
     """On MariaDB."""
 
+    schemes = ("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql")
+
 
 class TestMySQLOutages(OutageContract):
     """On MariaDB."""
@@ -39,13 +41,6 @@ class TestMySQLOutages(OutageContract):
 
 class TestMySQLMigrations(MigrationContract):
     """On MariaDB."""
-
-
-@pytest.mark.parametrize("scheme", ["mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql"])
-def test_schemes(server: Served, scheme: str) -> None:
-    """Wrong: a URL in the form of SQLAlchemy or a hosting service is refused."""
-    url = f"{scheme}://{server.url.partition('://')[2]}"
-    SQLStore(url, uuid4().hex).close()
 
 
 @pytest.mark.parametrize(

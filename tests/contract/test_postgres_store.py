@@ -32,6 +32,8 @@ def database(server: Served) -> str:
 class TestPostgres(ServerContract):
     """On PostgreSQL."""
 
+    schemes = ("postgres", "postgresql", "postgresql+psycopg")
+
 
 class TestPostgresOutages(OutageContract):
     """On PostgreSQL."""
@@ -39,13 +41,6 @@ class TestPostgresOutages(OutageContract):
 
 class TestPostgresMigrations(MigrationContract):
     """On PostgreSQL."""
-
-
-@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
-def test_schemes(server: Served, scheme: str) -> None:
-    """Wrong: a URL in the form of SQLAlchemy or a hosting service is refused."""
-    url = f"{scheme}://{server.url.partition('://')[2]}"
-    SQLStore(url, uuid4().hex).close()
 
 
 def test_who_may_not_make_tables(server: Served, database: str) -> None:

@@ -122,17 +122,13 @@ def test_encrypted_records_are_found_by_words(server: StandIn, store: QdrantStor
 def test_how_many_have_a_word_is_told_by_its_best_record() -> None:
     """Wrong: the number of records with a word is misjudged."""
     query, count = for_words("fox owl"), 100
-    answers = [
-        [
-            models.ScoredPoint(
-                id=1,
-                version=0,
-                score=weight * log(1 + (count - held + 0.5) / (held + 0.5)),
-                vector={WORDS: models.SparseVector(indices=[number], values=[weight])},
-            )
-        ]
-        for number, weight, held in ((term_of("fox"), 1.5, 3), (term_of("owl"), 0.7, 60))
-    ]
+
+    def answer(number: int, weight: float, held: int) -> list[models.ScoredPoint]:
+        score = weight * log(1 + (count - held + 0.5) / (held + 0.5))
+        words = models.SparseVector(indices=[number], values=[weight])
+        return [models.ScoredPoint(id=1, version=0, score=score, vector={WORDS: words})]
+
+    answers = [answer(term_of("fox"), 1.5, 3), answer(term_of("owl"), 0.7, 60)]
     assert holding(query, answers, count) == [3, 60]
     assert holding(query, [answers[0], []], count) == [3, 0]
 

@@ -106,8 +106,7 @@ def test_an_append_of_a_group_that_was_stored_is_acknowledged() -> None:
 
 
 def test_prompts_are_kept_once_in_their_store() -> None:
-    """Wrong: sending the same system message with each update fills the store, and makes others
-    lose their compare-and-swaps."""
+    """Wrong: the same system message with each update fills the store, or fails others' swaps."""
     system = MemoryStore()
     store = SplitStore(MemoryStore(), system)
     first = store.append("s", [draft(SECRET, role="system")])

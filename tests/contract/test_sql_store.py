@@ -15,7 +15,7 @@ from sqlmodel import SQLModel
 from agent_memory import AgentMemory
 from agent_memory.errors import StoreError, StoreUnavailable, UnknownStore
 from agent_memory.stores import check_url, open_store
-from agent_memory.stores.base import Counts, Durability, Store
+from agent_memory.stores.base import Durability, Store
 from agent_memory.stores.sql import sqlite, sqlite_file
 from agent_memory.stores.sql.migrations import TABLES, table_name
 from agent_memory.stores.sql.sqlite import Database
@@ -95,17 +95,6 @@ class TestSQLite(
 
         yield steps
         counted.close()
-
-
-def test_data_outlives_the_handle(path: Path) -> None:
-    """Wrong: closing and opening loses data, or creates tables again."""
-    store = SQLStore(f"sqlite:///{path}")
-    head = store.append("s", [draft("a"), draft("rules", 2, "system")], "u")
-    store.close()
-    again = SQLStore(f"sqlite:///{path}")
-    assert stored(again) == head
-    assert again.counts() == Counts(sessions=1, entries=2)
-    again.close()
 
 
 def test_nothing_of_a_deleted_session_or_lock_is_left(path: Path) -> None:
@@ -304,8 +293,7 @@ def test_urls_that_nobody_serves(url: str, says: str) -> None:
 
 
 def test_sqlite_loads_no_driver(path: Path) -> None:
-    """Wrong: validating a configuration imports a database driver, or the first update waits most
-    of a second for an import."""
+    """Wrong: validating a configuration, or a first call, imports a driver, which takes long."""
     check_url("sqlite:////var/lib/memory.db")
     check_url("memory://")
     code = (

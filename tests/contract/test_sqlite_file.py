@@ -24,6 +24,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "memory.db"
 
 
+@pytest.fixture
+def store(path: Path) -> Iterator[SQLStore]:
+    with closing(SQLStore(f"sqlite:///{path}")) as store:
+        yield store
+
+
 def _said(path: Path) -> list[object]:
     with closing(SQLStore(f"sqlite:///{path}")) as store:
         return [entry.message.content for entry in store.read("s")]
@@ -59,10 +65,9 @@ GONE = [
 @pytest.mark.parametrize(("act", "says"), GONE)
 @pytest.mark.parametrize("first", ["append", "read"])
 def test_a_file_that_is_gone_is_told(
-    path: Path, act: Callable[[Path], None], says: str, first: str
+    path: Path, act: Callable[[Path], None], says: str, first: str, store: SQLStore
 ) -> None:
     """Wrong: updates to a file that was moved or deleted are acknowledged, and lost."""
-    store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
     calls: list[Callable[[], object]] = [
         lambda: store.append("s", [draft("b")]),
@@ -74,7 +79,6 @@ def test_a_file_that_is_gone_is_told(
         with pytest.raises(StoreUnavailable, match=says) as caught:
             call()
         assert str(path.parent) not in str(caught.value)
-    store.close()
 
 
 @POSIX
@@ -161,9 +165,8 @@ def test_a_file_that_was_written_over_is_told(path: Path, how: str, opened: bool
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-def test_what_sqlite_does_to_the_file_is_no_trouble(path: Path) -> None:
+def test_what_sqlite_does_to_the_file_is_no_trouble(path: Path, store: SQLStore) -> None:
     """Wrong: a file that another program shrank by VACUUM is taken for a truncated one."""
-    store = SQLStore(f"sqlite:///{path}")
     for turn in range(2):
         for n in range(300):
             store.append(f"s{n}", [draft("x" * 300)])
@@ -176,7 +179,6 @@ def test_what_sqlite_does_to_the_file_is_no_trouble(path: Path) -> None:
             other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             assert path.stat().st_size < full / 2
         assert store.append("s", [draft("b")]).end == turn + 1
-    store.close()
 
 
 @POSIX
@@ -197,9 +199,10 @@ def test_what_was_acknowledged_is_there_once_the_file_is_put_back(
 
 
 @POSIX
-def test_a_replaced_file_is_erased_too(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_replaced_file_is_erased_too(
+    path: Path, caplog: pytest.LogCaptureFixture, store: SQLStore
+) -> None:
     """Wrong: after a file was replaced, an erase works on the old file, or fails on the new."""
-    store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
     store.secure_erase()
     path.with_name("new.db").write_bytes(path.read_bytes())
@@ -210,22 +213,18 @@ def test_a_replaced_file_is_erased_too(path: Path, caplog: pytest.LogCaptureFixt
     another.secure_erase()
     assert caplog.messages == []
     another.close()
-    store.close()
 
 
-def test_others_that_come_and_go_are_no_trouble(path: Path) -> None:
+def test_others_that_come_and_go_are_no_trouble(path: Path, store: SQLStore) -> None:
     """Wrong: a log that SQLite creates again is taken for a deleted one."""
-    store, code = (
-        SQLStore(f"sqlite:///{path}"),
-        (
-            "import sys\n"
-            "from agent_memory.stores.sql.store import SQLStore\n"
-            "from agent_memory.testing.contract import draft\n"
-            "store = SQLStore(sys.argv[1])\n"
-            "store.append('s', [draft('b')])\n"
-            "store.secure_erase()\n"
-            "store.close()\n"
-        ),
+    code = (
+        "import sys\n"
+        "from agent_memory.stores.sql.store import SQLStore\n"
+        "from agent_memory.testing.contract import draft\n"
+        "store = SQLStore(sys.argv[1])\n"
+        "store.append('s', [draft('b')])\n"
+        "store.secure_erase()\n"
+        "store.close()\n"
     )
     database = store._database
     for n in range(3):
@@ -234,7 +233,6 @@ def test_others_that_come_and_go_are_no_trouble(path: Path) -> None:
             database.prepare_fork()  # closes all connections, which removes the log
         subprocess.run([sys.executable, "-c", code, f"sqlite:///{path}"], check=True, timeout=60)
     assert len(store.read("s")) == 6
-    store.close()
 
 
 def test_another_current_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
     gone=st.sampled_from("abcdefgh"),
 )  # fmt: skip
 def test_scores_are_bm25(texts: dict[str, list[str]], query: list[str], gone: str) -> None:
-    """Wrong: scores differ from BM25, also after an item was replaced or deleted, or the order
-    does."""
+    """Wrong: scores or their order differ from BM25, also after an item was replaced or deleted."""
     with WordIndex("memory://") as index:
         index.store([{"id": name, "text": "נהר " * 50} for name in texts])
         index.store([{"id": name, "text": " ".join(words)} for name, words in texts.items()])
@@ -55,8 +54,7 @@ def test_scores_are_bm25(texts: dict[str, list[str]], query: list[str], gone: st
 
 
 def test_what_is_found_in_each_store(opened: Opened) -> None:
-    """Wrong: endings or stop words change the results, a text without a common word is found, or
-    metadata is lost."""
+    """Wrong: endings or stop words change the results, or metadata is lost."""
     index = opened()
     index.store(
         [

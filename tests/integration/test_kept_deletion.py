@@ -1,5 +1,4 @@
-"""Data that agents write directly is deleted with its session and user, on every store, and no
-other user can read it."""
+"""Data that agents write directly: deleted with its session and user, and read by no other user."""
 
 import json
 from collections.abc import Callable

@@ -71,8 +71,7 @@ def agent_of(fake: Model, middleware: AgentMemoryMiddleware, *tools: Any, **more
 
 
 def test_an_agent_remembers_across_threads(memory: AgentMemory) -> None:
-    """Wrong: a second thread does not recall the user's first, another user's does, or a turn is
-    stored in part or twice."""
+    """Wrong: a thread does not recall the user's other one, or another user's does."""
     fake = model("Nice!", "You live in Lisbon.", "I do not know.")
     owners = {"t-1": "ana", "t-2": "ana", "t-3": "ben"}
 

@@ -278,16 +278,21 @@ def test_other_addresses(memory: AgentMemory) -> None:
     assert speak(memory, talk) == {-32602}
 
 
-def test_no_tool_names_a_user(memory: AgentMemory) -> None:
-    """Wrong: a tool has a parameter that names a user."""
+def test_tools_name_no_user_and_have_hints(memory: AgentMemory) -> None:
+    """Wrong: a tool has a parameter that names a user, or a hint that it only reads although it
+    writes, or the reverse."""
     tools = speak(memory, lambda client: client.list_tools()).tools
     for tool in tools:
+        assert tool.description
         assert tool.input_schema["additionalProperties"] is False, tool.name
         takes = set(tool.input_schema["properties"])
         assert not {name for name in takes if "user" in name or "owner" in name}, tool.name
         of_session = tool.name in ("get_context", "memory_read_message")
         assert ("session_id" in takes) == of_session, tool.name
-        assert tool.description
+    reads = {tool.name for tool in tools if tool.annotations and tool.annotations.read_only_hint}
+    assert reads == {"search_memories", "get_context", "memory_read_message"}
+    mild = {t.name for t in tools if t.annotations and t.annotations.destructive_hint is False}
+    assert mild == {"add_memory"}
 
 
 @pytest.mark.parametrize("more", [{"user_id": "ben"}, {"scope": {"user_id": "ben"}}])
@@ -346,15 +351,6 @@ def test_the_user_is_asked_for_with_each_call(memory: AgentMemory) -> None:
             return [[one["text"] for one in page["memories"]] for page in found]
 
     assert anyio.run(run) == [[], ["Ben's canary is yellow."], []]
-
-
-def test_hints(memory: AgentMemory) -> None:
-    """Wrong: a tool's hint says that it only reads although it writes, or the reverse."""
-    tools = speak(memory, lambda client: client.list_tools()).tools
-    reads = {tool.name for tool in tools if tool.annotations and tool.annotations.read_only_hint}
-    assert reads == {"search_memories", "get_context", "memory_read_message"}
-    mild = {t.name for t in tools if t.annotations and t.annotations.destructive_hint is False}
-    assert mild == {"add_memory"}
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,28 +103,17 @@ def test_the_command_serves_a_client() -> None:
         server = StdioServerParameters(command=COMMAND, args=args, env={**os.environ})
         async with Client(server) as client:
             assert len((await client.list_tools()).tools) == 7
-            note = await call(client, "add_memory", text="Sings alto.")
-            assert await call(client, "update_memory", id=note["id"], text="Sings soprano.")
             await call(client, "files", command="create", path="/memories/a.md", file_text="la")
             async with anyio.create_task_group() as tasks:
                 for number in range(20):
-                    tasks.start_soon(
-                        lambda n=number: call(client, "add_memory", text=f"{n} " * 1_300)
-                    )
-            found = await call(client, "search_memories", query="soprano alto sing")
-            assert {"Sings soprano.", "Everybody may sing."} <= {
-                one["text"] for one in found["memories"]
-            }
-            assert len((await call(client, "search_memories", limit=50))["memories"]) == 21
-            await call(client, "delete_memory", id=note["id"])
-            context = await call(client, "get_context", session_id="sarahs", query="Do I sing?")
-            *_, newest, _, question = (one["content"] for one in context["messages"])
-            assert (newest, question) == ("I sing.", "Do I sing?")
+                    text = f"{number} " * 1_300
+                    tasks.start_soon(lambda t=text: call(client, "add_memory", text=t))
+            assert len((await call(client, "search_memories", limit=50))["memories"]) == 20
+            found = await call(client, "search_memories", query="May everybody sing?")
+            assert "Everybody may sing." in [one["text"] for one in found["memories"]]
             [listed] = (await resource(client, "memory://sessions"))["sessions"]
             log = await resource(client, listed["uri"])
             assert [one["content"] for one in log["messages"]] == ["I sing."]
-            refused = await client.call_tool("get_context", {"session_id": "bens"})
-            assert refused.is_error
 
     anyio.run(talk)
     with AgentMemory(store=STORE, max_tokens=2_000) as memory:

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from random import Random
 from threading import Timer
+from typing import Any
 
 import pytest
 
@@ -92,17 +93,12 @@ def _same(source: Path, target: Path) -> None:
             held = everything(store)
             hits = store.search_vectors("index", "user:of a", QUESTION, 20)
             with AgentMemory(store=store, blocks=[NoteMemory()]) as memory:
-                seen = [
-                    (
-                        [(one.seq, one.message.to_dict()) for one in memory.history(name)],
-                        [
-                            note.text
-                            for note in memory.session(name, f"of {name}").owner().notes().all()
-                        ],
-                        memory.get(name, "What is noted?", user_id=f"of {name}").to_messages(),
-                    )
-                    for name in ("a", "b", "c")
-                ]
+                seen: list[Any] = []
+                for name in ("a", "b", "c"):
+                    mine = memory.session(name, f"of {name}")
+                    seen.append([(one.seq, one.message.to_dict()) for one in mine.history()])
+                    seen.append([note.text for note in mine.owner().notes().all()])
+                    seen.append(mine.get("What is noted?").to_messages())
             found = sorted((hit.record.id, hit.score) for hit in hits)
             told.append((held, found, seen))
     assert told[0] == told[1]

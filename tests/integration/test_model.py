@@ -216,14 +216,10 @@ class Process:
         blocks = [block(world=world) for block in BLOCKS]
         overflow = FlushToLTM(blocks=blocks, max_stm_ratio=0.6, absorb=settings["absorb"])
         self.memory = AgentMemory(
-            store=watched(store, self._watch),
-            max_tokens=MAX_TOKENS,
-            max_recall_tokens=40,
-            overflow=overflow,
-            absorb_attempts=settings["attempts"],
-            idle_minutes=settings["idle_minutes"],
-            recall_timeout=60,
-        )
+            store=watched(store, self._watch), max_tokens=MAX_TOKENS, max_recall_tokens=40,
+            overflow=overflow, absorb_attempts=settings["attempts"],
+            idle_minutes=settings["idle_minutes"], recall_timeout=60,
+        )  # fmt: skip
 
     def at(self, steps: int, then: Callable[[], None]) -> None:
         """Call `then` after this number of steps."""

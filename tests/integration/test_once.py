@@ -69,19 +69,6 @@ def test_messages_with_ids(url: str) -> None:
         assert memory.update("u", user("last")).end == 9
 
 
-def test_an_expected_end(url: str) -> None:
-    """Wrong: two agents append to the same end of a log without seeing each other's messages."""
-    with opened(url) as memory, opened(url) as other:
-        head = memory.update("s", user("a"), expected_end=0)
-        assert other.update("s", assistant("b"), expected_end=head.end).end == 2
-        with pytest.raises(Conflict, match="ends at 2"):
-            memory.update("s", assistant("c"), expected_end=head.end)
-        assert memory.update("s", [], expected_end=2).end == 2
-        with pytest.raises(Conflict):
-            memory.update("s", [], expected_end=1)
-        assert texts(memory.history("s")) == ["a", "b"]
-
-
 @pytest.mark.parametrize(
     "terms", [{"key": ""}, {"key": " "}, {"key": 5}, {"expected_end": -1}, {"expected_end": "1"},
               {"expected_end": True}],

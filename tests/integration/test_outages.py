@@ -15,7 +15,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from pydantic import SecretStr
 
 from agent_memory import (
     AgentMemory,
@@ -55,13 +54,8 @@ CALLS = {
     "vectors": {"put_vectors", "search_vectors", "delete_vectors"},
     "facts": {"put_records", "records", "delete_records"},
 }
-BLOCK = {
-    "summaries": None,
-    "extraction": "extractive",
-    "embedder": "vector",
-    "vectors": "vector",
-    "facts": "extractive",
-}
+BLOCK = {"extraction": "extractive", "facts": "extractive", "embedder": "vector",
+         "vectors": "vector", "summaries": None}  # fmt: skip
 CASES = [
     pytest.param(dependency, way, id=f"{dependency}-{way}")
     for dependency, ways in WAYS.items()
@@ -171,8 +165,7 @@ class Rig:
         assert self._warnings(session) == []
 
     def _warnings(self, session: str) -> list[str]:
-        """Return the warnings that remain. A block may have been too slow once on a busy
-        machine."""
+        """Return the warnings that remain. On a busy machine a block may have been slow once."""
         told: list[str] = []
         for _ in range(10):
             self.clock[0] += 1000
@@ -198,19 +191,14 @@ def rigged(
         flush = FlushToLTM(blocks=[VectorMemory()], max_stm_ratio=0.5)
         overflow = Chain([flush, Summarize(max_summary_tokens=300, keep_user_tokens=0)])
     with FakeLLM(answer, dimension=16) as fake:
+        hangs = way == "hang"
         settings: dict[str, Any] = {
-            "store": watched(store, fault),
-            "max_tokens": 1000,
-            "model": MODEL,
-            "embedding": MODEL,
-            "api_base": fake.api_base,
-            "api_key": SecretStr("none"),
-            "overflow": overflow,
-            "quiet_seconds": 0,
-            "model_timeout": 0.2 if way == "hang" else 30.0,
-            "recall_timeout": 0.2 if way == "hang" and dependency != "summaries" else 60.0,
-            "absorb_timeout": 2.0 if dependency in CALLS and way == "hang" else 60.0,
-        }
+            "store": watched(store, fault), "max_tokens": 1000, "overflow": overflow,
+            "model": MODEL, "embedding": MODEL, "api_base": fake.api_base, "api_key": "none",
+            "quiet_seconds": 0, "model_timeout": 0.2 if hangs else 30.0,
+            "recall_timeout": 0.2 if hangs and dependency != "summaries" else 60.0,
+            "absorb_timeout": 2.0 if hangs and dependency in CALLS else 60.0,
+        }  # fmt: skip
         with AgentMemory(**settings | fields) as memory:
             rig = Rig(dependency, way, memory, store, fake, fault, clock)
             try:
@@ -253,14 +241,8 @@ def test_inline(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(("dependency", "way"), CASES)
 def test_background(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an update or a get waits for a dependency that hangs."""
-    with rigged(
-        dependency,
-        way,
-        monkeypatch,
-        overflow_mode="background",
-        model_timeout=60.0,
-        absorb_timeout=60.0,
-    ) as rig:
+    fields = {"overflow_mode": "background", "model_timeout": 60.0, "absorb_timeout": 60.0}
+    with rigged(dependency, way, monkeypatch, **fields) as rig:
         memory = rig.memory
         rig.begin()
         memory.update("s", talk(0, 40), user_id="ada")

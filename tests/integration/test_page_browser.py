@@ -15,21 +15,16 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=LACKING)
 
 VIEWS = {
     "choose": ("#/choose", "Choose a user"),
-    "sessions": ("#/u/ana/sessions", "Sessions"),
     "log": ("#/u/ana/session/moving-house", "Moving house"),
     "sent-turns": ("#/u/ana/sent/moving-house", "Moving house"),
     "sent": ("#/u/ana/sent/where-1/1", "where-1"),
-    "search": ("#/u/ana/search", "Search"),
-    "facts": ("#/u/ana/facts", "Facts"),
-    "audit": ("#/u/ana/audit", "Audit"),
-    "notes": ("#/u/ana/notes", "Notes"),
-    "files": ("#/u/ana/files", "Files"),
     "file": ("#/u/ana/file/%2Fmemories%2Fmoving%2Fplan.md", "plan.md"),
-    "skills": ("#/u/ana/skills", "Skills"),
-    "places": ("#/u/ana/places", "Places"),
     "user": ("#/u/ana/user", "ana"),
-    "service": ("#/service", "Service"),
-    "users": ("#/users", "Users"),
+    **{name: (f"#/{name}", name.title()) for name in ("service", "users")},
+    **{
+        name: (f"#/u/ana/{name}", name.title())
+        for name in ("sessions", "search", "facts", "audit", "notes", "files", "skills", "places")
+    },
 }
 
 
@@ -179,8 +174,7 @@ def test_who_may_only_read_sees_no_buttons(page: Page) -> None:
 
 
 def test_by_keyboard(page: Page) -> None:
-    """Wrong: an element needs a mouse, the focus is invisible, or a dialog does not return the
-    focus."""
+    """Wrong: an element needs a mouse, or the focus is invisible or lost after a dialog."""
     browser = page.browser
     page.sign_in("*")
     browser.go("#/u/ana/notes", "Notes")

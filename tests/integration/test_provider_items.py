@@ -251,8 +251,7 @@ def a_long_run() -> list[dict[str, Any]]:
 
 
 def test_what_belongs_together_is_sent_together() -> None:
-    """Wrong: a shortened run has reasoning without its item, an item without its reasoning, or half
-    of a call."""
+    """Wrong: a shortened run has reasoning or an item without the other, or half of a call."""
     run = a_long_run()
     thoughts = [at for at, one in enumerate(run) if one.get("type") == "reasoning"]
     follower = {run[at]["id"]: run[at + 1] for at in thoughts}

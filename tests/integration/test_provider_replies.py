@@ -32,6 +32,7 @@ def of_claude(content: Any) -> Json:
 
 
 TEXT = {"type": "text", "text": "It is nine.", "citations": None}
+THOUGHT = {"type": "thinking", "thinking": "hm"}
 SAID = {
     "role": "assistant", "content": "It is nine.", "refusal": None, "annotations": [],
     "audio": None, "function_call": None, "tool_calls": None,
@@ -47,9 +48,7 @@ BLOCKS = {"role": "assistant", "content": [{"text": "It is nine."}]}
 REPLIES: dict[str, Json] = {
     "anthropic": of_claude([TEXT]),
     "anthropic, text alone": of_claude("It is nine."),
-    "anthropic, thinking": of_claude(
-        [{"type": "thinking", "thinking": "hm", "signature": "s"}, TEXT]
-    ),
+    "anthropic, thinking": of_claude([{**THOUGHT, "signature": "s"}, TEXT]),
     "openai.chat": {
         **{"id": "c", "object": "chat.completion", "created": 1, "model": "gpt"},
         **{"choices": [CHOICE], "usage": {"total_tokens": 5}, "service_tier": "default"},

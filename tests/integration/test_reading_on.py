@@ -34,8 +34,7 @@ def page(memory: AgentMemory, session_id: str, user_id: str | None = None, **ask
 
 
 def test_a_message_is_read_page_by_page(memory: AgentMemory) -> None:
-    """Wrong: pages do not add up to the text, exceed a context, or do not say where the next
-    begins."""
+    """Wrong: pages do not add up to the text, or do not say where the next one begins."""
     text = document()
     memory.update("s", [{"role": "user", "content": "Read this."}], user_id="ada")
     memory.update("s", {"role": "user", "name": "Ada", "content": text})

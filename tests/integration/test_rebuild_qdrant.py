@@ -47,15 +47,10 @@ class Rig:
         self._fake = fake
 
     def settings(self, model: str, store: Store | None = None, **fields: Any) -> AgentMemoryConfig:
-        block = VectorMemory(store=self.server.url)
-        return AgentMemoryConfig(
-            store=store or self.store,
-            overflow=FlushToLTM(blocks=[block], absorb="every_update"),
-            embedding=model,
-            api_base=self._fake.api_base,
-            api_key="k",
-            **fields,
-        )
+        blocks = [VectorMemory(store=self.server.url)]
+        fields |= {"embedding": model, "api_base": self._fake.api_base, "api_key": "k"}
+        overflow = FlushToLTM(blocks=blocks, absorb="every_update")
+        return AgentMemoryConfig(store=store or self.store, overflow=overflow, **fields)
 
     @contextmanager
     def memory(self, model: str, **fields: Any) -> Iterator[AgentMemory]:
@@ -139,8 +134,7 @@ def test_swapped_in_whole(rig: Rig) -> None:
 
 
 def test_cut_short_at_any_step(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: an interrupted rebuild loses the vectors in use, skips sessions, or cannot be
-    repeated."""
+    """Wrong: an interrupted rebuild loses vectors in use, skips sessions, or cannot be repeated."""
     monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.005)
     reached, steps = Connection.reached, 0
 
@@ -215,8 +209,7 @@ def test_deletion_meanwhile(rig: Rig) -> None:
 
 
 def test_who_looked_before_and_writes_after(rig: Rig) -> None:
-    """Wrong: a message that an old process absorbs while a rebuild begins is missing from the new
-    vectors."""
+    """Wrong: a message that is absorbed while a rebuild begins is missing from the new vectors."""
     talk(rig)
     begun = threading.Event()
     steps: list[str | None] = []

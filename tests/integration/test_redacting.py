@@ -66,12 +66,8 @@ def test_nothing_is_kept_anywhere(tmp_path: Path) -> None:
         session = memory.session("s", "ana")
         session.update({"role": "user", "content": SAID, "metadata": {"from": MAIL, "n": 1}})
         session.update({"role": "user", "content": [{"type": "text", "text": SAID}]})
-        session.update(
-            [
-                {"role": "assistant", "content": None, "tool_calls": [call]},
-                {"role": "tool", "tool_call_id": "c", "content": json.dumps({"mail": MAIL})},
-            ]
-        )
+        result = {"role": "tool", "tool_call_id": "c", "content": json.dumps({"mail": MAIL})}
+        session.update([{"role": "assistant", "content": None, "tool_calls": [call]}, result])
         session.update({"type": "message", "role": "user",
                         "content": [{"type": "input_text", "text": SAID}]})  # fmt: skip
         session.edit(lambda log: [*log, {"role": "assistant", "content": SAID}])
@@ -123,13 +119,9 @@ def test_a_retry_is_known_though_its_text_was_changed() -> None:
 
 def test_a_function_of_ones_own_redacts_and_summaries_have_no_more(tmp_path: Path) -> None:
     """Wrong: a custom redactor is refused, or a summary contains text that it removed."""
-    strategy = Summarize(max_summary_tokens=60, max_turns=2)
-    with AgentMemory(
-        f"sqlite:///{tmp_path}/m.db",
-        blocks=[],
-        overflow=strategy,
-        redact=lambda text: text.replace("Ana Nin", "[name]"),
-    ) as memory:
+    fields: dict[str, Any] = {"overflow": Summarize(max_summary_tokens=60, max_turns=2)}
+    fields["redact"] = lambda text: text.replace("Ana Nin", "[name]")
+    with AgentMemory(f"sqlite:///{tmp_path}/m.db", blocks=[], **fields) as memory:
         for i in range(12):
             memory.update("s", {"role": "user", "content": f"Ana Nin asks {i}, code QX-{i}."})
         head = memory.head("s")

@@ -207,8 +207,7 @@ def test_a_block_that_comes_back_catches_up() -> None:
 
 
 def test_old_workers_do_not_hide_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: during a rolling update old workers put off sessions that the new block has to
-    absorb."""
+    """Wrong: in a rolling update old workers put off sessions that the new block has to absorb."""
     store = MemoryStore()
     past(store)
     before = config(store, Notes(), absorb="overflow")

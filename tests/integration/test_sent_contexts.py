@@ -251,8 +251,7 @@ def test_what_was_asked_in_nobodys_session_is_not_anothers(memory: AgentMemory) 
 def test_what_outlives_its_session_is_not_the_next_ones(
     memory: AgentMemory, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
-    """Wrong: a prompt that was being sent when its session was deleted appears in the next session
-    under the id."""
+    """Wrong: a prompt sent while its session was deleted appears in the next one under the id."""
     known(memory)
     memory.update("s", said("Hello"), user_id="ana")
     asked = [Message(role="user", content="Where does Bruno live?")]

@@ -61,8 +61,7 @@ def key_of(folder: Path, users: str = "ana", rights: str = "read,write") -> str:
 def serving(
     folder: Path, *more: str, files: int | None = None, extra: bool = True
 ) -> Iterator[Server]:
-    """Run the service over a file in the folder, with or without the extra `mcp`. Check its log at
-    the end."""
+    """Run the service in the folder, with or without the extra `mcp`. Check its log at the end."""
     command = (
         COMMAND if extra else [*COMMAND[:2], f"import sys; sys.modules['mcp'] = None; {COMMAND[2]}"]
     )

@@ -263,17 +263,6 @@ def test_another_agent_of_a_similar_name_stays(store: Store) -> None:
         assert said(share, "s")[3] == DELETED
 
 
-def test_revoked_before(store: Store) -> None:
-    """Wrong: messages of an agent whose access was revoked survive its deletion."""
-    with AgentMemory(store=store) as memory:
-        share = team(memory)
-        share.agent("ann").update("s", user("anncanary"))
-        share.revoke("ann")
-        memory.delete_user("ann")
-        assert said(share, "s") == [DELETED]
-        assert not store.records("_grants", "agent:ann")
-
-
 def test_system_messages_in_a_store_of_their_own(tmp_path: Path) -> None:
     """Wrong: an interrupted deletion leaves the agent's system messages in their own store."""
     for step in range(1, 200):

@@ -136,21 +136,18 @@ def test_nobody_else_is_touched(base: str, lines: list[str], seed: int) -> None:
         assert seen(memory, "b", "ben") == before
 
 
+_ONE = {"embedder": "e", "count": 1}
 _VALUES: dict[str, dict[str, Any]] = {
-    "an empty label": {"namespace": ["a", ""]},
-    "a label that is too long": {"namespace": ["x" * 400]},
-    "no key": {"key": ""},
-    "a value that is no JSON": {"value": "{"},
+    "an empty label": {"namespace": ["a", ""]}, "a label too long": {"namespace": ["x" * 400]},
+    "no key": {"key": ""}, "a value that is no JSON": {"value": "{"},
     "a value that JSON cannot give back": {"value": "NaN"},
     "a value nested without end": {"value": "[" * 100_000},
     "a time to live without an end": {"until": None},
     "an end without a time to live": {"ttl": None},
-    "vectors that are not base64": {"meaning": {"embedder": "e", "count": 1, "vectors": "!"}},
-    "vectors that are no numbers": {
-        "meaning": {"embedder": "e", "count": 1, "vectors": "AADAfw=="}
-    },
-    "other vectors than it says": {"meaning": {"embedder": "e", "count": 2, "vectors": "AAAAAA=="}},
-}
+    "vectors that are not base64": {"meaning": {**_ONE, "vectors": "!"}},
+    "vectors that are no numbers": {"meaning": {**_ONE, "vectors": "AADAfw=="}},
+    "other vectors than it says": {"meaning": {**_ONE, "count": 2, "vectors": "AAAAAA=="}},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", _VALUES)

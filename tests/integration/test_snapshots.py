@@ -32,8 +32,7 @@ RING = ("memory", "sqlite", "redis", "postgres", "mysql", "mongodb", "encrypted"
 def test_a_session_comes_back_from_any_store_in_any_other(
     source: str, target: str, lines: list[str], opener: Opener
 ) -> None:
-    """Wrong: after a move between stores the log, the head, or the recalls and their order
-    differ."""
+    """Wrong: after a move between stores the log, the head, or the order of recalls differs."""
     with remembering("memory://") as memory:
         operations.import_session(memory, lines)
         memory.flush()
@@ -86,8 +85,7 @@ def test_what_belongs_to_no_session_stays(lines: list[str]) -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_snapshots_taken_under_load_are_of_one_moment(kind: str, opener: Opener) -> None:
-    """Wrong: a snapshot has gaps, a popped message next to a later one, or records beyond its
-    cursors."""
+    """Wrong: a snapshot has gaps, popped messages, or records beyond its cursors."""
     strategy = FlushToLTM(blocks=[VectorMemory()], absorb="every_update")
     with AgentMemory(
         store=opener(kind), overflow=strategy, blocks=[WorkingMemory()], max_tokens=400

@@ -261,8 +261,7 @@ def kept(store: Store, owner: str) -> list[str]:
 
 
 def test_once_its_deletion_has_begun(memory: AgentMemory, store: Store) -> None:
-    """Wrong: observations of a session that is being deleted are still found, or new ones are
-    accepted."""
+    """Wrong: observations of a session being deleted are found, or new ones are accepted."""
     places = memory.session("s", "ada").owner().spatial()
     made = places.observe("in s", (1, 0))
     memory.session("t", "ada").owner().spatial().observe("in t", (2, 0))
@@ -505,8 +504,7 @@ def test_it_is_recalled_by_where_one_is(memory: AgentMemory) -> None:
 
 
 def test_tools(memory: AgentMemory) -> None:
-    """Wrong: a tool cannot store or find observations, returns wrong values, or reaches another
-    user's."""
+    """Wrong: a tool cannot store or find observations, or reaches another user's."""
     call = partial(memory.call_tool, "s", user_id="ada")
     told = json.loads(call("spatial_observe", {"text": "A red door.", "position": [3, 4]}))
     seen = {"text": "Perhaps a cat.", "position": [1.0, 1], "confidence": 0.5}

@@ -69,8 +69,7 @@ with AgentMemory(store="STORE") as memory:
 
 @pytest.mark.parametrize("store", ["sqlite:///m.db", "memory://"])
 def test_a_first_update_loads_nothing_heavy(store: str, start: Start) -> None:
-    """Wrong: the first update loads a library that it does not need, and takes half a second or
-    more."""
+    """Wrong: the first update loads a library that it does not need, and takes half a second."""
     assert said(start(FIRST.replace("STORE", store))) == "100000 []"
 
 

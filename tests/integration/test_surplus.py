@@ -79,8 +79,7 @@ class Entries(ManualBlock):
 
 
 def test_anything_kept_twice_is_reported_and_goes_on_command(tmp_path: Path) -> None:
-    """Wrong: the report changes data, misses a block, includes another user's records, or its
-    findings cannot be deleted."""
+    """Wrong: the report changes data, misses a block, or its findings cannot be deleted."""
     blocks = [
         NoteMemory(), FileMemory(), SkillMemory(folder=tmp_path / "skills"), SpatialMemory(),
         Entries(), VectorMemory(),

@@ -184,8 +184,7 @@ def test_a_block_that_remembers_is_told_of_an_import(lines: list[str]) -> None:
 
 
 def test_notes_go_to_the_block_that_takes_them() -> None:
-    """Wrong: a model's notes bypass a third-party notes block, are stored twice, or cannot be
-    deleted there."""
+    """Wrong: a model's notes bypass a third-party block, or cannot be deleted there."""
     with opened("memory://", Ledger(), Jotter()) as memory:
         for text in ("Likes tea.", "Likes figs."):
             assert "Noted" in memory.call_tool("s", "memory_write", {"text": text}, user_id="ada")

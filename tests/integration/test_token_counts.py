@@ -39,14 +39,8 @@ def test_it_is_what_two_prompts_begin_with(seed: int, role: Any) -> None:
     blocks = rng.choice([[], [VectorMemory(embedding=None)], [StaticMemory(facts=["Ana sails."])]])
     strategy = rng.choice([Trim(), Summarize(max_summary_tokens=100)])
     kept = 0
-    with AgentMemory(
-        "memory://",
-        blocks=blocks,
-        overflow=strategy,
-        max_tokens=700,
-        memory_role=role,
-        min_relevance=0,
-    ) as memory:
+    fields: dict[str, Any] = {"overflow": strategy, "max_tokens": 700, "min_relevance": 0}
+    with AgentMemory("memory://", blocks=blocks, memory_role=role, **fields) as memory:
         memory.update("s", {"role": "system", "content": "Be short."}, user_id="ana")
         before = None
         for _ in range(20):

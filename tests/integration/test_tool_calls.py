@@ -168,8 +168,7 @@ def test_all_that_was_noted_is_listed_without_a_query(memory: AgentMemory) -> No
 
 
 def test_a_note_is_corrected_in_one_call(memory: AgentMemory) -> None:
-    """Wrong: a corrected note stays, another user's is replaced, or the new text is lost because
-    the old id is unknown."""
+    """Wrong: a corrected note stays, another user's is replaced, or the new text is lost."""
     call = partial(memory.call_tool, "s1", user_id="ada")
     ferry = noted(call("memory_write", {"text": "The ferry leaves on 18 July."}))
     right = {"text": "The ferry leaves on 21 July.", "replaces": ferry}
@@ -269,8 +268,7 @@ def test_a_fact_is_found_and_forgotten_for_good(notes: bool) -> None:
 def test_what_is_asked_in_vain_is_told(
     url: str, name: str, arguments: Any, wanted: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong: a model's mistake raises, changes data, or its answer does not say how to correct
-    it."""
+    """Wrong: a model's mistake raises, changes data, or is not answered with its correction."""
     with opened(url) as memory:
         memory.session("s-ben", "ben").owner().notes().add("Likes tea.")
         answer = memory.call_tool("s", name, arguments, user_id="ada")

@@ -108,36 +108,24 @@ PLANTED: dict[str, tuple[Callable[[Place], object], set[str]]] = {
     "a vector doubled": (lambda it: it.put(VECTORS), {"vector doubled"}),
     "a fact doubled": (lambda it: it.put(FACTS), {"extractive doubled"}),
     "a vector of a session that is gone": (
-        lambda it: it.put(VECTORS, session_id="gone"),
-        {"orphaned"},
-    ),
+        lambda it: it.put(VECTORS, session_id="gone"), {"orphaned"}),
     "a fact of a message that is gone": (lambda it: it.put(FACTS, first=99), {"orphaned"}),
     "a fact of another message": (lambda it: it.put(FACTS, first=2), {"orphaned"}),
     "a fact of a system message": (
-        lambda it: it.put(FACTS, first=1, text="Be brief."),
-        {"orphaned"},
-    ),
+        lambda it: it.put(FACTS, first=1, text="Be brief."), {"orphaned"}),
     "a record of another user": (
-        lambda it: it.put(FACTS, owner="user:v"),
-        {"foreign", "extractive doubled"},
-    ),
+        lambda it: it.put(FACTS, owner="user:v"), {"foreign", "extractive doubled"}),
     "vectors lost": (
-        lambda it: it.store.delete_vectors(VECTORS, session_id="s", after=8),
-        {"vector missing"},
-    ),
+        lambda it: it.store.delete_vectors(VECTORS, session_id="s", after=8), {"vector missing"}),
     "a fact lost": (
-        lambda it: it.store.delete_records(FACTS, record_id=it.fact().id),
-        {"extractive missing"},
-    ),
+        lambda it: it.store.delete_records(FACTS, record_id=it.fact().id), {"extractive missing"}),
     "a cursor behind": (_turn_back, {"behind"}),
     "a message not absorbed": (_append, {"behind", "vector missing", "extractive missing"}),
     "a lease left": (lambda it: it.store.lease("s", "w", 60), {"leased"}),
     "a deletion begun": (lambda it: mark_deleting(it.store), {"unfinished", "due"}),
     "a user's deletion begun": (
-        lambda it: SystemRecords(it.store).write(Kind.USER_DELETIONS, "u"),
-        {"unfinished"},
-    ),
-}
+        lambda it: SystemRecords(it.store).write(Kind.USER_DELETIONS, "u"), {"unfinished"}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", PLANTED)
