@@ -1,4 +1,4 @@
-"""Notes: how they are written, owned, found and deleted."""
+"""Notes: how they are written, owned, found and deleted, and their cached words and vectors."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,11 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_memory import AgentMemory, AgentMemoryConfig, Message, NoteMemory, VectorMemory
+from agent_memory import (
+    AgentMemory,
+    AgentMemoryConfig,
+    Message,
+    NoteMemory,
+    SkillMemory,
+    VectorMemory,
+)
 from agent_memory.core.records import Scope
 from agent_memory.errors import InvalidInput, ModelUnavailable
 from agent_memory.ltm_blocks.notes import Note, Notes
 from agent_memory.models.embedders.base import CachedEmbedder
+from agent_memory.retrieval.features import Features
+from agent_memory.retrieval.vectors import Encoding
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing.contract import together
 from tests.kit import SECONDS, opened
@@ -208,3 +217,73 @@ def test_they_are_there_after_a_restart(tmp_path: Path) -> None:
     with AgentMemory(settings) as memory:
         assert memory.user("ada").notes().all() == [note]
         assert "<diary_memory>" in memory.get("s", "tea").to_messages()[0]["content"]
+
+
+@pytest.fixture
+def words_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts whose words were parsed, in order."""
+    read: list[str] = []
+    as_before = Features.of_statements
+
+    def of_statements(texts: Sequence[str], encodings: Sequence[Encoding]) -> Features:
+        read.extend(texts)
+        return as_before(texts, encodings)
+
+    monkeypatch.setattr(Features, "of_statements", of_statements)
+    return read
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[AgentMemory, AgentMemory]]:
+    """Two memories over one file, as in two processes."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    blocks = [NoteMemory(), SkillMemory(folder=tmp_path / "skills")]
+    with (
+        AgentMemory(store=url, blocks=blocks, min_relevance=0) as one,
+        AgentMemory(store=url, blocks=blocks, min_relevance=0) as two,
+    ):
+        yield one, two
+
+
+def found(memory: AgentMemory, question: str) -> list[str]:
+    return sorted(one.text for one in memory.get("s", question, user_id="ada").recalls)
+
+
+def test_note_words_are_read_once(
+    pair: tuple[AgentMemory, AgentMemory], words_read: list[str]
+) -> None:
+    """Wrong: each context, or each change, parses the words of all notes again."""
+    one, two = pair
+    notes = two.user("ada").notes()
+    notes.add("The boat is green")
+    other = notes.add("The boat is old")
+    assert found(one, "the boat") == ["The boat is green", "The boat is old"]
+    words_read.clear()
+    assert found(one, "the boat") == ["The boat is green", "The boat is old"]
+    assert words_read == []
+    notes.update(other.id, "The boat is new")
+    assert found(one, "the boat") == ["The boat is green", "The boat is new"]
+    assert words_read == ["The boat is green", "The boat is new"]
+    notes.delete(other.id)
+    assert found(one, "the boat") == ["The boat is green"]
+    words_read.clear()
+    assert found(one, "the boat") == ["The boat is green"]
+    assert words_read == []
+
+
+@pytest.mark.parametrize("by", ["user", "clear", "other"])
+def test_what_is_deleted_is_not_kept(pair: tuple[AgentMemory, AgentMemory], by: str) -> None:
+    """Wrong: the texts of a deleted user stay in the cache."""
+    one, two = pair
+    one.user("ada").notes().add("The boat is green")
+    one.user("ada").skills().write("paint-boat", "Paint the boat", steps=["Sand it."])
+    assert len(found(one, "paint the boat")) == 2
+    if by == "clear":
+        one.user("ada").notes().clear()
+        one.user("ada").skills().delete("paint-boat")
+    else:
+        (one if by == "user" else two).delete_user("ada")
+    if by != "user":
+        assert found(one, "paint the boat") == []
+    for block in one.blocks.values():
+        assert not block._indexes
