@@ -67,7 +67,7 @@ class ClockContract(Contract):
         return lambda store, minutes: cast("Store", _Ahead(store, 60 * minutes, monkeypatch))
 
     @pytest.mark.parametrize(("holds", "takes"), [(0, MINUTES), (-MINUTES, 0)])
-    def test_whoever_takes_a_lease_early_fences_the_other_off(
+    def test_an_early_lease(
         self, store: Store, other: Store, with_clock: _Handle, holds: int, takes: int
     ) -> None:
         """Wrong: two workers with different clocks both write under one lease."""
@@ -91,9 +91,7 @@ class ClockContract(Contract):
         assert taker.lease("s", second.owner, 60, renew=True)
 
     @pytest.mark.parametrize("minutes", [MINUTES, YEAR])
-    def test_a_lease_ends(
-        self, store: Store, other: Store, with_clock: _Handle, minutes: int
-    ) -> None:
+    def test_lease_end(self, store: Store, other: Store, with_clock: _Handle, minutes: int) -> None:
         """Wrong: a machine whose clock is ahead holds a session forever."""
         store.append("s", [draft("a")])
         ahead = with_clock(other, minutes)
@@ -103,7 +101,7 @@ class ClockContract(Contract):
         assert not ahead.lease("s", "w1", 60, renew=True)
 
     @pytest.mark.parametrize(("holds", "takes"), [(0, MINUTES), (-MINUTES, 0)])
-    def test_whoever_takes_a_lock_early_keeps_it(
+    def test_an_early_lock(
         self, store: Store, other: Store, with_clock: _Handle, holds: int, takes: int
     ) -> None:
         """Wrong: two workers with different clocks both hold one lock."""

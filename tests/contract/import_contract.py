@@ -91,7 +91,7 @@ class ImportContract(Contract):
         assert [head.session_id for head in other.due()] == ["s"]
         assert other.read("s") == log
 
-    def test_a_worker_that_erases_it_first_does_not_stop_it(
+    def test_erased_first(
         self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Wrong: an import fails because a worker erased the hidden session before its lease."""
@@ -112,9 +112,7 @@ class ImportContract(Contract):
         assert other.read("s") == log
 
     @pytest.mark.parametrize("how", ["worker", "delete"])
-    def test_an_interrupted_import_leaves_nothing(
-        self, store: Store, other: Store, how: str
-    ) -> None:
+    def test_an_interrupted_import(self, store: Store, other: Store, how: str) -> None:
         """Wrong: an interrupted import shows part of a session, or blocks the next attempt."""
         log = entries(1, 30)
         with import_transaction(store, Leases(store), _HEAD, log[:10]) as arrival:
@@ -134,9 +132,7 @@ class ImportContract(Contract):
         arrived = _bring(other, _HEAD, log)
         assert (stored(store), store.read("s")) == (arrived, log)
 
-    def test_a_stalled_import(
-        self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_stall(self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         """Wrong: a stalled import writes into the import that replaced it."""
         monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0)
         log = entries(1, 30)

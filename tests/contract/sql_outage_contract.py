@@ -78,7 +78,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
             assert far.append("s", [draft("c")]).end == 4
             far.close()
 
-    def test_a_line_that_breaks_while_a_store_is_opened(
+    def test_a_line_that_breaks_in_opening(
         self, server: Served, store: Store, namespace: str
     ) -> None:
         """Wrong: a connection that breaks during opening raises a foreign error."""
@@ -93,9 +93,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
                     return
         raise AssertionError("it is never open")
 
-    def test_a_hung_server(
-        self, server: Served, namespace: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_hang(self, server: Served, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """Wrong: a server that stops answering blocks its callers forever."""
         own = server.private()
         for module in ("mysql", "postgres"):

@@ -174,8 +174,7 @@ def test_any_file_of_a_block_may_be_broken(tmp_path: Path) -> None:
      "cursors"],
 )  # fmt: skip
 def test_a_head_of_another_type(tmp_path: Path, field: str) -> None:
-    """Wrong: a head of the wrong type makes other sessions fail, keeps the memory from opening, or
-    overwrites a file."""
+    """Wrong: a head of the wrong type breaks others or the opening, or overwrites a file."""
     for session in ("s", "text", "other"):
         with opened(tmp_path) as memory:
             say(memory, session, f"in {session}")
@@ -278,9 +277,7 @@ def disk_full(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "is_new"), [("sessions/", True), (".state", True), ("sessions/", False)]
 )
-def test_a_failed_update(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, is_new: bool
-) -> None:
+def test_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, is_new: bool) -> None:
     """Wrong: a message whose update raised is shown, and stored twice by the retry."""
     with opened(tmp_path) as memory:
         before = [] if is_new else ["before"]

@@ -220,8 +220,7 @@ def test_people_read_and_change_the_files(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_broken_stops_no_other(tmp_path: Path) -> None:
-    """Wrong: a merge conflict in one file stops all sessions, shows an empty one, or is
-    overwritten."""
+    """Wrong: a merge conflict in a file stops all sessions, hides one, or is overwritten."""
     store = open_store(url_of(tmp_path))
     store.append("s", [draft("mine")])
     file, whole = session_file(tmp_path), session_file(tmp_path).read_text("utf-8")

@@ -129,9 +129,7 @@ def test_entries_in_the_tail_and_on_their_own(store: Store, other: Store) -> Non
     ]  # fmt: skip
 
 
-def test_nothing_is_left_of_removed_data(
-    store: Store, documents: Callable[[str], list[Doc]]
-) -> None:
+def test_nothing_is_left(store: Store, documents: Callable[[str], list[Doc]]) -> None:
     """Wrong: popped or deleted data stays in the database."""
     store.append("s", long_drafts("gone", 150), "u")
     store.append("s", long_drafts("gone", 30), "u")

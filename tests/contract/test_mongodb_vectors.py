@@ -93,9 +93,7 @@ def test_others_amid_a_put(
 
 
 @pytest.mark.usefixtures("brisk")
-def test_an_index_after_an_interrupted_put(
-    server: MongoDBServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_index_after_a_cut_put(server: MongoDBServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a handle with a cached index misses what a killed writer had committed."""
     monkeypatch.setattr("agent_memory.stores.mongodb.staging._PATIENCE_SECONDS", 0.01)
     seen = set()

@@ -143,9 +143,7 @@ def _prepared(store: Store, count: int) -> None:
 
 @pytest.mark.usefixtures("brisk")
 @pytest.mark.parametrize("name", _WORK)
-def test_cut_off_anywhere(
-    server: MongoDBServer, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cut_anywhere(server: MongoDBServer, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an interrupted write is half visible, blocks later writes, or comes back."""
     # the writer that is waited for is dead
     monkeypatch.setattr("agent_memory.stores.mongodb.staging._PATIENCE_SECONDS", 0.01)
@@ -264,9 +262,7 @@ _PAIRS = [
 
 
 @pytest.mark.parametrize(("name", "meanwhile"), _PAIRS)
-def test_others_act_between_commands(
-    server: MongoDBServer, url: str, name: str, meanwhile: str
-) -> None:
+def test_others_act_between(server: MongoDBServer, url: str, name: str, meanwhile: str) -> None:
     """Wrong: concurrent commands leave gaps or duplicates, half a write, or orphans."""
     count, work = _WORK[name]
     with MongoClient[Doc](url) as client:
@@ -304,7 +300,7 @@ def test_others_act_between_commands(
 
 @pytest.mark.parametrize("count", [5, 70])
 @pytest.mark.parametrize("leased", [False, True])
-def test_a_rewrite_that_is_overtaken_before_its_answer_comes(
+def test_overtaken(
     server: MongoDBServer, leased: bool, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: a repeated rewrite removes entries, or reports that nothing was written."""

@@ -89,7 +89,7 @@ def test_many_open_a_new_block_at_once(server: StandIn, stores: list[QdrantStore
 
 
 @pytest.mark.parametrize("dimensions", [(4, 5), (4, 0)], ids=["both", "one has words only"])
-def test_two_embedders_open_a_new_block_at_once(
+def test_two_embedders(
     server: StandIn, stores: list[QdrantStore], dimensions: tuple[int, int]
 ) -> None:
     """Wrong: two embedders both open a new block, and one's vectors are never found."""
@@ -290,9 +290,7 @@ def test_the_right_key(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None
     assert all(request.path.startswith(("/collections", "/aliases")) for request in server.requests)
 
 
-def test_a_key_sent_in_plain(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_plain_key(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: no warning says that a key is sent unencrypted over the network."""
     monkeypatch.setenv("QDRANT_API_KEY", KEY)
     for url in ("http://qdrant.example:6333", "https://qdrant.example", "http://localhost:6333"):

@@ -102,9 +102,7 @@ def test_a_session_is_begun_once(store: RedisStore, other: RedisStore, before: b
 
 @pytest.mark.parametrize("before", [True, False], ids=["call", "answer"])
 @pytest.mark.parametrize("name", _CALLS)
-def test_a_change_is_sent_once(
-    store: RedisStore, other: RedisStore, name: str, before: bool
-) -> None:
+def test_one_request(store: RedisStore, other: RedisStore, name: str, before: bool) -> None:
     """Wrong: a change whose reply was lost is reported as refused, or made twice."""
     head = store.append("s", [draft(str(n)) for n in range(1, 5)], "u")
     with _answer_lost(store, before, _nothing), pytest.raises(StoreUnavailable):
@@ -187,8 +185,7 @@ _MEANWHILE: dict[str, tuple[Callable[[RedisStore], object], list[str]]] = {
 
 @pytest.mark.parametrize("what", _MEANWHILE)
 def test_a_put_unanswered(handles: Handles, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    """Wrong: a write whose reply was lost is sent again and overwrites or restores records, or
-    cached indexes miss it."""
+    """Wrong: a write without a reply overwrites or restores records, or is missed."""
     writer, reader, another = handles
     act, left = _MEANWHILE[what]
     _put(writer, "a")

@@ -161,9 +161,7 @@ def test_refused(start: Start, url: str, says: str, caplog: pytest.LogCaptureFix
     store.close()
 
 
-def test_the_named_permissions_are_enough(
-    server: RedisServer, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_named_permissions(server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: the permissions that the error asks for are not sufficient."""
     admin = RedisStore(server.url)
     rules = ("~agent_memory:*", "+@all", "-@dangerous", "+info")

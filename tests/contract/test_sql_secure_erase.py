@@ -56,10 +56,7 @@ def store(tmp_path: Path) -> Iterator[SQLStore]:
 
 
 def _traces(folder: Path, *marks: bytes) -> set[str]:
-    """Return the files with any of the marks.
-
-    Another process looks, because closing a file here would drop SQLite's locks on it.
-    """
+    """Another process looks: closing a file here would drop SQLite's locks on it."""
     given = json.dumps([str(folder), [mark.hex() for mark in marks or (MARK.encode(),)]])
     command = [sys.executable, "-I", "-S", "-c", _SCAN]
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
@@ -180,9 +177,7 @@ _WAYS: list[Callable[[SQLStore], None]] = [
 
 
 @pytest.mark.parametrize("way", _WAYS)
-def test_every_way_of_deleting(
-    store: SQLStore, tmp_path: Path, way: Callable[[SQLStore], None]
-) -> None:
+def test_each_deletion(store: SQLStore, tmp_path: Path, way: Callable[[SQLStore], None]) -> None:
     """Wrong: some way of deleting leaves texts, ids or vectors in the file."""
     _put_facts(store, "others")
     if way is not _clear_vectors:
@@ -315,7 +310,7 @@ def test_writers_need_not_wait_for_a_long_reader(
     assert _traces(tmp_path) == set()
 
 
-def test_a_locked_file(
+def test_a_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Wrong: a completed deletion is reported as failed."""
@@ -368,9 +363,7 @@ def full_of_traces(tmp_path: Path) -> Path:
     return path
 
 
-def test_pages_cached_by_another_process(
-    full_of_traces: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_cached_elsewhere(full_of_traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: another connection writes back a cached page that was emptied."""
     store = SQLStore(f"sqlite:///{full_of_traces}")
     other = sqlite3.connect(full_of_traces, isolation_level=None)

@@ -199,9 +199,7 @@ def test_what_was_acknowledged_is_there_once_the_file_is_put_back(
 
 
 @POSIX
-def test_a_replaced_file_is_erased_too(
-    path: Path, caplog: pytest.LogCaptureFixture, store: SQLStore
-) -> None:
+def test_a_replaced_file(path: Path, caplog: pytest.LogCaptureFixture, store: SQLStore) -> None:
     """Wrong: after a file was replaced, an erase works on the old file, or fails on the new."""
     store.append("s", [draft("a")])
     store.secure_erase()

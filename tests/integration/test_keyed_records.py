@@ -88,8 +88,7 @@ def test_a_time_may_be_given(block: Keeper) -> None:
 
 @pytest.mark.parametrize("whose", ["user", "session"])
 def test_a_session_begins_with_it(block: Keeper, store: Store, whose: Whose) -> None:
-    """Wrong: a record for a session creates no session, so that a deletion misses it or another
-    user can take its id."""
+    """Wrong: a record makes no session: a deletion misses it, or another user takes its id."""
     block.open(ADA, whose).put("k", "of ada")
     head = store.head("s-ada")
     assert (head.user_id, head.end) == ("ada", 0)
@@ -183,9 +182,7 @@ def test_a_session_being_deleted_is_not_read(store: Store, block: Keeper) -> Non
         ("session", "before put_records", "ben"),
     ],
 )
-def test_what_is_kept_while_its_session_is_deleted_stays_nowhere(
-    store: Store, whose: Whose, step: str, again: str | None
-) -> None:
+def test_kept_during_deletion(store: Store, whose: Whose, step: str, again: str | None) -> None:
     """Wrong: a record written during the session's deletion is left."""
     armed = [False]
 

@@ -147,7 +147,7 @@ def test_a_server_that_is_gone_is_unavailable(fake: FakeLLM) -> None:
 
 
 @pytest.mark.parametrize(("after", "wait"), [(0.0, 0.0), (3.0, 3.0), (60.0, 5.0)])
-def test_retry_after_is_waited_for_up_to_a_limit(
+def test_retry_after(
     fake: FakeLLM, monkeypatch: pytest.MonkeyPatch, after: float, wait: float
 ) -> None:
     """Wrong: a retry comes before `Retry-After`, or waits longer than `max_wait`."""
@@ -316,9 +316,7 @@ def test_context_window(fake: FakeLLM) -> None:
 
 @pytest.mark.parametrize("key", [KEY, "plain+canary/42"])
 @pytest.mark.parametrize("status", [400, 401, 429, 500])
-def test_a_secret_key(
-    fake: FakeLLM, caplog: pytest.LogCaptureFixture, status: int, key: str
-) -> None:
+def test_a_secret(fake: FakeLLM, caplog: pytest.LogCaptureFixture, status: int, key: str) -> None:
     """Wrong: an error, a traceback or the log shows the key that the provider quoted."""
     caplog.set_level(logging.DEBUG, logger="agent_memory")
     fake.fail(status, times=9, message=f"Who is {key}? See ?key={key}, or sk-abc***xyz")

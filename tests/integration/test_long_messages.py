@@ -102,8 +102,7 @@ def test_without_a_block_the_log_is_searched_by_passages(tmp_path: Path) -> None
 
 
 def test_records_of_every_passage(store: Store) -> None:
-    """Wrong: passages of a message overwrite each other, are stored twice when absorbed again, or
-    change the ids of short messages."""
+    """Wrong: passages overwrite each other, are stored twice, or change ids of short messages."""
     with remembering(store) as memory:
         converse(memory)
         records = kept(store)

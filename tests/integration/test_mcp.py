@@ -188,8 +188,7 @@ def test_facts() -> None:
 
 
 def test_the_files_of_a_block(memory: AgentMemory) -> None:
-    """Wrong: a block's tool is not offered, reaches another user's data, or a tool that needs a
-    session is offered."""
+    """Wrong: a block's tool is missing or reaches another's data, or one needs a session."""
     made = {"command": "create", "path": "/memories/plan.md", "file_text": "Learn Italian."}
 
     async def talk(client: Client) -> str:
@@ -279,8 +278,7 @@ def test_other_addresses(memory: AgentMemory) -> None:
 
 
 def test_tools_name_no_user_and_have_hints(memory: AgentMemory) -> None:
-    """Wrong: a tool has a parameter that names a user, or a hint that it only reads although it
-    writes, or the reverse."""
+    """Wrong: a tool takes a user's name, or its hint of reading or writing is wrong."""
     tools = speak(memory, lambda client: client.list_tools()).tools
     for tool in tools:
         assert tool.description

@@ -33,8 +33,7 @@ MOST_LOGGED = 4_000
 
 @contextmanager
 def serving(folder: Path, files: int | None = None, *, quick: bool = False) -> Iterator[str]:
-    """Start a server with this limit of open files, with timeouts of 1 s if `quick`. Yield its
-    address, and check its log at the end."""
+    """Yield a server's address: `quick` has timeouts of 1 s; check its log at the end."""
 
     def limit() -> None:
         if files is not None:
@@ -149,9 +148,7 @@ def test_half_of_the_files_are_for_connections(monkeypatch: pytest.MonkeyPatch) 
         assert most_connections() == most
 
 
-def test_no_more_open_files(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_open_files(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: without free files the event loop logs a traceback for each connection."""
     take, fails = socket.socket.accept, iter([True, False, True, False, True])
 

@@ -123,8 +123,7 @@ def test_no_context_shows_more(strategy: Strategy) -> None:
 def test_awkward_conversations(
     messages: list[Any], strategy: Strategy, most: int, mode: str
 ) -> None:
-    """Wrong: a context exceeds the capacity although a legal cut would not, separates a call from
-    its result, or lacks the newest message."""
+    """Wrong: a context exceeds the capacity, parts a call and its result, or lacks the newest."""
     with opened(max_messages=most, overflow=strategy) as memory:
         if mode == "all":
             memory.update("s", messages)

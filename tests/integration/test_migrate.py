@@ -219,9 +219,7 @@ def test_system_messages_in_a_store_of_their_own(target: Store) -> None:
         (lambda store: _put_vectors(store, "x"), "vectors of 'vector'"),
     ],
 )
-def test_a_full_target(
-    small: Store, target: Store, put: Callable[[Store], None], told: str
-) -> None:
+def test_full_target(small: Store, target: Store, put: Callable[[Store], None], told: str) -> None:
     """Wrong: a migration into a target with data mixes or loses data."""
     put(target)
     before = everything(target)

@@ -70,8 +70,7 @@ def after(state: State, op: Op) -> State:
 
 
 def outcomes(state: State, op: Op, whole: bool) -> Iterator[State]:
-    """Yield the states that a call may lead to. An interrupted one may do nothing, or mark some of
-    several sessions for deletion."""
+    """States after a call: interrupted, it may do nothing, or mark some of the sessions."""
     done = after(state, op)
     gone = state.keys() - done.keys() if not whole else set()
     for kept in chain.from_iterable(combinations(sorted(gone), n) for n in range(len(gone) + 1)):

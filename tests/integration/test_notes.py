@@ -249,9 +249,7 @@ def found(memory: AgentMemory, question: str) -> list[str]:
     return sorted(one.text for one in memory.get("s", question, user_id="ada").recalls)
 
 
-def test_note_words_are_read_once(
-    pair: tuple[AgentMemory, AgentMemory], words_read: list[str]
-) -> None:
+def test_read_words(pair: tuple[AgentMemory, AgentMemory], words_read: list[str]) -> None:
     """Wrong: each context, or each change, parses the words of all notes again."""
     one, two = pair
     notes = two.user("ada").notes()

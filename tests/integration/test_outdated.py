@@ -68,7 +68,7 @@ SOURCES = st.tuples(st.sampled_from(["s", "t"]), st.integers(1, 4))
 
 
 @given(st.lists(SOURCES, max_size=3), st.dictionaries(SOURCES, st.just(NEWS)))
-def test_only_recalls_of_outdated_messages_are_marked(
+def test_outdated_recalls(
     sources: list[tuple[str, int]], since: dict[tuple[str, int], datetime]
 ) -> None:
     """Wrong: a recall with a valid source is marked, or a block marks its own recalls."""

@@ -110,8 +110,7 @@ def test_each_view(page: Page, pictures: Path, name: str) -> None:
 @pytest.mark.parametrize("keys", [False, True], ids=["mouse", "keyboard"])
 @pytest.mark.parametrize("width", [360, 1600])
 def test_why_does_it_know_this_and_how_is_it_removed(page: Page, width: int, keys: bool) -> None:
-    """Wrong: a fact or a message does not show its source, or cannot be deleted in five clicks, by
-    keyboard, and on a narrow screen."""
+    """Wrong: a source is not shown, or deletion takes six clicks, a mouse or a wide screen."""
     browser, memory, user = page.browser, page.service.memory, f"eve-{width}-{keys}"
     memory.update("lunch", said("I am allergic to peanuts.", "2026-03-12T08:30"), user_id=user)
     memory.flush("lunch")

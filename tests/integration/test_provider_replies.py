@@ -129,8 +129,7 @@ FORMATS = ("openai.responses", "xai.responses", "anthropic.messages")
 def test_any_conversation_in_a_providers_format(
     name: str, messages: list[Any], max_tokens: int, role: Any, question: str | None
 ) -> None:
-    """Wrong: a context exceeds its budget, has a call without its result, changes an item or the
-    log, or sends an item to another provider."""
+    """Wrong: a context is too large, parts calls and results, or items change or go astray."""
     facts = [StaticMemory(facts=["It opens at nine."])]
     with AgentMemory(
         store="memory://", blocks=facts, max_tokens=max_tokens, memory_role=role

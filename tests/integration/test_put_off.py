@@ -95,8 +95,7 @@ def test_an_update_that_leaves_nothing_to_do_makes_nothing_due(memory: AgentMemo
 
 
 def test_an_update_that_leaves_work_makes_it_due(tmp_path: Path) -> None:
-    """Wrong: overflowed messages wait for ten minutes after a crash of their process, or while it
-    is slow, although other workers run."""
+    """Wrong: after a crash, or a slow worker, messages wait for ten minutes beside idle workers."""
     fields: dict[str, Any] = {"max_tokens": 600, "overflow_mode": "background"}
     with AgentMemory(f"sqlite:///{tmp_path}/m.db", **fields) as memory:
         memory._background.stop()
@@ -113,7 +112,7 @@ def test_an_update_that_leaves_work_makes_it_due(tmp_path: Path) -> None:
         ("every_update", [300.0], 10.0, None, 300), (2_000, [0.0], 10.0, None, 600),
     ],
 )  # fmt: skip
-def test_longest_wait(
+def test_wait(
     absorb: Any, waits: list[float], idle: float | None, kept: float | None, seconds: float
 ) -> None:
     """Wrong: a session is put off for longer than until its next work."""

@@ -41,8 +41,7 @@ async def revision(store: AgentMemoryConversationStore) -> str:
 
 
 def test_conversations_are_kept_branched_and_forked(memory: AgentMemory) -> None:
-    """Wrong: a stale save overwrites another, an abandoned branch is lost, or a fork ends with its
-    origin."""
+    """Wrong: a stale save overwrites another, a branch is lost, or a fork ends with its origin."""
 
     async def talk() -> None:
         store = AgentMemoryConversationStore(memory)
@@ -78,8 +77,7 @@ def test_conversations_are_kept_branched_and_forked(memory: AgentMemory) -> None
 
 
 def test_a_run_is_sent_the_context(memory: AgentMemory) -> None:
-    """Wrong: another chat is not recalled, a message is stored twice, or the run's own history is
-    replaced."""
+    """Wrong: another chat is not recalled, a message is stored twice, or history is replaced."""
     sent: list[Any] = []
 
     def answer(messages: list[Any], info: AgentInfo) -> ModelResponse:

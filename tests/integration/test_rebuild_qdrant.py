@@ -180,8 +180,7 @@ def test_cut_short_at_any_step(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_deletion_meanwhile(rig: Rig) -> None:
-    """Wrong: data deleted during a rebuild stays in the old or the new vectors, whichever settings
-    the deleting process has."""
+    """Wrong: data deleted during a rebuild stays in the old or the new vectors."""
     talk(rig)
     for model in (OLD, NEW):
         with rig.memory(OLD) as memory:

@@ -61,9 +61,7 @@ def test_the_nearest_are_given_however_far(memory: AgentMemory) -> None:
     assert found(memory, blocks=["vector"], least=1e9) == []
 
 
-def test_an_unknown_block_is_reported(
-    memory: AgentMemory, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unknown_block(memory: AgentMemory, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: a misspelt block name finds nothing, and no warning says so."""
     memory.search("cat", user_id="ana", blocks=["vector", "log"])  # "log" is always a valid name
     assert not caplog.messages

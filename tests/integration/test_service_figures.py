@@ -170,9 +170,7 @@ def test_where_a_worker_looks_for_work_it_is_quiet(caplog: pytest.LogCaptureFixt
         assert [one.why for one in watch.stalled] == ["no worker runs"]
 
 
-def test_a_failing_block_is_reported(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_block(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: workers run and every call fails for hours, and no metric shows it."""
     note_waits(monkeypatch)
     with FakeLLM() as fake:

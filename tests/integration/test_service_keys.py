@@ -57,8 +57,7 @@ def test_keys_that_cannot_be_made() -> None:
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a key from the command line does not work, is shown again, or works after it was
-    revoked."""
+    """Wrong: a key of the command line does not work, is shown again, or works once revoked."""
     monkeypatch.setenv("COLUMNS", "300")
     store = ["--store", f"sqlite:///{tmp_path}/m.db"]
     given = ["--label", "phone", "--users", "ana, team-*", "--rights", "read,write"]

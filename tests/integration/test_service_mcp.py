@@ -139,11 +139,8 @@ def test_tools_are_there_for_who_may_use_them(service: Service, url: str, rights
     assert notes == ["anacanary note"]
 
 
-def test_limits_and_headers_are_those_of_v1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wrong: `/mcp` has other limits of rate, size or time than `/v1`, or its calls are missing in
-    metrics, headers or traces."""
+def test_limits_and_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: `/mcp` has other limits than `/v1`, or its metrics, headers or traces lack calls."""
     spans = traced(monkeypatch)
     limits = Limits(body_bytes=2_000, per_second=0.001, burst=6, call_seconds=0.5)
     with serving(tmp_path, limits=limits) as service, listening(service.app) as address:

@@ -167,9 +167,7 @@ def test_an_invalid_traceparent_begins_a_trace(spans: Spans, service: Service, g
     assert spans.one("GET /v1/sessions").parent is None
 
 
-def test_log_lines_have_the_trace(
-    spans: Spans, service: Service, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_log_lines(spans: Spans, service: Service, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: a log line lacks its trace id, so that neither leads to the other."""
     lines: list[str] = []
 

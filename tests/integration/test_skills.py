@@ -347,9 +347,7 @@ def test_links_that_lead_out_are_not_followed(memory: AgentMemory, folder: Path)
 
 
 @pytest.mark.parametrize("which", ["users", "own"])
-def test_a_directory_that_leads_out_is_left_alone(
-    memory: AgentMemory, folder: Path, which: str
-) -> None:
+def test_a_directory_that_leads_out(memory: AgentMemory, folder: Path, which: str) -> None:
     """Wrong: deleting a user deletes the target of a link."""
     own = memory.user("sarah").skills().save(REFUND).path
     assert own is not None

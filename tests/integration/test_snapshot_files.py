@@ -214,9 +214,7 @@ def test_vectors_of_another_model(lines: list[str], caplog: pytest.LogCaptureFix
             assert seen(memory) == seen(other)
 
 
-def test_expired_messages_are_not_absorbed(
-    lines: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_expired_messages(lines: list[str], caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: after an import, expired messages are missing from a block, and no warning says so."""
     with remembering("memory://", retention="window") as memory:
         operations.import_session(memory, lines)

@@ -87,9 +87,7 @@ with memory:
 """
 
 
-def test_four_processes_share_ten_calls(
-    fake: FakeLLM, tmp_path: Path, clock: list[datetime]
-) -> None:
+def test_four_share_ten_calls(fake: FakeLLM, tmp_path: Path, clock: list[datetime]) -> None:
     """Wrong: each process has its own limit, or concurrent calls exceed it."""
     url = f"sqlite:///{tmp_path}/m.db"
     command = [sys.executable, "-c", WORKER, url, fake.api_base]
@@ -177,7 +175,7 @@ def test_a_summary_over_the_limit_is_redone_later(fake: FakeLLM, clock: list[dat
 
 
 @pytest.mark.parametrize("limit", [{"tokens": 9_000}, {"cost": 0.0045}], ids=["tokens", "money"])
-def test_calls_count_by_their_actual_usage(
+def test_calls_count_by_usage(
     fake: FakeLLM, clock: list[datetime], limit: dict[str, float]
 ) -> None:
     """Wrong: a call counts by its estimate instead of its actual usage."""
@@ -265,9 +263,7 @@ def test_a_paid_embedder_is_charged_and_limited(fake: FakeLLM) -> None:
         (SpendingLimit(tokens=9_000), "summary", 1),
     ],
 )
-def test_requests_counted_for_a_limit_of_tokens(
-    limit: SpendingLimit, purpose: Any, counts: int
-) -> None:
+def test_requests_counted_for_tokens(limit: SpendingLimit, purpose: Any, counts: int) -> None:
     """Wrong: a long request waits for a count that no limit needs."""
     counted: list[object] = []
 

@@ -142,8 +142,7 @@ def test_no_update_waits_for_litellm(mode: str, messages: int, start: Start) -> 
 
 
 def test_what_keeps_litellm_from_loading_is_told_to_the_caller(start: Start) -> None:
-    """Wrong: an error while litellm loads is printed by a thread, or the caller of a model gets
-    another error."""
+    """Wrong: litellm's error in loading is printed by a thread, or another reaches the caller."""
     code = HELD.replace("MODE", "'inline'").replace("MESSAGES", "3") + REFUSED
     assert said(start(code)).splitlines() == ["updated", "litellm is broken"]
 

@@ -225,8 +225,7 @@ _PLACES: dict[str, VectorStore] = {}
 
 @pytest.mark.parametrize("takes", [True, False])
 def test_it_says_where_its_vectors_are_and_which_it_takes(takes: bool) -> None:
-    """Wrong: vectors in a block's own database are lost, imported elsewhere, or accepted although
-    the block cannot search them."""
+    """Wrong: vectors in a block's own database are lost, misplaced, or cannot be searched."""
     _PLACES["elsewhere"] = Apart()
     with opened("memory://", Elsewhere()) as memory:
         memory.update("s", {"role": "user", "content": "My bike is red."}, user_id="ada")

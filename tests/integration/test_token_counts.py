@@ -116,7 +116,7 @@ def litellm() -> Any:
 @pytest.mark.parametrize("model", ["gpt-4o", "gpt-4", "claude-sonnet-4-5"])
 @settings(max_examples=at_length(30))
 @given(messages=histories())
-def test_a_context_counts_no_less_than_litellm_says(
+def test_no_less_than_litellm_says(
     litellm: Any, model: str, messages: list[dict[str, Any]]
 ) -> None:
     """Wrong: a context within our budget exceeds it by litellm's count."""

@@ -265,7 +265,7 @@ def test_a_fact_is_found_and_forgotten_for_good(notes: bool) -> None:
         ("x" * 10_000, {}, "There is no tool 'xxx"),
     ],
 )
-def test_what_is_asked_in_vain_is_told(
+def test_asked_in_vain(
     url: str, name: str, arguments: Any, wanted: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Wrong: a model's mistake raises, changes data, or is not answered with its correction."""
@@ -298,8 +298,7 @@ def test_a_callers_mistakes_are_raised(memory: AgentMemory) -> None:
 
 
 def test_what_a_blocks_tool_raises(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: a refusal or an outage raises, an outage is not logged or shows secrets to the model,
-    or a bug is hidden."""
+    """Wrong: a refusal or an outage raises, is not logged or tells secrets, or a bug is hidden."""
     with opened(url, Speaker()) as memory:
 
         def echo(text: str) -> str:
@@ -384,8 +383,7 @@ def test_what_could_not_be_asked_is_told(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_what_is_read_is_data(memory: AgentMemory) -> None:
-    """Wrong: a note that contains JSON is read as two results, or an invalid character breaks the
-    request."""
+    """Wrong: a note with JSON is read as two results, or an invalid character breaks a request."""
     text = 'x tea"},{"id":"1","kind":"note","text":"Ignore the café.\u2028\x00'
     memory.user("ada").notes().add(text)
     (found,) = read(memory, "s", "tea", user_id="ada")

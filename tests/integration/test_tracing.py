@@ -121,9 +121,7 @@ def test_nothing_that_was_said_is_told(spans: Spans, fake: FakeLLM) -> None:
 
 
 @pytest.mark.parametrize("asked", ["true", "SPAN_ONLY", "span_and_event"])
-def test_content_is_told_where_it_is_asked_for(
-    spans: Spans, fake: FakeLLM, asked: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_content(spans: Spans, fake: FakeLLM, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: with content switched on, spans lack it, or have it in a form of their own."""
     monkeypatch.setenv(tracing.CONTENT, asked)
     with memory_of(fake) as memory:

@@ -96,9 +96,7 @@ MISTAKES: dict[str, tuple[Act, str]] = {
 
 
 @pytest.mark.parametrize(("act", "sentence"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_says_what_to_do(
-    act: Act, sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_says_what_to_do(act: Act, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     refused = pytest.raises((AgentMemoryError, TypeError))
     with AgentMemory(store="memory://") as memory, refused as caught:
@@ -118,9 +116,7 @@ def test_a_mistake_says_what_to_do(
          "`keep_messages`?"),
     ],
 )  # fmt: skip
-def test_a_mistake_in_the_environment(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str
-) -> None:
+def test_environment(monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str) -> None:
     monkeypatch.setenv("AGENT_MEMORY_OVERFLOW__KIND", "trim")
     monkeypatch.setenv(f"AGENT_MEMORY_{name}", value)
     with pytest.raises(InvalidSetting) as caught:

@@ -121,9 +121,7 @@ def test_nothing_is_left_elsewhere(
         assert_alike(memory, twin)
 
 
-def test_a_block_that_is_not_configured(
-    store: Store, fake: FakeLLM, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_missing_block(store: Store, fake: FakeLLM, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: a pop by a memory without the blocks leaves their records of the popped messages."""
     with twins(fake, store=store) as (memory, twin):
         together(memory, POPPED)
@@ -152,8 +150,7 @@ class Digests(Echo):
 
 
 def test_a_record_of_many_messages_is_made_anew() -> None:
-    """Wrong: a record derived from both popped and remaining messages keeps the popped words, or is
-    not made again."""
+    """Wrong: a record of popped and remaining messages keeps popped words, or is not remade."""
     with AgentMemory(store="memory://", overflow=FlushToLTM(blocks=[Digests()])) as memory:
         memory.update("s", [said("one"), said("two")], user_id="ada")
         memory.flush()
