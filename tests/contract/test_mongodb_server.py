@@ -99,14 +99,10 @@ def _paused(server: MongoDBServer) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("rest", "says"),
-    [
-        (f"127.0.0.1:{{nobody}}/x?{_AT_ONCE}", "Check that it runs"),
-        ("127.0.0.1:port/x", "percent-encode"),
-        ("wor@d@127.0.0.1/x", "percent-encode"),
-        ("127.0.0.1/a.b", "cannot use the URL"),
-        ("[::1/x", "cannot use the URL"),
-    ],
-)
+    [(f"127.0.0.1:{{nobody}}/x?{_AT_ONCE}", "Check that it runs"),
+     ("127.0.0.1:port/x", "percent-encode"), ("wor@d@127.0.0.1/x", "percent-encode"),
+     ("127.0.0.1/a.b", "cannot use the URL"), ("[::1/x", "cannot use the URL")],
+)  # fmt: skip
 def test_urls_that_lead_nowhere(rest: str, says: str) -> None:
     """Wrong: a wrong URL gives no clear error, waits for minutes, or logs the password."""
     with pytest.raises(StoreUnavailable, match=says) as caught:

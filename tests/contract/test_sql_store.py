@@ -274,15 +274,12 @@ def test_settings_of_the_file(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("url", "says"),
-    [
-        ("sqlite://", "memory://"), ("sqlite:///", "memory://"),
-        ("sqlite:///:memory:", "memory://"), ("sqlite://:memory:", "memory://"),
-        ("sqlite://memory.db", "three slashes"),
-        ("sqlite:///file:x?mode=memory&uri=true", "plain path"),
-        ("sqlite:///memory.db?timeout=5", "plain path"), ("memory://shared", "alone"),
-        ("oracle://scott:tiger@db/x", "sqlite:///path.db"), ("memory.db", "sqlite:///path.db"),
-        ("", "memory://"),
-    ],
+    [("sqlite://", "memory://"), ("sqlite:///", "memory://"), ("sqlite:///:memory:", "memory://"),
+     ("sqlite://:memory:", "memory://"), ("sqlite://memory.db", "three slashes"),
+     ("sqlite:///file:x?mode=memory&uri=true", "plain path"),
+     ("sqlite:///memory.db?timeout=5", "plain path"), ("memory://shared", "alone"),
+     ("oracle://scott:tiger@db/x", "sqlite:///path.db"), ("memory.db", "sqlite:///path.db"),
+     ("", "memory://")],
 )  # fmt: skip
 def test_urls_that_nobody_serves(url: str, says: str) -> None:
     """Wrong: a misspelt URL stores data elsewhere, or its error shows the password."""

@@ -37,13 +37,11 @@ def test_a_server_that_is_down_at_start(url: str, caplog: pytest.LogCaptureFixtu
 
 @pytest.mark.parametrize(
     "url",
-    [
-        "postgresql://", "postgresql://bob:s3cr3t%zz@host/db",
-        "postgresql://bob:s3cr3t@host/db?tiger=1", "mysql://bob:s3cr3t@host",
-        "mysql://bob:s3cr3t@host:tiger/db", "redis://bob:s3cr3t@host/tiger", "mongodb://",
-        "mongodb://bob:s3cr3t@host:tiger/db", "mongodb+srv://bob:s3cr3t@host/db",
-        "oracle://bob:s3cr3t@host/db",
-    ],
+    ["postgresql://", "postgresql://bob:s3cr3t%zz@host/db",
+     "postgresql://bob:s3cr3t@host/db?tiger=1", "mysql://bob:s3cr3t@host",
+     "mysql://bob:s3cr3t@host:tiger/db", "redis://bob:s3cr3t@host/tiger", "mongodb://",
+     "mongodb://bob:s3cr3t@host:tiger/db", "mongodb+srv://bob:s3cr3t@host/db",
+     "oracle://bob:s3cr3t@host/db"],
 )  # fmt: skip
 def test_a_url_that_cannot_be_read(url: str, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: an invalid URL raises a driver's error, or shows the password."""

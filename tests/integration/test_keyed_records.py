@@ -175,13 +175,9 @@ def test_a_session_being_deleted_is_not_read(store: Store, block: Keeper) -> Non
 
 @pytest.mark.parametrize(
     ("whose", "step", "again"),
-    [
-        ("user", "after put_records", None),
-        ("user", "before put_records", "ada"),
-        ("session", "before put_records", None),
-        ("session", "before put_records", "ben"),
-    ],
-)
+    [("user", "after put_records", None), ("user", "before put_records", "ada"),
+     ("session", "before put_records", None), ("session", "before put_records", "ben")],
+)  # fmt: skip
 def test_kept_during_deletion(store: Store, whose: Whose, step: str, again: str | None) -> None:
     """Wrong: a record written during the session's deletion is left."""
     armed = [False]

@@ -197,14 +197,11 @@ def test_a_history_gives_back_what_it_was_given(memory: AgentMemory) -> None:
 
 @pytest.mark.parametrize(
     "view",
-    [
-        {"role": "user", "content": "hi"},
-        {"role": "system", "content": "be kind"},
-        {"role": "assistant", "content": "hello", "name": "bot"},
-        {"role": "tool", "tool_call_id": "c", "content": "done"},
-        {"role": "assistant", "content": None, "tool_calls": [
-            {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}]},
-    ],
+    [{"role": "user", "content": "hi"}, {"role": "system", "content": "be kind"},
+     {"role": "assistant", "content": "hello", "name": "bot"},
+     {"role": "tool", "tool_call_id": "c", "content": "done"},
+     {"role": "assistant", "content": None, "tool_calls": [
+         {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}]}],
 )  # fmt: skip
 def test_a_chat_message_comes_back_from_the_format(view: dict[str, Any]) -> None:
     """Wrong: a chat message changes when it is converted to LangChain's format and back."""

@@ -230,16 +230,14 @@ def test_tokens_of_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [
-        ("t.toml", 'sarah = "swordfish"'), ("t.toml", 'sarah = "swordfish-0123456789 and more"'),
-        ("t.toml", 'sarah = "swordfish-öäü-0123456789"'), ("t.toml", 'sarah = "sha256:swordfish"'),
-        ("t.toml", "sarah = 1234567890123456789"), ("t.toml", "sarah = []"),
-        ("t.toml", 'sarah = ["swordfish"]'), ("t.toml", 'sarah = ""'), ("t.toml", ""),
-        ("t.toml", 'a = "swordfish-0123456789"\nb = "swordfish-0123456789"'),
-        ("t.toml", '"swordfish-0123456789'), ("t.toml", '[users]\nsarah = "swordfish-0123456789"'),
-        ("t.json", '["swordfish-0123456789"]'), ("t.json", '{"sarah": "swordfish-0123456789"'),
-        ("t.yaml", 'sarah: "swordfish-0123456789"'), ("missing.toml", None),
-    ],
+    [("t.toml", 'sarah = "swordfish"'), ("t.toml", 'sarah = "swordfish-0123456789 and more"'),
+     ("t.toml", 'sarah = "swordfish-öäü-0123456789"'), ("t.toml", 'sarah = "sha256:swordfish"'),
+     ("t.toml", "sarah = 1234567890123456789"), ("t.toml", "sarah = []"),
+     ("t.toml", 'sarah = ["swordfish"]'), ("t.toml", 'sarah = ""'), ("t.toml", ""),
+     ("t.toml", 'a = "swordfish-0123456789"\nb = "swordfish-0123456789"'),
+     ("t.toml", '"swordfish-0123456789'), ("t.toml", '[users]\nsarah = "swordfish-0123456789"'),
+     ("t.json", '["swordfish-0123456789"]'), ("t.json", '{"sarah": "swordfish-0123456789"'),
+     ("t.yaml", 'sarah: "swordfish-0123456789"'), ("missing.toml", None)],
 )  # fmt: skip
 def test_tokens_that_are_none(tmp_path: Path, name: str, text: str | None) -> None:
     """Wrong: a weak token is accepted, or the error about a bad token quotes it."""

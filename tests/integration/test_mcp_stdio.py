@@ -159,11 +159,9 @@ def test_nothing_but_the_protocol_is_on_stdout() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [
-        ([], "--user"), (["--tokens", "t.toml"], "--http"),
-        (["--user", "sarah", "--tokens", "t.toml"], "--http"), (["--user", " "], "--user is empty"),
-        (["--http"], "--user"), (["--http", "--user", "sarah", "--tokens", "t.toml"], "either"),
-    ],
+    [([], "--user"), (["--tokens", "t.toml"], "--http"),
+     (["--user", "sarah", "--tokens", "t.toml"], "--http"), (["--user", " "], "--user is empty"),
+     (["--http"], "--user"), (["--http", "--user", "sarah", "--tokens", "t.toml"], "either")],
 )  # fmt: skip
 def test_whose_memory_has_to_be_said(arguments: list[str], told: str) -> None:
     """Wrong: the server starts without a user, or with both `--user` and `--tokens`."""

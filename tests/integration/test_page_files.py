@@ -71,10 +71,8 @@ def test_a_browser_asks_anew_and_loads_only_what_changed(service: Service) -> No
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [
-        ("POST", "/"), ("GET", "/page/"), ("GET", "/page/none.js"), ("GET", "/page/../keys.py"),
-        ("GET", "/page/%2e%2e/keys.py"), ("GET", "/page/index.html"), ("GET", "//page/app.js"),
-    ],
+    [("POST", "/"), ("GET", "/page/"), ("GET", "/page/none.js"), ("GET", "/page/../keys.py"),
+     ("GET", "/page/%2e%2e/keys.py"), ("GET", "/page/index.html"), ("GET", "//page/app.js")],
 )  # fmt: skip
 def test_nothing_else_is_served(service: Service, method: str, path: str) -> None:
     """Wrong: a path serves files outside the page's folder."""

@@ -196,16 +196,13 @@ MODEL_STEPS = [
 @pytest.mark.parametrize("form", SHAPES)
 @pytest.mark.parametrize(
     "steps",
-    [
-        MODEL_STEPS,
-        [{"id": "m1", "role": "assistant", "parts": UI_STEPS}],
-        [{"id": "m1", "role": "assistant", "parts": [one for one in UI_STEPS if len(one) > 1]}],
-        [{"role": "assistant", "parts": [*UI_STEPS[:3], {**UI_TOOL, "type": "dynamic-tool",
-                                         "toolName": "look"}, UI_STEPS[5]]}],
-        [{"role": "assistant", "parts": [UI_STEPS[2], {"type": "tool-invocation",
-          "toolInvocation": {"state": "result", "toolCallId": "c1", "toolName": "look",
-                             "args": {"n": 1}, "result": {"n": 4}}}, UI_STEPS[5]]}],
-    ],
+    [MODEL_STEPS, [{"id": "m1", "role": "assistant", "parts": UI_STEPS}],
+     [{"id": "m1", "role": "assistant", "parts": [one for one in UI_STEPS if len(one) > 1]}],
+     [{"role": "assistant", "parts": [*UI_STEPS[:3], {**UI_TOOL, "type": "dynamic-tool",
+                                      "toolName": "look"}, UI_STEPS[5]]}],
+     [{"role": "assistant", "parts": [UI_STEPS[2], {"type": "tool-invocation",
+       "toolInvocation": {"state": "result", "toolCallId": "c1", "toolName": "look",
+                          "args": {"n": 1}, "result": {"n": 4}}}, UI_STEPS[5]]}]],
 )  # fmt: skip
 def test_calls_of_the_ai_sdk_are_calls(steps: list[Json], form: str) -> None:
     """Wrong: a call or its result is shown as text or a mark, so no model sees the result."""
@@ -313,16 +310,6 @@ def use(*ids: str) -> Json:
     return {"role": "assistant", "content": blocks}
 
 
-def test_the_system_text_stands_where_the_sdk_takes_it() -> None:
-    """Wrong: the system text is lost, or sent as a message where the API refuses it."""
-    log = [{"role": "system", "content": "Be brief."}, "hello"]
-    assert arguments(*log, form=ANTHROPIC)[1] == {"system": "Be brief."}
-    assert arguments(*log, form=CONVERSE)[1] == {"system": [{"text": "Be brief."}]}
-    assert arguments(*log, form=GOOGLE)[1] == {"config": {"system_instruction": "Be brief."}}
-    assert arguments(*log, form=CHAT) == (of(*log), {})
-    assert of(*log)[0] == log[0]
-
-
 @pytest.mark.parametrize("form", SHAPES)
 def test_what_was_converted_before_is_the_same(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a context reuses parts that were converted for another one."""
@@ -353,23 +340,20 @@ HELLO = [{"text": "hello"}]
 
 @pytest.mark.parametrize(
     ("given", "role"),
-    [
-        ("hello", "user"),
-        ({"role": "human", "content": "hello"}, "user"),
-        ({"role": "USER", "content": "hello"}, "user"),
-        ({"role": "ai", "content": "hello"}, "assistant"),
-        ({"role": "model", "content": "hello"}, "assistant"),
-        ({"role": "model", "parts": [{"text": "hello"}]}, "assistant"),
-        ({"parts": [{"text": "hello"}]}, "user"),
-        ({"id": "m1", "role": "user", "parts": [{"type": "text", "text": "hello"}]}, "user"),
-        ({"role": "user", "content": [{"text": "hello"}]}, "user"),
-        ({"type": "human", "content": "hello"}, "user"),
-        ({"type": "ai", "data": {"content": "hello"}}, "assistant"),
-        ({"role": "user", "content": [{"type": "input_text", "text": "hello"}]}, "user"),
-        ({"candidates": [{"content": {"role": "model", "parts": HELLO}}]}, "assistant"),
-        ({"output": {"message": {"role": "assistant", "content": HELLO}}}, "assistant"),
-        ({"choices": [{"message": {"role": "assistant", "content": "hello"}}]}, "assistant"),
-    ],
+    [("hello", "user"), ({"role": "human", "content": "hello"}, "user"),
+     ({"role": "USER", "content": "hello"}, "user"),
+     ({"role": "ai", "content": "hello"}, "assistant"),
+     ({"role": "model", "content": "hello"}, "assistant"),
+     ({"role": "model", "parts": [{"text": "hello"}]}, "assistant"),
+     ({"parts": [{"text": "hello"}]}, "user"),
+     ({"id": "m1", "role": "user", "parts": [{"type": "text", "text": "hello"}]}, "user"),
+     ({"role": "user", "content": [{"text": "hello"}]}, "user"),
+     ({"type": "human", "content": "hello"}, "user"),
+     ({"type": "ai", "data": {"content": "hello"}}, "assistant"),
+     ({"role": "user", "content": [{"type": "input_text", "text": "hello"}]}, "user"),
+     ({"candidates": [{"content": {"role": "model", "parts": HELLO}}]}, "assistant"),
+     ({"output": {"message": {"role": "assistant", "content": HELLO}}}, "assistant"),
+     ({"choices": [{"message": {"role": "assistant", "content": "hello"}}]}, "assistant")],
 )  # fmt: skip
 def test_a_message_is_known_by_its_shape(given: Any, role: str) -> None:
     """Wrong: a message in a provider's or framework's format is refused, or loses its text."""
@@ -380,10 +364,8 @@ def test_a_message_is_known_by_its_shape(given: Any, role: str) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [
-        {}, {"content": "x"}, {"type": "mystery"}, {"type": ["x"]}, {"role": {}, "parts": []}, 3,
-        None,
-    ],
+    [{}, {"content": "x"}, {"type": "mystery"}, {"type": ["x"]}, {"role": {}, "parts": []}, 3,
+     None],
 )  # fmt: skip
 def test_what_has_no_shape_is_refused_with_a_sentence(given: Any) -> None:
     """Wrong: an unknown shape raises a bare Python error, or an unclear one."""
@@ -438,13 +420,15 @@ def test_calls_as_langchain_writes_them_are_known_beside_a_role(role: str) -> No
 @pytest.mark.parametrize("role", ["system", "developer"])
 @pytest.mark.parametrize("dump", [dict, SystemMessage.model_validate])
 def test_a_system_message_of_langchain_is_the_system_text(dump: Any, role: str) -> None:
-    """Wrong: LangChain's system message counts as the user's words, and leaves a full window."""
+    """Wrong: a system text is lost, sent as a message that the API refuses, or leaves a window."""
     more = {"__openai_role__": role}
     given = {"type": "system", "content": "Be brief.", "additional_kwargs": more}
-    log = [dump(given), {"type": "human", "content": "hello"}]
-    assert arguments(*log, form=ANTHROPIC)[1] == {"system": "Be brief."}
-    assert arguments(*log, form=CONVERSE)[1] == {"system": [{"text": "Be brief."}]}
-    assert arguments(*log, form=GOOGLE)[1] == {"config": {"system_instruction": "Be brief."}}
+    for first in ({"role": role, "content": "Be brief."}, dump(given)):
+        log = [first, {"type": "human", "content": "hello"}]
+        assert arguments(*log, form=ANTHROPIC)[1] == {"system": "Be brief."}
+        assert arguments(*log, form=CONVERSE)[1] == {"system": [{"text": "Be brief."}]}
+        assert arguments(*log, form=GOOGLE)[1] == {"config": {"system_instruction": "Be brief."}}
+        assert arguments(*log, form=CHAT)[1] == {}
     log += [{"type": "human", "content": f"word {n} " * 5} for n in range(30)]
     for form in ("openai.chat", "langchain"):
         sent = of(*log, form=form, max_tokens=120)
@@ -538,25 +522,15 @@ def image(**source: Any) -> Json:
 
 @pytest.mark.parametrize(
     ("given", "mark"),
-    [
-        (
-            {"role": "user", "content": [
-                {"image": {"format": "png", "source": {"s3Location": {"uri": "s3://b/a.png"}}}}
-            ]},
-            "[image]",
-        ),
-        (
-            {"role": "user", "content": [
-                {"video": {"format": "mp4", "source": {"bytes": b"abc"}}}
-            ]},
-            "[file video]",
-        ),
-        (image(type="file", file_id="file_a"), "[image]"),
-        ({"parts": [{"inlineData": {"mimeType": "image/heic", "data": "iVBORw0K"}}]}, "[image]"),
-        ({"parts": [{"fileData": {"fileUri": "gs://b/a.pdf", "mimeType": "application/pdf"}}]},
-         "[file]"),
-        ({"type": "human", "content": [{"type": "file", "file": {"file_id": ""}}]}, "[file]"),
-    ],
+    [({"role": "user", "content": [{"image": {"format": "png", "source": {
+         "s3Location": {"uri": "s3://b/a.png"}}}}]}, "[image]"),
+     ({"role": "user", "content": [{"video": {"format": "mp4", "source": {"bytes": b"abc"}}}]},
+      "[file video]"),
+     (image(type="file", file_id="file_a"), "[image]"),
+     ({"parts": [{"inlineData": {"mimeType": "image/heic", "data": "iVBORw0K"}}]}, "[image]"),
+     ({"parts": [{"fileData": {"fileUri": "gs://b/a.pdf", "mimeType": "application/pdf"}}]},
+      "[file]"),
+     ({"type": "human", "content": [{"type": "file", "file": {"file_id": ""}}]}, "[file]")],
 )  # fmt: skip
 def test_media_that_openai_cannot_read_become_text(given: Json, mark: str) -> None:
     """Wrong: another provider's file reference is sent to OpenAI, which refuses it."""

@@ -105,12 +105,10 @@ def test_an_update_that_leaves_work_makes_it_due(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("absorb", "waits", "idle", "kept", "seconds"),
-    [
-        ("overflow", [0.0], 10.0, None, 600), ("overflow", [0.0], None, None, 600),
-        ("overflow", [0.0], 5.0, None, 300), ("overflow", [0.0], 5.0, 60.0, 60),
-        ("overflow", [], 5.0, None, 0), ("every_update", [0.0, 300.0], 10.0, None, 0),
-        ("every_update", [300.0], 10.0, None, 300), (2_000, [0.0], 10.0, None, 600),
-    ],
+    [("overflow", [0.0], 10.0, None, 600), ("overflow", [0.0], None, None, 600),
+     ("overflow", [0.0], 5.0, None, 300), ("overflow", [0.0], 5.0, 60.0, 60),
+     ("overflow", [], 5.0, None, 0), ("every_update", [0.0, 300.0], 10.0, None, 0),
+     ("every_update", [300.0], 10.0, None, 300), (2_000, [0.0], 10.0, None, 600)],
 )  # fmt: skip
 def test_wait(
     absorb: Any, waits: list[float], idle: float | None, kept: float | None, seconds: float

@@ -34,13 +34,9 @@ def memory(tmp_path: Path) -> Iterator[AgentMemory]:
 
 @pytest.mark.parametrize(
     ("question", "seq"),
-    [
-        ("Which route did we walk last year?", 3),
-        ("Where will Ines live?", 7),
-        ("AX-4471", 5),
-        ("How do pets fly?", 8),
-    ],
-)
+    [("Which route did we walk last year?", 3), ("Where will Ines live?", 7), ("AX-4471", 5),
+     ("How do pets fly?", 8)],
+)  # fmt: skip
 def test_words_and_meaning_find_it(memory: AgentMemory, question: str, seq: int) -> None:
     """Wrong: a paraphrase, or an exact number, does not find its message."""
     assert memory.search(question, user_id="u")[0].sources == (("s", seq),)
@@ -117,12 +113,10 @@ def test_batches_do_not_cut_surroundings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "私は京都で猫を二匹飼っています。名前はモモとソラです。",
-        "Мою собаку зовут Рекс, ему три года.",
-        "Мій кіт любить спати на підвіконні.", "Ma sœur habite à Orléans depuis l'été dernier.",
-        "قطتي اسمها لولو وتحب السمك", "ฉันเลี้ยงแมวสองตัวชื่อโมโมะ", "우리 집 고양이 이름은 나비입니다",
-    ],
+    ["私は京都で猫を二匹飼っています。名前はモモとソラです。",
+     "Мою собаку зовут Рекс, ему три года.",
+     "Мій кіт любить спати на підвіконні.", "Ma sœur habite à Orléans depuis l'été dernier.",
+     "قطتي اسمها لولو وتحب السمك", "ฉันเลี้ยงแมวสองตัวชื่อโมโมะ", "우리 집 고양이 이름은 나비입니다"],
 )  # fmt: skip
 def test_any_language_is_found_by_its_words(tmp_path: Path, text: str) -> None:
     """Wrong: a script is not searched, or accents and case prevent a match."""

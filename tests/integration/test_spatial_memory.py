@@ -107,21 +107,17 @@ def test_three_dimensions(store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("given", "wanted"),
-    [
-        ({"text": " \n"}, "is empty"),
-        ({"text": 7}, "Give a text"),
-        ({"text": "x" * 21}, "has 21 characters; the maximum is 20"),
-        ({"text": "half \ud800"}, "half of a surrogate pair"),
-        ({"position": (1, 2, 3)}, "has 3 coordinates"),
-        ({"position": (1, float("nan"))}, "contains nan"),
-        ({"position": None}, "Give 2 numbers"),
-        ({"at": datetime(2026, 3, 1)}, "with a time zone"),
-        ({"confidence": 1.5}, "confidence is 1.5"),
-        ({"metadata": {"a": {1}}}, "metadata contains a set"),
-        ({"metadata": {"a": "x" * 20}}, "metadata has more than 20 characters"),
-        ({"id": "mine"}, "has the fields"),
-    ],
-)
+    [({"text": " \n"}, "is empty"), ({"text": 7}, "Give a text"),
+     ({"text": "x" * 21}, "has 21 characters; the maximum is 20"),
+     ({"text": "half \ud800"}, "half of a surrogate pair"),
+     ({"position": (1, 2, 3)}, "has 3 coordinates"),
+     ({"position": (1, float("nan"))}, "contains nan"), ({"position": None}, "Give 2 numbers"),
+     ({"at": datetime(2026, 3, 1)}, "with a time zone"),
+     ({"confidence": 1.5}, "confidence is 1.5"),
+     ({"metadata": {"a": {1}}}, "metadata contains a set"),
+     ({"metadata": {"a": "x" * 20}}, "metadata has more than 20 characters"),
+     ({"id": "mine"}, "has the fields")],
+)  # fmt: skip
 def test_a_bad_observation_is_refused(store: Store, given: dict[str, Any], wanted: str) -> None:
     """Wrong: an invalid observation is stored, begins a session, or leaves half of its batch."""
     with AgentMemory(store=store, blocks=[SpatialMemory(max_chars=20)]) as memory:

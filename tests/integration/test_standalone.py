@@ -403,10 +403,8 @@ def test_without_an_embedder() -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [
-        {"name": ""}, {"name": "Index"}, {"name": "a b"}, {"name": "x" * 49}, {"name": "_a"},
-        {"dimension": 0}, {"dimension": -3}, {"dimension": 2.0}, {"dimension": True},
-    ],
+    [{"name": ""}, {"name": "Index"}, {"name": "a b"}, {"name": "x" * 49}, {"name": "_a"},
+     {"dimension": 0}, {"dimension": -3}, {"dimension": 2.0}, {"dimension": True}],
     ids=str,
 )  # fmt: skip
 def test_settings_that_cannot_work(fields: dict[str, Any]) -> None:

@@ -12,12 +12,9 @@ GOOD = "Open:\n- Sarah pays order QX-0 on 6 May.\nPeople:\n- Sarah lives in Bost
 
 @pytest.mark.parametrize(
     "answer",
-    [
-        "none", "N/A", "(none)", "Nothing to summarize.", "", " ",
-        "Open: none\nPeople: none\nEarlier: none",
-        "I'm sorry, but I can't help with that request.",
-        "I apologize, I am unable to summarise this conversation.",
-    ],
+    ["none", "N/A", "(none)", "Nothing to summarize.", "", " ",
+     "Open: none\nPeople: none\nEarlier: none", "I'm sorry, but I can't help with that request.",
+     "I apologize, I am unable to summarise this conversation."],
 )  # fmt: skip
 def test_an_answer_that_is_no_summary_replaces_none(fake: FakeLLM, answer: str) -> None:
     """Wrong: "none" or an apology replaces a good summary, or no warning says so."""

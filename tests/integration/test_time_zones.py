@@ -64,13 +64,9 @@ def zone_of_user(user_id: str | None) -> str | None:
 
 @pytest.mark.parametrize(
     "zones",
-    [
-        {"ana": "America/Lima", "ben": "Asia/Tokyo", "*": "Europe/Lisbon"},
-        {"ana": "America/Lima", "ben": "Asia/Tokyo"},
-        _Zones(),
-        f"{__name__}.zone_of_user",
-    ],
-)
+    [{"ana": "America/Lima", "ben": "Asia/Tokyo", "*": "Europe/Lisbon"},
+     {"ana": "America/Lima", "ben": "Asia/Tokyo"}, _Zones(), f"{__name__}.zone_of_user"],
+)  # fmt: skip
 def test_each_user_may_have_a_zone(zones: Any) -> None:
     """Wrong: users of one service in two countries share one time zone."""
     said = {"role": "user", "content": "a", "created_at": "2026-07-01T23:30:00"}

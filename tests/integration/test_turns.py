@@ -131,18 +131,9 @@ def test_answers_of_providers_are_taken(memory: AgentMemory) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [
-        [],
-        Q,
-        call(["a"]),
-        [call(["a"]), result("a")],
-        [call(["a"]), A],
-        [call(["a", "b"]), result("a"), A],
-        [result("a"), A],
-        [A, {"role": "system", "content": "Be kind."}],
-        None,
-        {"choices": []},
-    ],
+    [[], Q, call(["a"]), [call(["a"]), result("a")], [call(["a"]), A],
+     [call(["a", "b"]), result("a"), A], [result("a"), A],
+     [A, {"role": "system", "content": "Be kind."}], None, {"choices": []}],
     ids=["nothing", "question", "call", "result", "no-result", "one-result", "no-call", "system",
          "none", "no-choice"],
 )  # fmt: skip
