@@ -91,6 +91,19 @@ def held_in_sql(store: Store, change: str = "") -> bytes:
     return b"".join(map(bytes, bodies))
 
 
+class InSQL:
+    """How a SQL store's tests look at segments, and change them."""
+
+    def kept(self, store: Store) -> int:
+        return kept_in_sql(store)
+
+    def held(self, store: Store) -> bytes:
+        return held_in_sql(store)
+
+    def alter(self, store: Store) -> None:
+        held_in_sql(store, "substr(data, 1, length(data) - 1)")
+
+
 _WIDE = 4 * LEAST_LENGTH
 
 

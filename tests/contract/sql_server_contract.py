@@ -23,7 +23,7 @@ from tests.contract.grouping_contract import GroupingContract
 from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.contract.sealed_segments_contract import SealedSegmentsContract
-from tests.contract.segments_contract import SegmentsContract, held_in_sql, kept_in_sql
+from tests.contract.segments_contract import InSQL, SegmentsContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract
 from tests.processes import check_fork, check_writers
 from tests.servers.sql import Served, ServerFixtures, finished, line_to, opened, scheme_of, started
@@ -41,6 +41,7 @@ DEADLOCKS = {
 
 
 class ServerContract(
+    InSQL,
     ServerFixtures,
     SessionStoreContract,
     RecordStoreContract,
@@ -58,15 +59,6 @@ class ServerContract(
     """`SQLStore` on a server keeps the contract with concurrent writers."""
 
     schemes: tuple[str, ...]
-
-    def kept(self, store: Store) -> int:
-        return kept_in_sql(store)
-
-    def held(self, store: Store) -> bytes:
-        return held_in_sql(store)
-
-    def alter(self, store: Store) -> None:
-        held_in_sql(store, "substr(data, 1, length(data) - 1)")
 
     @pytest.fixture
     def steps(self, server: Served, store: Store, namespace: str) -> Iterator[Steps]:

@@ -18,22 +18,13 @@ from agent_memory.stores.qdrant.collections import Names, embedding
 from agent_memory.stores.qdrant.points import batches
 from agent_memory.stores.qdrant.store import QdrantStore
 from agent_memory.testing.contract import record, together, units
-from tests.servers.qdrant import Refused, Request, StandIn
+from tests.servers.qdrant import Refused, Request, StandIn, server
+
+__all__ = ["server"]
 
 ALIAS = "agent_memory_default_v"
 KEY = "k3y-of-the-test"
 QUESTION = Query(units(1, 4)[0])
-
-
-@pytest.fixture(autouse=True)
-def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("QDRANT_API_KEY", raising=False)
-
-
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with StandIn() as server:
-        yield server
 
 
 @pytest.fixture

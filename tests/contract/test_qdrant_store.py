@@ -1,6 +1,5 @@
 """The vector contract on qdrant-client's local mode, and on the wire."""
 
-import os
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -13,19 +12,9 @@ from agent_memory.stores.qdrant.store import QdrantStore
 from agent_memory.testing import VectorStoreContract
 from agent_memory.testing.contract import everything, for_words, record, together
 from tests.contract.vector_changes_contract import VectorChangesContract
-from tests.servers.qdrant import StandIn
+from tests.servers.qdrant import qdrant as url
 
-SERVERS = ["stand-in", *filter(None, [os.environ.get("AGENT_MEMORY_TEST_QDRANT")])]
-
-
-@pytest.fixture(scope="module", params=SERVERS)
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param != "stand-in":
-        yield request.param
-        return
-    with pytest.MonkeyPatch.context() as patch, StandIn() as server:
-        patch.delenv("QDRANT_API_KEY", raising=False)
-        yield server.url
+__all__ = ["url"]
 
 
 class TestQdrantLocally(VectorStoreContract, VectorChangesContract):

@@ -21,14 +21,9 @@ from agent_memory.stores.qdrant.collections import Names, embedding
 from agent_memory.stores.qdrant.points import MEANING, WORDS, features_at, holding
 from agent_memory.stores.qdrant.store import QdrantStore
 from agent_memory.testing.contract import for_words, ranked, record, units, worded
-from tests.servers.qdrant import Request, StandIn
+from tests.servers.qdrant import Request, StandIn, server
 
-
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with pytest.MonkeyPatch.context() as patch, StandIn() as server:
-        patch.delenv("QDRANT_API_KEY", raising=False)
-        yield server
+__all__ = ["server"]
 
 
 @pytest.fixture

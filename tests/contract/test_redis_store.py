@@ -27,29 +27,16 @@ from tests.processes import check_fork
 from tests.servers.line import Line
 from tests.servers.redis import RedisServer
 from tests.servers.redis_suite import (
-    GIVEN,
     RedisContract,
     available,
-    begun,
     namespace,
     server,
     start,
     store,
 )
+from tests.servers.redis_suite import redis as url
 
-__all__ = ["namespace", "server", "start", "store"]
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of the server that the environment names, or of a private one."""
-    if GIVEN:
-        yield GIVEN
-        return
-    folder = tmp_path_factory.mktemp("redis")
-    server = begun(lambda binary: RedisServer(folder, binary))
-    yield server.url
-    server.stop()
+__all__ = ["namespace", "server", "start", "store", "url"]
 
 
 def server_of(store: Store) -> Any:

@@ -34,7 +34,7 @@ from tests.contract.grouping_contract import GroupingContract
 from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.contract.sealed_segments_contract import SealedSegmentsContract
-from tests.contract.segments_contract import SegmentsContract, held_in_sql, kept_in_sql
+from tests.contract.segments_contract import InSQL, SegmentsContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract
 from tests.kit import Handles
 
@@ -45,6 +45,7 @@ def path(tmp_path: Path) -> Path:
 
 
 class TestSQLite(
+    InSQL,
     Handles,
     SessionStoreContract,
     RecordStoreContract,
@@ -60,15 +61,6 @@ class TestSQLite(
     WholeDeletionContract,
 ):
     """`SQLStore` on a SQLite file keeps the contract."""
-
-    def kept(self, store: Store) -> int:
-        return kept_in_sql(store)
-
-    def held(self, store: Store) -> bytes:
-        return held_in_sql(store)
-
-    def alter(self, store: Store) -> None:
-        held_in_sql(store, "substr(data, 1, length(data) - 1)")
 
     @pytest.fixture
     def opens(self, path: Path) -> Callable[[str], Store]:

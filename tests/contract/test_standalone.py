@@ -1,6 +1,5 @@
 """The contracts of `ChatHistory` and `VectorIndex` over every store, and exact search."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from itertools import pairwise
@@ -22,14 +21,11 @@ from tests.contract.mongodb_suite import server, url
 from tests.contract.vector_index_contract import VectorIndexContract
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
-from tests.servers.qdrant import StandIn
-from tests.servers.redis import RedisServer
-from tests.servers.redis_suite import GIVEN, begun
+from tests.servers.qdrant import qdrant
+from tests.servers.redis_suite import redis
 from tests.servers.sql import serve
 
-__all__ = ["server", "url"]
-
-QDRANT = ["stand-in", *filter(None, [os.environ.get("AGENT_MEMORY_TEST_QDRANT")])]
+__all__ = ["qdrant", "redis", "server", "url"]
 
 Place = Callable[[], Any]
 """Gives what a half takes as its `store`; each time anew where that is a handle."""
@@ -75,17 +71,6 @@ class StandaloneOver(ChatHistoryContract, IndexOver):
 
 
 @pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if GIVEN:
-        yield GIVEN
-        return
-    folder = tmp_path_factory.mktemp("redis")
-    server = begun(lambda binary: RedisServer(folder, binary))
-    yield server.url
-    server.stop()
-
-
-@pytest.fixture(scope="module")
 def postgres() -> Iterator[str]:
     for served in serve(PostgresServer, "AGENT_MEMORY_TEST_POSTGRES"):
         yield served.url
@@ -95,16 +80,6 @@ def postgres() -> Iterator[str]:
 def mariadb() -> Iterator[str]:
     for served in serve(MariaDBServer, "AGENT_MEMORY_TEST_MYSQL"):
         yield served.url
-
-
-@pytest.fixture(scope="module", params=QDRANT)
-def qdrant(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param != "stand-in":
-        yield request.param
-        return
-    with pytest.MonkeyPatch.context() as patch, StandIn() as server:
-        patch.delenv("QDRANT_API_KEY", raising=False)
-        yield server.url
 
 
 class TestOver(StandaloneOver):

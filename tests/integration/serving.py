@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import pytest
 import uvicorn
 
 from agent_memory import (
@@ -317,3 +318,16 @@ _MORE: dict[str, dict[str, Any]] = {
         }
     },
 }
+
+
+@contextmanager
+def unanswered(service: Service) -> Iterator[None]:
+    """The store reads no session's head before this ends."""
+    store, held = service.memory.components.store, threading.Event()
+    with pytest.MonkeyPatch.context() as patch:
+        read = store.head
+        patch.setattr(store, "head", lambda session_id: held.wait(30) and read(session_id))
+        try:
+            yield
+        finally:
+            held.set()

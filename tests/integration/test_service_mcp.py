@@ -1,6 +1,5 @@
 """The service at `/mcp` has the credentials, rights and limits of `/v1`. A real client calls it."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from mcp import MCPError
 from agent_memory.server.limits import Limits
 from agent_memory.server.rights import RIGHTS
 from tests.integration.mcp_calls import Mode, call, connected, refusal, resource
-from tests.integration.serving import Service, fill, listening, serving
+from tests.integration.serving import Service, fill, listening, serving, unanswered
 from tests.integration.tracing import traced
 
 MODES: tuple[Mode, ...] = ("legacy", "auto")
@@ -159,22 +158,11 @@ def test_limits_and_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         got = httpx2.get(url, headers=bearer(key))
         assert (got.status_code, got.headers["allow"]) == (405, "POST")
 
-        store, held = service.memory.components.store, threading.Event()
-        read = store.head
-
-        def head(session_id: str) -> Any:
-            held.wait(30)
-            return read(session_id)
-
-        store.head = head  # type: ignore[method-assign]
-        try:
-            asked = {"name": "get_context", "arguments": {"session_id": "s"}}
+        asked = {"name": "get_context", "arguments": {"session_id": "s"}}
+        with unanswered(service):
             for version in ({}, {"MCP-Protocol-Version": "2025-06-18"}):
                 slow = post(url, [*bearer(key), *version.items()], {**body, "params": asked})
                 assert slow.status_code == 504
-        finally:
-            held.set()
-            del store.head
         assert httpx2.get(f"{address}/v1/sessions", headers=bearer(key)).status_code == 200
         assert post(url, bearer(key)).status_code == 200
         refused = post(url, bearer(key))

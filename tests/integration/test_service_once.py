@@ -1,7 +1,6 @@
 """The service: a request that is sent again, or cut off in the middle, is carried out once."""
 
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.server.limits import Limits
-from tests.integration.serving import BY_NAME, Service, fill, request_of, sample, serving
+from tests.integration.serving import (
+    BY_NAME,
+    Service,
+    fill,
+    request_of,
+    sample,
+    serving,
+    unanswered,
+)
 
 
 @pytest.fixture
@@ -175,19 +182,9 @@ def test_a_call_that_takes_too_long(tmp_path: Path) -> None:
     """Wrong: a client waits forever for a call that hangs."""
     limits = Limits(per_second=0, call_seconds=0.2)
     with serving(tmp_path, limits=limits) as service:
-        key, held = service.key("ana"), threading.Event()
-        store = service.memory.components.store
-        read = store.head
-
-        def head(session_id: str) -> Any:
-            held.wait(30)
-            return read(session_id)
-
-        store.head = head  # type: ignore[method-assign]
-        try:
+        key = service.key("ana")
+        with unanswered(service):
             answer = service.call("read_session", key, {"session_id": "s"})
-        finally:
-            held.set()
         assert (answer.status, answer.problem) == (504, "too-slow")
 
 

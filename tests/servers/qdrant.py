@@ -6,13 +6,15 @@ stand-in follows the server's source: statuses, and that no collection has an al
 """
 
 import json
+import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from time import sleep
 from typing import Any, Literal, Self
 
+import pytest
 from pydantic import BaseModel
 from qdrant_client import QdrantClient, models
 
@@ -205,3 +207,24 @@ class _API(Handler):
             if isinstance(result, BaseModel):
                 result = result.model_dump(mode="json")
             self.send(200, {"result": result, "status": "ok", "time": 0.0})
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    monkeypatch.delenv("QDRANT_API_KEY", raising=False)
+    with StandIn() as server:
+        yield server
+
+
+_SERVERS = ["stand-in", *filter(None, [os.environ.get("AGENT_MEMORY_TEST_QDRANT")])]
+
+
+@pytest.fixture(scope="module", params=_SERVERS)
+def qdrant(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a stand-in, and of the server that the environment names."""
+    if request.param != "stand-in":
+        yield request.param
+        return
+    with pytest.MonkeyPatch.context() as patch, StandIn() as server:
+        patch.delenv("QDRANT_API_KEY", raising=False)
+        yield server.url

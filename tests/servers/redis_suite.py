@@ -45,6 +45,18 @@ def begun(make: Callable[[Path], S]) -> S:
     return server
 
 
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of the server that the environment names, or of a private one."""
+    if GIVEN:
+        yield GIVEN
+        return
+    folder = tmp_path_factory.mktemp("redis")
+    server = begun(lambda binary: RedisServer(folder, binary))
+    yield server.url
+    server.stop()
+
+
 @pytest.fixture
 def namespace() -> str:
     return f"test {uuid4().hex}"
