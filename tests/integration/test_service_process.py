@@ -73,7 +73,7 @@ def serving(
     (folder / "m.toml").write_text(CONFIG, encoding="utf-8")
     log = folder / "log"
     with log.open("ab") as stream:
-        command += ["serve", "--port", "0", "--config", "m.toml", *more]
+        command = [*command, "serve", "--port", "0", "--config", "m.toml", *more]
         process = piped(*command, stdin=None, stderr=stream, cwd=folder, preexec_fn=limit)
     try:
         line = process.stdout.readline()
