@@ -85,3 +85,15 @@ def test_a_key_that_was_revoked_is_over_for_all_that_wait(service: Service) -> N
     answers = at_once(service, [append(token, "s", "b"), append(other, "s", "c")] * 3)
     assert [one.status for one in answers] == [401, 200] * 3
     assert said(service, "s") == ["a"] * 3 + ["c"] * 3
+
+    assert said(service, "s") == ["a"] * 3 + ["c"] * 3
+
+
+def test_many_to_one_session_keep_their_order_and_their_number(service: Service) -> None:
+    """Wrong: a message of a batch is lost, stored twice, or gets another's number."""
+    ana = service.key("ana")
+    asked = [append(ana, "s", f"{n}") for n in range(100)]
+    ends = [one.json["end"] for one in at_once(service, asked)]
+    assert sorted(ends) == list(range(1, 101))
+    by_end = dict(zip(ends, map(str, range(100)), strict=True))
+    assert said(service, "s") == [by_end[end] for end in range(1, 101)]
