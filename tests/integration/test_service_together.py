@@ -86,8 +86,6 @@ def test_a_key_that_was_revoked_is_over_for_all_that_wait(service: Service) -> N
     assert [one.status for one in answers] == [401, 200] * 3
     assert said(service, "s") == ["a"] * 3 + ["c"] * 3
 
-    assert said(service, "s") == ["a"] * 3 + ["c"] * 3
-
 
 def test_many_to_one_session_keep_their_order_and_their_number(service: Service) -> None:
     """Wrong: a message of a batch is lost, stored twice, or gets another's number."""
