@@ -45,11 +45,14 @@ _SIMILAR = 0.45
 _LEANS = 4  # a short correction may be this many seqs after its statement
 _SAME_FORM = 0.6  # minimum share of a statement's words that a contradiction repeats
 _SAME_WORDS = 3  # minimum number of equal words in two statements that differ only in a value
-_NEAR, _NEAR_MARKED = 0.65, 0.45  # minimum sum of the two cosines; lower if the text tells a change
+_NEAR = 0.66  # minimum sum of the two cosines, in a memory of many statements
 _NEARLY = 0.8  # the statement to correct must have this share of the highest `_alone`
-_FEW, _MANY = 0.15, 50  # below 50 hits the threshold is lower, because chance matches are rarer
-_SAME_KIND = 0.1  # lowers the threshold for a value of the same kind
-_IN_CONTEXT = 0.08  # lowers the threshold in a context, where an extra line does little harm
+_FEW, _LEAST_MANY, _MANY = 0.2, 7, 50  # below 50 hits it is lower: chance matches are rarer
+_EVIDENCE = 0.1  # lowers it for words of change, and for a value of the same kind
+_NEAR_BEHIND = 0.51  # for a context, where the statement then stands behind the older one
+    0.51  # the minimum for a statement that only stands behind the older one, in a context
+)
+_SAME_START = 0.2  # raises it: statements that begin alike, such as with "I", resemble each other
 
 _CHANGES = re.compile(
     r"\b(?:now|no longer|any ?more|instead|new|from (?:now|today)|these days|as of|rather|after all"
@@ -83,9 +86,13 @@ _REFERS = re.compile(
 _TAKES_BACK = re.compile(
     r"^\W*(?:no|nope|nah|not|wait|oops|sorry|actually|correction|scratch|make (?:that|it)|i meant"
     r"|i misread|rather|better|hmm|nein|doch|falsch|moment|perd[oó]n|non|en fait|anzi)\b"
-    r"|\b(?:i meant|make (?:that|it)|scratch that|instead|after all|i misread|changed to)\b",
+    r"|\b(?:i meant|make (?:that|it)|scratch that|instead|after all|i misread|changed to"
+    r"|change of plans?)\b",
     re.IGNORECASE,
 )
+_OF_ITS_OWN = re.compile(r"^\W*(?:my|our|the|an?|(?-i:[A-Z]\w+'s))\b", re.IGNORECASE)
+"""The beginning of a sentence with a subject of its own, such as "My passport expires in 2031."."""
+_POINTS_BACK = re.compile(r"\b(?:it|that|this|they|them|those|he|she|one)\b", re.IGNORECASE)
 
 
 def answers(
@@ -126,13 +133,14 @@ def answers(
     if stated is not sure[0]:
         told = _beside(told, sure[0], stated, True)
     known = {hit.record.id: hit.relevance for hit in hits}
+    least_near = _NEAR - _few(len(hits))
     since = partial(
         _newer,
         newer=newer,
         known=known,
         about=about,
         question=question,
-        less=_IN_CONTEXT + _few(len(hits)) if in_context else 0.0,
+        least=least_near,
     )
     found = []
     if not any(_replaces(stated, one, question) for one in told):
@@ -143,6 +151,10 @@ def answers(
     if any(first for _, first in found):
         found = [one for one in found if one[1]]
     found += [(hit, False) for hit in _leaning(stated, hits, about)]
+    if in_context and not found:
+        for hit, _ in since(stated, least=min(_NEAR_BEHIND, least_near)):
+            told = _beside(told, stated, hit, False)
+        return told
     unique = {hit.record.id: (hit, first) for hit, first in reversed(found)}
     newest = sorted(unique.values(), key=lambda one: _place(one[0].record))[-_CORRECTIONS:]
     before = stated
@@ -246,19 +258,21 @@ def _leaning(stated: Hit, hits: Sequence[Hit], about: Sequence[str]) -> list[Hit
         if _follows(hit.record, stated.record)
         and hit.record.session_id == stated.record.session_id
         and hit.record.first - stated.record.first <= _LEANS
-        and _leans(_text(hit.record), about)
+        and _leans(_text(hit.record), _text(stated.record), about)
     ]
     return sorted(after, key=lambda hit: hit.record.first)[:1]
 
 
-def _leans(text: str, about: Sequence[str]) -> bool:
+def _leans(text: str, stated: str, about: Sequence[str]) -> bool:
     if len(text.split()) > FULL:
         return False
     if _TAKES_BACK.search(text):
         return True
-    if _is_about_another(text, about):
+    if _is_about_another(text, about) or _OF_ITS_OWN.search(text):
         return False
-    return any(pattern.search(text) for pattern in (_CHANGES, _VALUE))
+    if _VALUE.search(text) and _VALUE.search(stated):
+        return True
+    return bool(_CHANGES.search(text) and _POINTS_BACK.search(text))
 
 
 @lru_cache(_MOST_KNOWN)
@@ -305,6 +319,15 @@ def _has_form(new: frozenset[str], old: frozenset[str], asked: frozenset[str]) -
     return old & asked <= new and _repeats_most(new, old)
 
 
+def _names_another(new: frozenset[str], old: frozenset[str], asked: frozenset[str]) -> bool:
+    """Return whether a new statement is about another thing, such as another room's code.
+
+    It then has some of the words that the old statement shares with the question, but not all.
+    """
+    shared = old & asked
+    return not new.isdisjoint(shared) and not shared <= new
+
+
 def _repeats_most(new: frozenset[str], old: frozenset[str]) -> bool:
     return len(old & new) >= _SAME_FORM * len(old)
 
@@ -333,33 +356,41 @@ def _newer(
     known: Mapping[str, float],
     about: Sequence[str],
     question: str,
-    less: float,
+    least: float,
 ) -> list[tuple[Hit, bool]]:
     """Return the nearest newer statements, each with whether it replaces `stated`.
 
     Args:
         known: The relevance of each hit, by id.
         about: The names in the question that relevant hits contain.
-        less: The amount by which to lower the similarity threshold.
+        least: The minimum sum of the two cosines.
     """
     found: list[tuple[Hit, bool]] = []
-    kinds = _kinds(_text(stated.record))
+    languages, asked = _asked(question)
+    before = _text(stated.record)
+    kinds, old, start = _kinds(before), said_in(before, languages), _start(before)
     for hit, near in newer(stated):
         text, own = _text(hit.record), known.get(hit.record.id, 0.0)
         if len(found) == _CORRECTIONS or not _follows(hit.record, stated.record):
             continue
         if _is_about_another(text, about) and not _REFERS.search(text):
             continue
-        least = _NEAR_MARKED if _changes(hit) or own >= _SURE else _NEAR
-        least -= less + (_SAME_KIND if kinds & _kinds(text) else 0.0)
-        if near >= least:
+        if _names_another(said_in(text, languages), old, asked):
+            continue
+        evidence = _EVIDENCE * (_changes(hit) + (not kinds.isdisjoint(_kinds(text))))
+        alike = _SAME_START * (_start(text) == start)
+        if near >= least - evidence + alike:
             found.append((replace(hit, relevance=own), _replaces(hit, stated, question)))
     return found
 
 
 def _few(count: int) -> float:
     """Return how much the similarity threshold is lowered if there are only `count` hits."""
-    return _FEW * math.log(_MANY / min(_MANY, count))
+    return _FEW * math.log(_MANY / min(_MANY, max(_LEAST_MANY, count)))
+
+
+def _start(text: str) -> str:
+    return next(iter(_uncounted(text)), "")
 
 
 def _alone(hit: Hit) -> float:
