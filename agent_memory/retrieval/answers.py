@@ -50,8 +50,6 @@ _NEARLY = 0.8  # the statement to correct must have this share of the highest `_
 _FEW, _LEAST_MANY, _MANY = 0.2, 7, 50  # below 50 hits it is lower: chance matches are rarer
 _EVIDENCE = 0.1  # lowers it for words of change, and for a value of the same kind
 _NEAR_BEHIND = 0.51  # for a context, where the statement then stands behind the older one
-    0.51  # the minimum for a statement that only stands behind the older one, in a context
-)
 _SAME_START = 0.2  # raises it: statements that begin alike, such as with "I", resemble each other
 
 _CHANGES = re.compile(
