@@ -17,6 +17,7 @@ MODULES: dict[str, dict[str, str]] = {
     "engine": {},
     "explain": {},
     "listing": {},
+    "resent": {},
     "search_filters": {},
     "surplus": {},
     "turns": {
@@ -29,6 +30,7 @@ MODULES: dict[str, dict[str, str]] = {
     "notes": {
         "test_they_are_recalled_where_they_bear_on_the_question": _INSIDE,
         "test_while_the_embedder_is_down_words_find_them": _INSIDE,
+        "test_what_is_deleted_is_not_kept": _INSIDE,
     },
     "working": {
         "test_it_is_in_each_context_of_its_session_only": _INSIDE,

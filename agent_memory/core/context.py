@@ -217,15 +217,19 @@ def without_context(
     """
     if context is not None and len(messages) >= len(context.shown) + len(asked) > 0:
         sent = context.to_messages()
-        if len(messages) > len(sent) and list(messages[: len(sent)]) == sent:
+        if len(messages) > len(sent) and [*map(_as_sent, messages[: len(sent)])] == sent:
             return [*asked, *messages[len(sent) :]]
-    for place, message in enumerate(messages):
+    for place, message in enumerate(map(_as_sent, messages)):
         if isinstance(message, Mapping) and _is_of_a_context(message):
             raise InvalidMessage(
                 f"Message {place} of the list is a part of a context of get(), not a new message. "
                 "Pass the new messages alone: update(session_id, [question, answer])."
             )
     return messages
+
+
+def _as_sent(message: Any) -> Any:
+    return (message.raw or message.to_openai()) if isinstance(message, Message) else message
 
 
 def _is_of_a_context(message: Mapping[str, Any]) -> bool:

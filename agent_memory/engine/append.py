@@ -77,19 +77,18 @@ class Appender:
     def append_all(
         self,
         updates: Sequence[Update],
-        check: Callable[[str, str | None], None] = lambda session_id, user_id: None,
+        accepted: Callable[[Update], Update] = lambda update: update,
     ) -> list[_Stored | Exception]:
         """Append the updates of several callers, in one transaction if possible.
 
-        `check` may raise an error to refuse an update. Returns the result of `append` or the error
+        `accepted` returns an update as it is to be stored, or raises an error. Returns the result of `append` or the error
         for each update, in order.
         """
         requests: dict[int, Append] = {}
         found: dict[int, _Stored | Exception] = {}
         for place, update in enumerate(updates):
             try:
-                check(update.session_id, update.user_id)
-                requests[place] = self._request(update)
+                requests[place] = self._request(accepted(update))
             except Exception as error:  # noqa: BLE001 - a bad message must not stop the others
                 found[place] = error
         done = self._store.append_all(list(requests.values()))

@@ -111,7 +111,13 @@ class OpenMemory:
 
     def _update_all(self, updates: Sequence[Update]) -> list[Head | Exception]:
         """Run several callers' updates in one transaction. Return the head or the error of each."""
-        done = self._appender.append_all(updates, self._guard.check_session)
+
+        def accepted(update: Update) -> Update:
+            self._guard.check_session(update.session_id, update.user_id)
+            new = self.components.new_in(update.session_id, update.messages)
+            return update._replace(messages=new)
+
+        done = self._appender.append_all(updates, accepted)
         return [one if isinstance(one, Exception) else self._updated(*one) for one in done]
 
     def _updated(self, head: Head, before: KeptKey | None) -> Head:

@@ -148,7 +148,7 @@ def answers(
             found += since(hit)
     if any(first for _, first in found):
         found = [one for one in found if one[1]]
-    found += [(hit, False) for hit in _leaning(stated, hits, about)]
+    found += [(hit, False) for hit in _leaning(stated, hits, about, question)]
     if in_context and not found:
         for hit, _ in since(stated, least=min(_NEAR_BEHIND, least_near)):
             told = _beside(told, stated, hit, False)
@@ -245,7 +245,7 @@ def _without_echoes(
     return [hit for hit in hits if not is_echo(hit)]
 
 
-def _leaning(stated: Hit, hits: Sequence[Hit], about: Sequence[str]) -> list[Hit]:
+def _leaning(stated: Hit, hits: Sequence[Hit], about: Sequence[str], question: str) -> list[Hit]:
     """Return the first short message that corrects the statement before it, such as "No, the 6th!".
 
     Such a message takes something back, reports a change, or gives a number or weekday.
@@ -256,17 +256,19 @@ def _leaning(stated: Hit, hits: Sequence[Hit], about: Sequence[str]) -> list[Hit
         if _follows(hit.record, stated.record)
         and hit.record.session_id == stated.record.session_id
         and hit.record.first - stated.record.first <= _LEANS
-        and _leans(_text(hit.record), _text(stated.record), about)
+        and _leans(_text(hit.record), _text(stated.record), about, question)
     ]
     return sorted(after, key=lambda hit: hit.record.first)[:1]
 
 
-def _leans(text: str, stated: str, about: Sequence[str]) -> bool:
+def _leans(text: str, stated: str, about: Sequence[str], question: str) -> bool:
     if len(text.split()) > FULL:
         return False
     if _TAKES_BACK.search(text):
         return True
     if _is_about_another(text, about) or _OF_ITS_OWN.search(text):
+        return False
+    if _names_another(text, stated, question):
         return False
     if _VALUE.search(text) and _VALUE.search(stated):
         return True
@@ -317,13 +319,14 @@ def _has_form(new: frozenset[str], old: frozenset[str], asked: frozenset[str]) -
     return old & asked <= new and _repeats_most(new, old)
 
 
-def _names_another(new: frozenset[str], old: frozenset[str], asked: frozenset[str]) -> bool:
-    """Return whether a new statement is about another thing, such as another room's code.
+def _names_another(text: str, stated: str, question: str) -> bool:
+    """Return whether a text is about another thing than a statement, such as another room's code.
 
-    It then has some of the words that the old statement shares with the question, but not all.
+    It then has some of the words that the statement shares with the question, but not all.
     """
-    shared = old & asked
-    return not new.isdisjoint(shared) and not shared <= new
+    languages, asked = _asked(question)
+    shared, own = said_in(stated, languages) & asked, said_in(text, languages)
+    return not own.isdisjoint(shared) and not shared <= own
 
 
 def _repeats_most(new: frozenset[str], old: frozenset[str]) -> bool:
@@ -364,16 +367,15 @@ def _newer(
         least: The minimum sum of the two cosines.
     """
     found: list[tuple[Hit, bool]] = []
-    languages, asked = _asked(question)
     before = _text(stated.record)
-    kinds, old, start = _kinds(before), said_in(before, languages), _start(before)
+    kinds, start = _kinds(before), _start(before)
     for hit, near in newer(stated):
         text, own = _text(hit.record), known.get(hit.record.id, 0.0)
         if len(found) == _CORRECTIONS or not _follows(hit.record, stated.record):
             continue
         if _is_about_another(text, about) and not _REFERS.search(text):
             continue
-        if _names_another(said_in(text, languages), old, asked):
+        if _names_another(text, before, question):
             continue
         evidence = _EVIDENCE * (_changes(hit) + (not kinds.isdisjoint(_kinds(text))))
         alike = _SAME_START * (_start(text) == start)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agent_memory.retrieval.index import SegmentIndex
 
 _WRITTEN = re.compile(r"\S+")
+_NUMBER = re.compile(r"\d")
 # English only; a lone lower-case "i" is ambiguous and does not count
 _FIRST_PERSON = re.compile(
     r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself|[Ww]e|us|[Oo]urs?|i'(?:m|ve|d|ll)"
@@ -106,7 +107,8 @@ class Query:
                 for form in forms_of(written, languages)
             ]
             places = [words.setdefault(numbers, len(words)) for numbers in known]
-            count = end - first
+            # a number is the same or another one, however near its word pieces are
+            count = 0 if _NUMBER.search(written) else end - first
             for nth in range(count if places else 0):
                 owners[first + nth] = places[nth * len(places) // count]
             first = end

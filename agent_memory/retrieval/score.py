@@ -302,7 +302,9 @@ def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
     strength = _by_word(one.best, query.owners, there.shape[1])
     compared = np.asarray(one.best.any(axis=1))  # records with word pieces
     unread = np.where(there > 0, 1, numbers["absent"])
-    strength = np.where(compared[:, None], np.maximum(strength, numbers["present"] * there), unread)
+    # a number has no pieces in a query: it is present or absent
+    present = np.where(np.isin(np.arange(there.shape[1]), query.owners), numbers["present"], 1)
+    strength = np.where(compared[:, None], np.maximum(strength, present * there), unread)
     near = one.neighbours()
     share = worth / worth.sum() if len(worth) else worth
     words = strength @ share

@@ -7,6 +7,7 @@ import pytest
 from agent_memory import AgentMemory
 from benchmarks.recall.languages import Language, first_hits, languages
 from benchmarks.recall.situations import FOLDER, outcomes
+from tests.kit import assistant, user
 
 BAR = 0.8  # messages with equally many of the words have no fixed order
 
@@ -76,6 +77,37 @@ def test_a_word_that_is_looked_up_brings_no_correction() -> None:
             memory.update("s", {"role": "user", "content": text}, user_id="ana")
         found = memory.get("other", "parrot", user_id="ana").recalls
         assert [one.text for one in found] == ["user: The parrot sits in the hall."]
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("{}'s birthday is in May.", "When is {}'s birthday?"),
+        ("The code of the {} is 4417.", "What is the code of the {}?"),
+        ("Order {} was shipped.", "What happened to order {}?"),
+    ],
+)
+def test_a_statement_about_another_thing_is_no_correction(said: str, asked: str) -> None:
+    """Wrong: the newest statement of a form is first, though the question names another thing."""
+    things = ["4400", "4403", "4409"] if "order" in asked else ["Anna", "Mona", "kitchen"]
+    with AgentMemory("memory://") as memory:
+        for thing in things:
+            memory.update("s", [user(said.format(thing)), assistant("Noted.")], user_id="ana")
+        for thing in things:
+            expected = f"user: {said.format(thing)}"
+            question = asked.format(thing)
+            assert memory.get("x", question, user_id="ana").recalls[0].text == expected
+            assert memory.search(question, user_id="ana")[0].text == expected
+
+
+def test_thanks_are_no_correction() -> None:
+    """Wrong: small talk after a statement precedes it in a context."""
+    said = ["I moved to Lisbon last week.", "Enjoy the trams!", "Thanks!"]
+    with AgentMemory("memory://") as memory:
+        for role, text in zip(["user", "assistant", "user"], said, strict=True):
+            memory.update("s", {"role": role, "content": text}, user_id="ana")
+        found = memory.get("x", "Which city do I live in?", user_id="ana").recalls
+    assert [one.text for one in found] == [f"user: {said[0]}"]
 
 
 def test_yesterday_is_the_users() -> None:
