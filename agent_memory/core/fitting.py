@@ -220,7 +220,10 @@ def _seq(entry: Entry) -> int:
 
 _OF_MESSAGES = ("vector", "log")
 _LEAST_RECALLS = 4
-"""A recall never takes more than 1/4 of the room, so that at least 4 recalls fit."""
+"""A recall takes at most 1/4 of the room, so that at least 4 recalls fit."""
+
+_LEAST_TOKENS = 40
+"""In a small room a recall may take this much, because fewer tokens would say nothing."""
 
 _USUAL_RECALLS = 12
 """Within that limit, a recall is cut to 1/12 of the room or `_USUAL_TOKENS`, whichever is more."""
@@ -246,10 +249,11 @@ class Placed:
         """Return the recalls to show, and their tokens in total. For the choice see `select`.
 
         A recall may take 1/12 of the room or 150 tokens, whichever is more, but at most 1/4 of the
-        room. A longer recall is cut to the part that is most relevant to the question. Recalls of
-        neighbouring messages are joined.
+        room, or 40 tokens in a small room. A longer recall is cut to the part that is most relevant
+        to the question. Recalls of neighbouring messages are joined.
         """
         most = min(room // _LEAST_RECALLS, max(room // _USUAL_RECALLS, _USUAL_TOKENS))
+        most = min(room, max(most, _LEAST_TOKENS))
         priced = [self._cut(self._priced(recall), question, most) for recall in recalls]
         limits = {name: info.max_tokens for name, info in self.blocks.items()}
         of_messages = [name for name, info in self.blocks.items() if info.kind in _OF_MESSAGES]

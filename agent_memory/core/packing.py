@@ -27,7 +27,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.query_text import asks, asks_for_all
 from agent_memory.core.records import Entry, Head, Recall, Source
 from agent_memory.core.settings_model import MemoryRole
-from agent_memory.core.shapes import role_of, shape_of
+from agent_memory.core.shapes import shape_of
 from agent_memory.core.shortening import Shortener
 from agent_memory.core.timestamps import BEGINNING
 from agent_memory.core.tokens.counter import TokenCounter
@@ -50,8 +50,6 @@ class Shown:
         leading: The system message and the summary, if there are any.
         drafts: The messages of the current turn. They end the context.
         cut: Seqs of the shortened entries.
-        unpaired: Warnings about omitted calls without results, and omitted results without calls.
-        unpaired_seqs: Seqs of the messages with these calls.
         held: Further sources that count as shown: the messages of the session's window, if the
             context shows the caller's messages instead of the window.
     """
@@ -63,8 +61,6 @@ class Shown:
     tokens: int
     cut: frozenset[int] = frozenset()
     warnings: tuple[str, ...] = ()
-    unpaired: tuple[str, ...] = ()
-    unpaired_seqs: frozenset[int] = frozenset()
     held: frozenset[Source] = frozenset()
 
     @property
@@ -183,12 +179,7 @@ class Packer:
         if begins_later and (early := visible(all_of_it, was_cut=False).index(shown[0])):
             warning = f"Before the user's first message, {_many(early, 'message')} left out."
             window = replace(window, warnings=(*window.warnings, warning))
-        if not unpaired:
-            return window
-        shown_seqs = {entry.seq for entry in shown}
-        left_out = (entry for entry in all_of_it if entry.seq not in shown_seqs)
-        calls = frozenset(entry.seq for entry in left_out if role_of(entry.message) == "assistant")
-        return replace(window, unpaired=unpaired, unpaired_seqs=calls)
+        return replace(window, warnings=(*window.warnings, *unpaired)) if unpaired else window
 
     def pack(
         self,
@@ -393,13 +384,10 @@ def _unpaired(entries: Sequence[Entry]) -> tuple[str, ...]:
     pending, orphans = unshown(entries)
     warnings: list[str] = []
     if pending:
-        warnings.append(
-            f"{_many(pending, 'message')} with tool calls left out until all results are stored."
-        )
+        calls = _many(pending, "message", " with tool calls")
+        warnings.append(f"{calls} left out until all results are stored.")
     if orphans:
-        warnings.append(
-            f"{_many(orphans, 'result')} of tools left out: the window has no call for it."
-        )
+        warnings.append(f"{_many(orphans, 'tool result')} left out: the window has no call for it.")
     return tuple(warnings)
 
 
@@ -409,12 +397,10 @@ def _left_out(fitted: Fitted) -> tuple[str, ...]:
     if parts_changed := [f"{_many(count, 'message')} {how}" for count, how in parts if count]:
         warnings.append(f"In the newest turn, {' and '.join(parts_changed)}, to fit the budget.")
     if fitted.earlier:
-        warnings.append(
-            f"{_many(fitted.earlier, 'earlier message')} of the window left out to keep the newest "
-            "turn."
-        )
+        earlier = _many(fitted.earlier, "earlier message", " of the window")
+        warnings.append(f"{earlier} left out to keep the newest turn.")
     return tuple(warnings)
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what} is" if count == 1 else f"{count} {what}s are"
+def _many(count: int, what: str, more: str = "") -> str:
+    return f"{count} {what}{more} is" if count == 1 else f"{count} {what}s{more} are"

@@ -247,7 +247,8 @@ def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -
     first = last = max(range(len(spans)), key=lambda place: scores[place], default=0)
     best = _between(text, spans, first, last)
     if count(best) > limit:
-        return clip(best, count, limit)
+        cut = clip(best, count, limit - 1 - count(GAP))  # not marked if it has no room for a mark
+        return f"{cut} {GAP}" if cut else clip(best, count, limit)
     while True:
         sides = [(scores[at], at) for at in (last + 1, first - 1) if 0 <= at < len(spans)]
         for _, at in sorted(sides, key=lambda side: -side[0]):

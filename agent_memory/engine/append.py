@@ -81,8 +81,8 @@ class Appender:
     ) -> list[_Stored | Exception]:
         """Append the updates of several callers, in one transaction if possible.
 
-        `accepted` returns an update as it is to be stored, or raises an error. Returns the result of `append` or the error
-        for each update, in order.
+        `accepted` returns an update as it is to be stored, or raises an error. Return the result of
+        `append`, or the error, for each update in order.
         """
         requests: dict[int, Append] = {}
         found: dict[int, _Stored | Exception] = {}

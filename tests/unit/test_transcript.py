@@ -138,6 +138,7 @@ def test_an_excerpt_is_what_bears_on_the_question() -> None:
     assert excerpt(text, "Which port?", words, 99) is text
     assert excerpt(text, "First?", words, 5) == "First this.\nThen that. …"
     assert excerpt("one two three four", "four", words, 2) == "one two"
+    assert excerpt("one two three four", "four", words, 3) == "one …"
 
 
 @given(st.text(), st.text(), st.integers(1, 30))

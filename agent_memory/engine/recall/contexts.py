@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent_memory.core.cache import Cache
 from agent_memory.core.context import BlockInfo, MemoryContext, left_out_of
 from agent_memory.core.formats.registry import format_of
 from agent_memory.core.fusion import merge
@@ -133,7 +132,6 @@ class Contexts:
         )
         limit, store_id = config.recall_timeout, config.namespace
         self._recaller = FanOut(limit, blocks=self.blocks, store_id=store_id)
-        self._unpaired: Cache[str, tuple[tuple[str, ...], frozenset[int]]] = Cache(10_000)
 
     def get(
         self,
@@ -191,10 +189,6 @@ class Contexts:
             window = view.window(asked)
             nonlocal counted
             context = self.prompts.noted(view.seen.scope, view.context(window), window)
-            unpaired = window.unpaired, window.unpaired_seqs
-            if unpaired != self._unpaired.find(session_id):
-                self._unpaired.put(session_id, unpaired)  # warn only once
-                context = replace(context, warnings=[*context.warnings, *window.unpaired])
             if not counted:  # recall runs once per turn
                 self._count(view.seen, context)
                 counted = True
