@@ -214,6 +214,7 @@ def test_export_and_import_give_the_same_log(tmp_path: Path) -> None:
         user([{"type": "text", "text": "héllo \ud83d"}], created_at=5),
         assistant(None, tool_calls=[call], refusal=None),
         {"role": "tool", "tool_call_id": "c1", "content": "42"},
+        user("At ten.", created_at="2026-03-01T10:00:00+05:30"),
         {"raw": {"type": "reasoning", "id": "r1"}, "format": "openai.responses"},
     ]
     with store() as memory:
@@ -223,7 +224,7 @@ def test_export_and_import_give_the_same_log(tmp_path: Path) -> None:
     run("import", "out.jsonl", "copy")
     with store() as memory:
         old, new = memory.history("s"), memory.history("copy")
-    assert [e.created_at for e in new] == [e.created_at for e in old]
+    assert [e.said_at.isoformat() for e in new] == [e.said_at.isoformat() for e in old]
     for a, b in zip(old, new, strict=True):
         fields = b.message.to_dict()
         fields["created_at"] = a.message.to_dict().get("created_at", fields["created_at"])
