@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from agent_memory.core.budget import Budget
 from agent_memory.core.cache import TEXTS
@@ -32,7 +32,7 @@ from agent_memory.core.shortening import Shortener
 from agent_memory.core.timestamps import BEGINNING
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.transcript import full_text
-from agent_memory.core.window import is_user, passes, unshown, visible
+from agent_memory.core.window import is_user, late_results, passes, unshown, visible
 from agent_memory.errors import InvalidMessage
 
 _LEAST_CANDIDATES = 30
@@ -40,6 +40,8 @@ _PLAIN = {"role", "content", "created_at", "metadata"}
 _LEAST_SHARE, _LEAST_SHARE_STATEMENT = 0.7, 0.91
 _TOKENS_EACH = 60  # tokens of a short message
 _SHORT = 8  # a question of at most 1/8 of the budget is short
+
+_LATE = "[The result of a tool call that is no longer shown:]\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,8 @@ class Packer:
         end = max(head.end if head is not None else 0, own[-1].seq if own else 0)
         drafts = self._entries(messages, end)
         all_of_it = [*own, *drafts] if drafts else own
+        if was_cut and (late := late_results(all_of_it)):
+            all_of_it = [self._told(one, _LATE) if one.seq in late else one for one in all_of_it]
         shown = visible(all_of_it, was_cut=was_cut)
         if once and drafts and _ends_with_question(shown, drafts):
             shown, drafts = [entry for entry in shown if entry.seq < drafts[0].seq], []
@@ -322,12 +326,7 @@ class Packer:
             remaining += shortener.unit([question], room // 3) or []
         newest = shown[-1] if shown else None  # even an empty context may exceed the budget
         if newest is not None and not (is_user(newest) and remaining):
-            role = "user" if is_user(newest) else "assistant"
-            text = Message(role=role, content=full_text(newest.message))
-            cut = shortener.entry(
-                replace(newest, message=text, tokens=self.counter.message(text)),
-                room - cost_of(remaining),
-            )
+            cut = shortener.entry(self._told(newest), room - cost_of(remaining))
             remaining += [cut] if cut is not None else []
         missing = len(shown) - len(remaining)
         fitted = Fitted(
@@ -337,6 +336,12 @@ class Packer:
         if remaining:
             return as_text
         return replace(as_text, tokens=min(as_text.tokens, self.max_tokens))
+
+    def _told(self, entry: Entry, note: str = "") -> Entry:
+        """Return an entry with its message as plain text, such as a result without its call."""
+        role: Literal["user", "assistant"] = "user" if is_user(entry) else "assistant"
+        text = Message(role=role, content=note + full_text(entry.message))
+        return replace(entry, message=text, tokens=self.counter.message(text))
 
     def entries(self, messages: Sequence[Any]) -> list[Entry]:
         """Convert a caller's messages, in any form, to entries that belong to no session."""

@@ -223,6 +223,21 @@ def unshown(entries: Sequence[Entry]) -> tuple[int, int]:
     return layout.pending, layout.orphans
 
 
+def late_results(entries: Sequence[Entry]) -> frozenset[int]:
+    """Return the seqs of the entries that only hold results of calls that have left the window."""
+    if not _layout(entries).orphans:
+        return frozenset()
+    shapes = shapes_of([entry.message for entry in entries])
+    answered = {place for place, _ in pairs(shapes)}
+    called = {call.id for shape in shapes for call in shape.calls}
+    return frozenset(
+        entry.seq
+        for place, (entry, shape) in enumerate(zip(entries, shapes, strict=True))
+        if shape.answers and not (shape.speaks or shape.calls or place in answered)
+        if called.isdisjoint(answer.id for answer in shape.answers)
+    )
+
+
 class _Candidate(NamedTuple):  # a tuple, because there is one for nearly every entry
     start: int
     pinned: tuple[int, ...]

@@ -47,10 +47,10 @@ _SAME_FORM = 0.6  # minimum share of a statement's words that a contradiction re
 _SAME_WORDS = 3  # minimum number of equal words in two statements that differ only in a value
 _NEAR = 0.66  # minimum sum of the two cosines, in a memory of many statements
 _NEARLY = 0.8  # the statement to correct must have this share of the highest `_alone`
-_FEW, _LEAST_MANY, _MANY = 0.2, 7, 50  # below 50 hits it is lower: chance matches are rarer
-_EVIDENCE = 0.1  # lowers it for words of change, and for a value of the same kind
-_NEAR_BEHIND = 0.51  # for a context, where the statement then stands behind the older one
-_SAME_START = 0.2  # raises it: statements that begin alike, such as with "I", resemble each other
+_FEW, _LEAST_MANY, _MANY = 0.2, 7, 50  # with fewer hits `_NEAR` is lowered: chance is rarer
+_EVIDENCE = 0.1  # lowers `_NEAR` for words of change, and for a value of the same kind
+_NEAR_BEHIND = 0.51  # `_NEAR` for a statement that a context shows behind the older one
+_SAME_START = 0.2  # raises `_NEAR` for the same first word, which makes any statements alike
 
 _CHANGES = re.compile(
     r"\b(?:now|no longer|any ?more|instead|new|from (?:now|today)|these days|as of|rather|after all"
@@ -322,7 +322,7 @@ def _has_form(new: frozenset[str], old: frozenset[str], asked: frozenset[str]) -
 def _names_another(text: str, stated: str, question: str) -> bool:
     """Return whether a text is about another thing than a statement, such as another room's code.
 
-    It then has some of the words that the statement shares with the question, but not all.
+    Of the words that the statement shares with the question, the text then has some, but not all.
     """
     languages, asked = _asked(question)
     shared, own = said_in(stated, languages) & asked, said_in(text, languages)

@@ -16,7 +16,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Summary
 from agent_memory.core.shapes import role_of
 from agent_memory.core.tokens.counter import TokenCounter
-from agent_memory.core.window import visible
+from agent_memory.core.window import late_results, visible
 from agent_memory.ltm_blocks import StaticMemory
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.strategies.base import Departure, Strategy
@@ -123,7 +123,11 @@ def wrong(context: Any, log: Sequence[Entry], asked: str | None, known: set[int]
     turns = [one for one in turns if not _is_memory(one)]
     shown = visible(log, was_cut=False)
     newest = shown[-1] if shown else None
-    if asked is None and newest is not None and not (turns and _same(turns[-1], newest)):
+    late = late_results(log) if context.head is not None and context.head.start else ()
+    if newest is not None and newest.seq < max(late, default=0):
+        if asked is None and not (turns and turns[-1]["role"] == "assistant"):
+            found.append("the newest message, a result without its call, is not at the end as text")
+    elif asked is None and newest is not None and not (turns and _same(turns[-1], newest)):
         found.append(f"the newest message, a {role_of(newest.message)}, is not at the end")
     if asked is not None and not (turns and turns[-1]["role"] == "user"):
         found.append("the question is not at the end")
@@ -142,7 +146,7 @@ def wrong(context: Any, log: Sequence[Entry], asked: str | None, known: set[int]
         if len(whole) < len(of_turn) and not (context.warnings or covered):
             found.append("something of the newest turn is cut, and no warning says so")
     hidden = {entry.seq for entry in log if not entry.message.is_system}
-    hidden -= {entry.seq for entry in shown}
+    hidden -= {entry.seq for entry in shown} | {*late}
     start = context.head.start if context.head is not None else 0
     calls = {
         one["id"]: entry.seq for entry in log for one in entry_view(entry).get("tool_calls") or ()

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, MemoryContext
+from agent_memory.core.formats.names import ANTHROPIC, CHAT, CONVERSE, GOOGLE, RESPONSES
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.errors import ConfigError
 from agent_memory.strategies import FlushToLTM, Strategy, Summarize, Trim
-from agent_memory.testing import FakeLLM
+from agent_memory.testing import FakeLLM, check_context
 from tests.histories import call, result, unpaired
 from tests.kit import assistant, model_at, user
 
@@ -31,6 +32,22 @@ def seen(context: MemoryContext) -> list[tuple[str, str]]:
     assert COUNTER.context(chat) <= context.tokens <= context.max_tokens
     assert unpaired(chat) == []
     return [(one["role"], str(one["content"]).split()[0]) for one in chat]
+
+
+@pytest.mark.parametrize("form", [CHAT, RESPONSES, ANTHROPIC, GOOGLE, CONVERSE])
+def test_a_result_whose_call_has_left_the_window_is_shown(form: str) -> None:
+    """Wrong: the newest message is in no context, because its tool took many turns."""
+    with opened(max_tokens=1_000) as memory:
+        memory.update("s", [user("Start the job."), call(["c1"])])
+        for number in range(40):
+            memory.update("s", [user(words(20, f"q{number}")), assistant(words(20, "a"))])
+        assert memory.update("s", result("c1", "Accuracy .9417")).start > 2
+        for question in (None, "Well?"):
+            context = memory.get("s", question, format=form)
+            check_context(form, context.to_arguments())
+            assert "no longer shown" in str(context.to_messages())
+            assert ".9417" in str(context.to_messages())
+            assert (context.warnings, context.tokens <= 1_000) == ([], True)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: repr(one)[:30])
