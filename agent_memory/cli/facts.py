@@ -178,7 +178,8 @@ def surplus(
     memory: AgentMemory,
     user: UserOption = None,
     session: Annotated[
-        str | None, typer.Option(metavar="ID", help="Its user's memory, or its own without one.")
+        str | None,
+        typer.Option(metavar="ID", help="Use the memory of its user."),
     ] = None,
     older_than: Annotated[
         str | None, typer.Option(metavar="TIME", help="Include older records: 30d, 12h or 15m.")

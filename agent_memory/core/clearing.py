@@ -57,9 +57,9 @@ class Clearing:
     ) -> Cleared:
         """Return the window with stubs in place of old tool results.
 
-        The newest result stays whole, and so does a result that begins like an error, or that no
-        message of the assistant follows yet. A message larger than half of the limit counts as
-        half, because contexts shorten it.
+        The newest result stays whole. A result also stays whole if it begins like an error, or if
+        no message of the assistant comes after it yet. A message larger than half of the limit
+        counts as half, because contexts shorten it.
 
         Args:
             limit: Tokens that the window may take.
@@ -93,7 +93,7 @@ class Cleared:
         self._shown: list[Entry | None] = last._shown.copy() if last else []
         self._costs: list[int] = last._costs.copy() if last else []
         self._tokens: int = last._tokens if last else 0
-        # Indexes of the assistant's newest message, of the results, and of results that are notes.
+        # Indexes of the assistant's newest message, of the results, and of stubs of merged results.
         self._read: int = last._read if last else 0
         self._results: list[int] = last._results.copy() if last else []
         self._notes: frozenset[int] = last._notes if last else frozenset()
@@ -158,7 +158,7 @@ class Cleared:
         return {place: stub for place in whole if (stub := self._cache[place])}
 
     def _joined(self, old: Sequence[int]) -> dict[int, Entry | None]:
-        """Merge old steps into one of them, with a note as its result. Texts of calls stay."""
+        """Merge old steps into one of these steps. Its result is a stub that lists all results."""
         there = set(old) - self._notes
         steps = [
             (call, results)

@@ -147,7 +147,7 @@ class AgentMemoryChatMessageHistory(BaseChatMessageHistory):
 def from_langchain(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
     """Convert LangChain's messages to dicts for `update`. `to_langchain` restores the messages.
 
-    A tool's `artifact` is stored as JSON if possible, otherwise as text.
+    A tool's `artifact` is stored too. Values that JSON cannot express may become text.
     """
     return [
         {"raw": one.model_dump(), "format": LANGCHAIN, **({"id": one.id} if one.id else {})}

@@ -172,7 +172,8 @@ def answers(
 def telling(question: str, hits: Sequence[Hit]) -> list[Hit]:
     """Return the hits that say more than the question itself, best first.
 
-    User messages that ask the question again get a lower score and relevance.
+    User messages that ask the question again are dropped if they say nothing else. Others get a
+    lower score and relevance, unless the question is about the assistant's words.
     """
     languages, asked = _asked(question)
     told = [

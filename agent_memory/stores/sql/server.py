@@ -58,8 +58,8 @@ class Driver(ABC):
     Attributes:
         errors: The base class of the driver's errors.
         find_table: The query that finds a table by its name.
-        hold_tables: The query that takes the lock for changes of tables. The query returns 0 after
-            a timeout. The lock ends with the connection.
+        hold_tables: The query that takes the lock for changes of tables. After a timeout it returns
+            0 or fails. The lock ends with the connection.
     """
 
     errors: type[Exception]
@@ -109,7 +109,7 @@ class Driver(ABC):
         return raw.cursor()
 
     def ignores(self, error: Exception) -> bool:
-        """Return whether an error of `define` only shows that an earlier run made the change.
+        """Return whether an error of `define` only says that a table or index exists already.
 
         This happens on servers that change tables outside of transactions.
         """
@@ -135,7 +135,7 @@ class ServerConnection(SQLConnection):
         return self._write(lambda: self._executed(_marked(text), values))[0]
 
     def run_each(self, text: str, rows: Sequence[Sequence[Any]]) -> None:
-        if len(rows) == 1:  # for several rows, a driver may need another round trip
+        if len(rows) == 1:  # `executemany` may need one more round trip
             self.run(text, rows[0])
         elif rows:
             self._write(lambda: self._executed(_marked(text), rows, each=True))
