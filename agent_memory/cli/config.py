@@ -84,8 +84,7 @@ def describe(config: AgentMemoryConfig) -> Iterator[tuple[str, str]]:
         work += f"; sessions idle for {config.idle_minutes:g} minutes are absorbed completely"
     inline = config.overflow_mode == "inline"
     yield "work", "overflows are handled within updates" if inline else work
-    variable = config.encryption or "none"  # an invalid name may be a key, so it is masked
-    yield "encryption", variable if variable.isidentifier() else "***"
+    yield "encryption", _variable(config) or "none"
     for space, grants in config.shares.items():
         yield f"share {space}", ", ".join(map(" may ".join, grants.items())) or "nobody"
 
@@ -146,7 +145,13 @@ def show(settings: AgentMemoryConfig) -> None:
     told = settings.model_dump(mode="json")
     told["overflow"] = settings.strategy.model_dump(mode="json")
     told["api_key"] = _MASK if settings.api_key else None
+    told["encryption"] = _variable(settings)
     _print(told)
+
+
+def _variable(config: AgentMemoryConfig) -> str | None:
+    name = config.encryption  # an invalid name may be a key, so it is masked
+    return name if name is None or name.isidentifier() else _MASK
 
 
 def _print(value: dict[str, Any]) -> None:

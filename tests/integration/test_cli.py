@@ -364,6 +364,12 @@ def test_config_schema_and_show(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [block["kind"] for block in shown["blocks"]] == ["vector"]
 
 
+def test_config_shows_no_key_that_stands_for_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: `config show` prints an encryption key that stands where its variable is named."""
+    monkeypatch.setenv("AGENT_MEMORY_ENCRYPTION", "a1:hidden+key=")
+    assert "hidden" not in run("config", "show")
+
+
 def test_config_shows_no_secret_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: `config show` prints a password or a key in a model's address."""
     for base in ("https://me:canary@m.example/v1", "https://canary@m.example/v1?key=canary"):
