@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import takewhile
@@ -48,9 +48,9 @@ _SAME_WORDS = 3  # minimum number of equal words in two statements that differ o
 _NEAR = 0.66  # minimum sum of the two cosines, in a memory of many statements
 _NEARLY = 0.8  # the statement to correct must have this share of the highest `_alone`
 _FEW, _LEAST_MANY, _MANY = 0.2, 7, 50  # with fewer hits `_NEAR` is lowered: chance is rarer
-_EVIDENCE = 0.1  # lowers `_NEAR` for words of change, and for a value of the same kind
+_EVIDENCE = 0.1  # added for words of change, and for a value of the same kind
 _NEAR_BEHIND = 0.51  # `_NEAR` for a statement that a context shows behind the older one
-_SAME_START = 0.2  # raises `_NEAR` for the same first word, which makes any statements alike
+_SAME_START = 0.2  # subtracted for the same first word, which makes any statements alike
 
 _CHANGES = re.compile(
     r"\b(?:now|no longer|any ?more|instead|new|from (?:now|today)|these days|as of|rather|after all"
@@ -132,25 +132,27 @@ def answers(
         told = _beside(told, sure[0], stated, True)
     known = {hit.record.id: hit.relevance for hit in hits}
     least_near = _NEAR - _few(len(hits))
-    since = partial(
-        _newer,
-        newer=newer,
-        known=known,
-        about=about,
-        question=question,
-        least=least_near,
-    )
+    since = partial(_newer, newer=newer, about=about, question=question)
+
+    def nearer(
+        old: Hit, found: Sequence[tuple[Hit, float]], least: float
+    ) -> list[tuple[Hit, bool]]:
+        near = [hit for hit, nearness in found if nearness >= least][:_CORRECTIONS]
+        near = [replace(hit, relevance=known.get(hit.record.id, 0.0)) for hit in near]
+        return [(hit, _replaces(hit, old, question)) for hit in near]
+
+    behind = since(stated)
     found = []
     if not any(_replaces(stated, one, question) for one in told):
-        found = since(stated)
+        found = nearer(stated, behind, least_near)
     for hit, first in found[-1:]:  # the correction may itself have been corrected
         if first or _changes(hit):
-            found += since(hit)
+            found += nearer(hit, since(hit), least_near)
     if any(first for _, first in found):
         found = [one for one in found if one[1]]
     found += [(hit, False) for hit in _leaning(stated, hits, about, question)]
     if in_context and not found:
-        for hit, _ in since(stated, least=min(_NEAR_BEHIND, least_near)):
+        for hit, _ in nearer(stated, behind, min(_NEAR_BEHIND, least_near)):
             told = _beside(told, stated, hit, False)
         return told
     unique = {hit.record.id: (hit, first) for hit, first in reversed(found)}
@@ -353,35 +355,28 @@ def _uncounted(text: str) -> tuple[str, ...]:
 
 
 def _newer(
-    stated: Hit,
-    newer: Newer,
-    known: Mapping[str, float],
-    about: Sequence[str],
-    question: str,
-    least: float,
-) -> list[tuple[Hit, bool]]:
-    """Return the nearest newer statements, each with whether it replaces `stated`.
+    stated: Hit, newer: Newer, about: Sequence[str], question: str
+) -> list[tuple[Hit, float]]:
+    """Return the nearest newer statements.
+
+    Each comes with the sum of the two cosines, adjusted for the form of the texts.
 
     Args:
-        known: The relevance of each hit, by id.
         about: The names in the question that relevant hits contain.
-        least: The minimum sum of the two cosines.
     """
-    found: list[tuple[Hit, bool]] = []
+    found: list[tuple[Hit, float]] = []
     before = _text(stated.record)
     kinds, start = _kinds(before), _start(before)
     for hit, near in newer(stated):
-        text, own = _text(hit.record), known.get(hit.record.id, 0.0)
-        if len(found) == _CORRECTIONS or not _follows(hit.record, stated.record):
+        text = _text(hit.record)
+        if not _follows(hit.record, stated.record):
             continue
         if _is_about_another(text, about) and not _REFERS.search(text):
             continue
         if _names_another(text, before, question):
             continue
         evidence = _EVIDENCE * (_changes(hit) + (not kinds.isdisjoint(_kinds(text))))
-        alike = _SAME_START * (_start(text) == start)
-        if near >= least - evidence + alike:
-            found.append((replace(hit, relevance=own), _replaces(hit, stated, question)))
+        found.append((hit, near + evidence - _SAME_START * (_start(text) == start)))
     return found
 
 
