@@ -1,9 +1,8 @@
 """Questions of people's lives: `python -m benchmarks recall situations [--of NAME] [--show]`.
 
 A situation is a few dated sessions, a question, and the texts that a context must recall for it, in
-order, or must not. The rules were made with `situations.json` and every second one in
-`situations_chats.json`, which reads like real chats, and none with `situations_held_out.json`. All
-but the first were written by somebody who had not seen the code.
+order, or must not. The rules were made with `situations.json` and every second one of the chats.
+All but the first file were written by somebody who had not seen the code.
 """
 
 import json
