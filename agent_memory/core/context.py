@@ -217,7 +217,11 @@ def without_context(
     """
     if context is not None and len(messages) >= len(context.shown) + len(asked) > 0:
         sent = context.to_messages()
-        if len(messages) > len(sent) and [*map(_as_sent, messages[: len(sent)])] == sent:
+        copies = [*map(_as_sent, messages[: len(sent)])]
+        if len(messages) > len(sent) and copies == sent:
+            begin = len(sent) - len(asked)
+            if copies[begin:] == chat_of(asked):  # the caller's own question may have metadata
+                return messages[begin:]
             return [*asked, *messages[len(sent) :]]
     for place, message in enumerate(map(_as_sent, messages)):
         if isinstance(message, Mapping) and _is_of_a_context(message):
