@@ -324,9 +324,10 @@ class VectorMemory(Block):
 
     def _near_both(self, scope: Scope, query: Query, stated: Hit) -> list[tuple[Hit, float]]:
         """Return the hits nearest to a question and a statement together; see `answers.Newer`."""
-        if not len(query.meaning) or stated.vector is None:
+        vector = stated.vector() if stated.vector is not None else ()
+        if not len(query.meaning) or not len(vector):  # a damaged record has none
             return []
-        both = query.meaning + stated.vector()
+        both = query.meaning + vector
         length = float((both @ both) ** 0.5)
         found = self._vectors.search_vectors(self.name, scope.owner, query.like(both), _LIKE)
         return [(hit, hit.cosine * length) for hit in found]
