@@ -223,8 +223,8 @@ def without_context(
             if copies[begin:] == chat_of(asked):  # the caller's own question may have metadata
                 return messages[begin:]
             return [*asked, *messages[len(sent) :]]
-    for place, message in enumerate(map(_as_sent, messages)):
-        if isinstance(message, Mapping) and _is_of_a_context(message):
+    for place, message in enumerate(messages):
+        if _is_of_a_context(message):
             raise InvalidMessage(
                 f"Message {place} of the list is a part of a context of get(), not a new message. "
                 "Pass the new messages alone: update(session_id, [question, answer])."
@@ -236,9 +236,14 @@ def _as_sent(message: Any) -> Any:
     return (message.raw or message.to_openai()) if isinstance(message, Message) else message
 
 
-def _is_of_a_context(message: Mapping[str, Any]) -> bool:
-    content = message.get("content")
-    if message.get("role") not in SYSTEM_ROLES or not isinstance(content, str):
+def _is_of_a_context(message: Any) -> bool:
+    if isinstance(message, Message):
+        role, content = message.role, message.content
+    elif isinstance(message, Mapping):
+        role, content = message.get("role"), message.get("content")
+    else:
+        return False
+    if role not in SYSTEM_ROLES or not isinstance(content, str):
         return False
     return any(
         content.startswith(begin) and content.endswith(end) for begin, end in (_RECALLS, _SUMMARY)

@@ -162,7 +162,9 @@ class Packer:
         drafts = self._entries(messages, end)
         all_of_it = [*own, *drafts] if drafts else own
         if was_cut and (late := late_results(all_of_it)):
-            all_of_it = [self._told(one, _LATE) if one.seq in late else one for one in all_of_it]
+            all_of_it = [
+                self._as_plain(one, _LATE) if one.seq in late else one for one in all_of_it
+            ]
         shown = visible(all_of_it, was_cut=was_cut)
         if once and drafts and _ends_with_question(shown, drafts):
             shown, drafts = [entry for entry in shown if entry.seq < drafts[0].seq], []
@@ -326,7 +328,7 @@ class Packer:
             remaining += shortener.unit([question], room // 3) or []
         newest = shown[-1] if shown else None  # even an empty context may exceed the budget
         if newest is not None and not (is_user(newest) and remaining):
-            cut = shortener.entry(self._told(newest), room - cost_of(remaining))
+            cut = shortener.entry(self._as_plain(newest), room - cost_of(remaining))
             remaining += [cut] if cut is not None else []
         missing = len(shown) - len(remaining)
         fitted = Fitted(
@@ -337,7 +339,7 @@ class Packer:
             return as_text
         return replace(as_text, tokens=min(as_text.tokens, self.max_tokens))
 
-    def _told(self, entry: Entry, note: str = "") -> Entry:
+    def _as_plain(self, entry: Entry, note: str = "") -> Entry:
         """Return an entry with its message as plain text, such as a result without its call."""
         role: Literal["user", "assistant"] = "user" if is_user(entry) else "assistant"
         text = Message(role=role, content=note + full_text(entry.message))

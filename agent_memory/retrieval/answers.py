@@ -325,7 +325,7 @@ def _has_form(new: frozenset[str], old: frozenset[str], asked: frozenset[str]) -
 def _names_another(text: str, stated: str, question: str) -> bool:
     """Return whether a text is about another thing than a statement, such as another room's code.
 
-    Of the words that the statement shares with the question, the text then has some, but not all.
+    The statement shares some words with the question. The text has a part of these words.
     """
     languages, asked = _asked(question)
     shared, own = said_in(stated, languages) & asked, said_in(text, languages)
