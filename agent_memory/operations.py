@@ -1,4 +1,4 @@
-"""Calls for the operation of a deployment: dead letters, damage, imports, moves, and rebuilds."""
+"""Calls for operators: dead letters, damage, receipts, imports, migrations, and rebuilds."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def repair(memory: AgentMemory, error: Damaged, *, dry_run: bool = False) -> str
     """
     memory.components.guard.check(None, None)
     if not isinstance(error, Damaged):
-        raise InvalidInput(f"{quoted(error)} is nothing damaged. Give one of damaged(memory).")
+        raise InvalidInput(f"{quoted(error)} is not a Damaged error. Give one of damaged(memory).")
     repairs = memory.components.repair
     plan = repairs.plan(error)
     if plan is not None and not dry_run:
@@ -257,7 +257,7 @@ def _drop_vectors(config: AgentMemoryConfig, name: str) -> None:
     with closing(services):
         for block in config.all_blocks:
             if block.name == name:
-                # written first: after a crash, the replay must begin with the first session
+                # before `clear`, so that after a crash the replay begins with the first session
                 SystemRecords(resources.store).write(Kind.REPLAYS, name, after=None, done=0)
                 block.clear(resources)
 

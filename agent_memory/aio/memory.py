@@ -293,10 +293,12 @@ class AsyncAgentMemory:
             yield step
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run any function, such as a method of a handle, on one of the memory's threads.
+        """Run any function on one of the memory's threads. For a method of a handle:
 
-        pad = await memory.session("s-1").working()
-        await memory.run(pad.set, "plan", ["book a table"])
+            pad = await memory.session("s-1").working()
+            await memory.run(pad.set, "plan", ["book a table"])
+
+        A call that has started finishes even if its caller is cancelled.
         """
         return await self._run(partial(call, *args, **kwargs))
 

@@ -38,9 +38,9 @@ class Asked:
     memory: AgentMemory | None
 
     def is_in(self, home: str | None) -> bool:
-        """Return whether the block is asked with the session, and not with the user only.
+        """Return whether the block is queried for the session, and not for the user only.
 
-        This is so for member blocks, and for blocks of the memory named `home`.
+        True for member blocks, and for blocks of the memory named `home`.
         """
         return self.memory is None or self.member == home
 
@@ -172,10 +172,10 @@ _LONGEST = 64  # the limit of chat APIs
 
 
 def tools_of(members: Members, home: str, user_id: str | None) -> dict[str, Tool]:
-    """Return the tools of all members, by name. See `CompositeMemory.tools`.
+    """Return the tools of all members, by name.
 
-    Tools of memories other than the home work on the user's data in their memory. Tools of
-    these memories that need a session are left out.
+    A tool of another memory than the home works on the user's data in that memory. If the tool
+    needs a session, it is left out.
     """
     found = {**members.memories[home].components.toolbox.tools()}
     others = [tool for block in members.blocks.values() for tool in block.tools()]
@@ -222,7 +222,7 @@ Rule = Callable[[str, str | None], str]
 
 
 class Routing:
-    """Finds the home of a session, the memory that stores it, by a rule or a constant name."""
+    """Finds the home of a session: the memory that stores it. A rule or a fixed name decides."""
 
     def __init__(self, memories: Mapping[str, AgentMemory], rule: str | Rule) -> None:
         self._memories = memories

@@ -73,7 +73,7 @@ class AgentMemoryConfig(Sourced):
     Attributes:
         store: The store: "sqlite:///file.db", "folder:///memories" (plain files), "memory://", or a
             server's URL, such as "postgresql://...", "mysql://..." or "redis://...". An open store
-            can be passed too. Several memories may share it. Then the caller closes it.
+            can be passed too, even to several memories. The caller closes this store.
         durability: The failures after which a stored update is still there. "power": a crash of the
             process and a power loss. This needs a disk sync for each update. "process": a crash of
             the process. A power loss may then lose the newest updates, but never restores deleted
@@ -81,7 +81,7 @@ class AgentMemoryConfig(Sourced):
             explicitly, a server that does not sync is refused.
         encryption: The name of the environment variable with the keys, such as "AGENT_MEMORY_KEYS".
             All content is encrypted before it is stored; see `stores.Keys`. None encrypts nothing.
-        system_store: The store for system messages, as `store`. None stores them in `store`.
+        system_store: The store for system messages, in a form of `store`. None uses `store`.
         namespace: Separates deployments that share a database.
         max_tokens: The token budget of a context, recalls included.
         max_messages: The maximum number of messages in a context. The system message, the summary,
@@ -115,8 +115,8 @@ class AgentMemoryConfig(Sourced):
         overflow: The strategy for a window that exceeds its part of the budget. None for
             `ClearTools` with `Summarize` if a model is configured, and with `Trim` otherwise.
         blocks: Long-term blocks in addition to those of the strategy. The default is a
-            `VectorMemory`, or none if the strategy has blocks. `[]` adds none. With any block,
-            contexts recall notes too.
+            `VectorMemory`, or none if the strategy has blocks. `[]` adds none. If there is any
+            block, contexts recall notes too.
         overflow_mode: The time at which an overflowing window is shortened. "inline": before
             `update` returns. "background": later, by threads of this process or by
             `agent-memory worker`.
@@ -135,9 +135,9 @@ class AgentMemoryConfig(Sourced):
             "leading" puts both into the first system message, for models that accept only one.
             Prompt caches are then less effective: see docs/recall.md.
         retention: How long the log stores a message after it has left the window and all blocks
-            have absorbed it. "forever"; "window" for not at all; or a timedelta, in files an ISO
-            8601 duration ("P30D"), which counts from the message's own time. Records derived from
-            the message stay.
+            have absorbed it. "forever" never removes it. "window" removes it immediately. A
+            timedelta, in files an ISO 8601 duration ("P30D"), counts from the message's own time.
+            Records derived from the message stay.
         keep_keys: How long a retried update is recognized by its key, or by its messages' ids: a
             timedelta, in files an ISO 8601 duration ("P30D"), or "forever". A session's older keys
             are removed with its next update that has a key. `retention` removes no keys.
@@ -330,7 +330,7 @@ class AgentMemoryConfig(Sourced):
 
     @property
     def lacking_models(self) -> dict[str, str]:
-        """A warning for each block that needs `model`, by the block's name, if `model` is None."""
+        """Warnings by block name. If `model` is None, there is one for each block that needs it."""
         absorber = "absorbs nothing: it needs"
         reranker = "recalls by the local ranking only: its LLM reranker needs"
         return {

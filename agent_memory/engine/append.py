@@ -35,7 +35,7 @@ _FRAME = 2_000  # a flat message has fewer bytes in JSON, apart from its content
 
 
 class Update(NamedTuple):
-    """The arguments of `AgentMemory.update`, and the flag `own` of `Append`."""
+    """The arguments of `AgentMemory.update`. `own` refuses an existing session without owner."""
 
     session_id: str
     messages: Sequence[Any]
@@ -59,7 +59,7 @@ class Appender:
         self._queue = None if is_remote else AppendQueue(self._append, self.append_all)
 
     def append(self, update: Update) -> _Stored:
-        """Append messages atomically. See `AgentMemory.update`."""
+        """Append messages atomically. A single short message goes through the queue."""
         if self._queue is not None and is_brief(update.messages):
             return self._queue.run(update)
         return self._append(update)
@@ -81,8 +81,8 @@ class Appender:
     ) -> list[_Stored | Exception]:
         """Append the updates of several callers, in one transaction if possible.
 
-        `accepted` returns an update as it is to be stored, or raises an error. Return the result of
-        `append`, or the error, for each update in order.
+        `accepted` returns the update to store, or raises an error. Return the result of `append`,
+        or the error, for each update in order.
         """
         requests: dict[int, Append] = {}
         found: dict[int, _Stored | Exception] = {}

@@ -1,4 +1,4 @@
-"""The modules that `update` does not need. The first other call loads all of them.
+"""Loads the modules that `update` does not need, before the first call of any other method.
 
 They are loaded off the main thread. If a signal handler raised an exception during an import on the
 main thread, Python's import lock would stay held for ever.
@@ -43,7 +43,7 @@ Class = TypeVar("Class", bound=type)
 @cache
 @apart
 def load_rest() -> None:
-    """Load the modules of all calls."""
+    """Load all modules of `_MODULES`."""
     for name in _MODULES:
         import_module(f"agent_memory.{name}")
     import_module("agent_memory.core.formats.registry").is_known(None)  # loads the built-in formats
@@ -61,7 +61,7 @@ def loading_rest(method: Callable[..., T]) -> Callable[..., T]:
 
 
 def made_later(make: Callable[[Any], T]) -> made_once[T]:
-    """Return a `made_once` whose first read loads all modules first."""
+    """Return a cached property. Its first read loads all modules, then computes the value."""
     return made_once(loading_rest(make))
 
 

@@ -1,6 +1,6 @@
 """Leases on sessions, and named locks. Each has one holder at a time, over all processes.
 
-The store holds them. They expire after 10 seconds if their holder dies.
+Both are stored with the sessions, and expire after 10 seconds if their holder dies.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Listing:
     def completed(self, heads: Sequence[Head]) -> list[Head]:
         """Return the heads with `updated_at` and `metadata`.
 
-        If a session was deleted meanwhile, they are the creation time and {}.
+        For a session that was deleted meanwhile, these are its creation time and {}.
         """
         newest = self._newest_of(heads)
         return [self._completed(head, newest.get(head.session_id)) for head in heads]
@@ -89,7 +89,7 @@ class Listing:
         return self.completed([head for head, _ in zip(found, range(limit), strict=False)])
 
     def describe(self, session_id: str, scope: Scope, metadata: dict[str, Any]) -> None:
-        """Replace a session's metadata. See `AgentMemory.describe`."""
+        """Replace a session's metadata."""
         if not isinstance(metadata, dict):
             raise InvalidInput("The metadata is not a dict. Give a dict of plain JSON.")
         self._values(replace(scope, session_id=session_id)).put((), _NAME, metadata)
@@ -131,7 +131,7 @@ class Listing:
         last = next((age(head) for head in found if head.session_id == after), None)
         if after is not None and last is None:
             raise InvalidInput(
-                "There is no session of that id to go on after. Begin anew, without `after`."
+                "No session in this list has the id `after`. Begin again without `after`."
             )
         older = [head for head in found if last is None or age(head) < last]
         return self.completed(nlargest(limit, older, key=age))

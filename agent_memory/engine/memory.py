@@ -184,8 +184,8 @@ class AgentMemory(OpenMemory):
             format: The provider for `to_arguments()` and `to_messages()`: "openai.chat",
                 "openai.responses", "anthropic.messages", "google.contents", "bedrock.converse" or
                 "langchain". None means OpenAI's chat. Items that only the provider reads, such as
-                its reasoning, are included unchanged. The provider may have compacted the
-                conversation itself. Then its newest compaction replaces all earlier messages.
+                its reasoning, are included unchanged. If the provider has compacted the
+                conversation itself, its newest compaction replaces all earlier messages.
             window: Messages to show instead of the session's window, each in a form that `update`
                 takes. Frameworks pass the messages that they are about to send, with the current
                 turn. These messages are not stored. A system message is shown only if it is among
@@ -648,8 +648,8 @@ class AgentMemory(OpenMemory):
     ) -> list[Absorbed]:
         """Absorb all pending messages of one session, of one user, or of all. Idempotent.
 
-        A summary that was made without its model, after a failure, is replaced if the model works
-        again. Among several sessions, a damaged one is skipped with a warning.
+        A summary that was made without a model, because the model failed, is replaced if the model
+        works again. Among several sessions, a damaged one is skipped with a warning.
 
         Args:
             session_id: Only this session.

@@ -149,7 +149,7 @@ class OpenMemory:
     def _stored(
         self, session_id: str, key: WriteKey, *, user_id: str | None = None
     ) -> list[Message] | None:
-        """Return the messages stored under a key. See `Appender.stored`."""
+        """Return the messages stored under a key. None if the key or the session is unknown."""
         head = self._guard.owned(session_id, user_id)
         return None if head is None else self._appender.stored(head, key)
 
@@ -186,7 +186,7 @@ class OpenMemory:
     def _bring_messages(
         self, session_id: str, messages: Sequence[tuple[str, Message]], user_id: str | None
     ) -> int:
-        """Append imported messages. See `Appender.bring`.
+        """Append imported messages, and return the number of new ones.
 
         No model is called: `flush`, the next update or a worker absorbs and summarizes them.
         """

@@ -47,7 +47,7 @@ class Pins:
             values.delete(PINNED, text_of("id", name))
 
     def pin_message(self, head: Head, seq: int) -> None:
-        """Pin a message. See `AgentMemory.pin`."""
+        """Pin a message. If it left the window, put it back, with its question and tool calls."""
         entry = next(iter(self._store.pick(head.session_id, [seq])), None)
         if entry is None or entry.message.is_system:
             raise InvalidInput(
@@ -74,7 +74,6 @@ class Pins:
             head = now
 
     def unpin_message(self, head: Head, seq: int) -> None:
-        """Unpin a message. See `AgentMemory.unpin`."""
         scope = Scope(head.user_id, head.session_id)
         self._values(scope, of_session=True).delete(PINNED, str(seq))
 

@@ -1,4 +1,4 @@
-"""The engine's part of the tools that read: records as data, and long messages in pages."""
+"""Reads for the tools of a model: records as JSON data, and long messages in pages."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def readable(session_id: str, head: Head | None, asked: Sequence[Message]) -> It
 
 
 class ReadMessage(Arguments):
-    """What `memory_read_message` takes."""
+    """The arguments of `memory_read_message`."""
 
     seq: int = Field(ge=1, le=_FARTHEST, description="The message's number.")
     offset: int = Field(
@@ -180,7 +180,7 @@ _SHOWN = 600  # maximum characters of a message in a list
 
 
 class Query(Arguments):
-    """What a search of a memory takes."""
+    """The arguments of a search by a model."""
 
     query: str = Field(
         default="",

@@ -83,7 +83,7 @@ class Services:
             return EncryptedStore(store, keys, config.namespace)
 
         main = opened(config.store)
-        # by attribute, because the caller's store may be a proxy around an encrypted one
+        # no `isinstance`: the caller's store may be a proxy around an encrypted one
         self.keys = keys or getattr(main, "signing_keys", None)
         beside = main
 
@@ -92,7 +92,7 @@ class Services:
                 return beside
             from agent_memory.stores.qdrant.store import QdrantStore
 
-            # by attribute, because `main` may be a proxy around an encrypted store
+            # no `isinstance`: `main` may be a proxy around an encrypted store
             around: Callable[[VectorStore], VectorStore]
             around = getattr(main, "vectors_of", lambda beside: beside)
             return around(QdrantStore(url, config.namespace))

@@ -89,7 +89,7 @@ class Spending:
     def hold(
         self, account: Account, model: str, prompt: Callable[[], int], answer: int
     ) -> Settle | None:
-        """Count the maximum of a call before it is made. See `models.usage.Hold`."""
+        """Count the maximum usage of a call before it is made."""
         if account.purpose == "completion" or not self.is_limited:
             return None
         try:

@@ -1,4 +1,4 @@
-"""The stale report: near-duplicates and old records, which `User.forget_all` removes."""
+"""The report of `User.surplus`: near-duplicates and old records."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class Kind(Enum):
     """The kinds of the engine's notes."""
 
     JOBS = "configured jobs"
-    """The configured blocks and settings that cause work. A new one makes all sessions due."""
+    """The configured blocks and settings that cause work. A new job makes all sessions due."""
     REPLAYS = "replays"
     """The progress of a block's replay."""
     USER_DELETIONS = "user deletions"

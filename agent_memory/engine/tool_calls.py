@@ -28,13 +28,13 @@ _IN_PART = "A part of the memory could not be asked right now; there may be more
 
 
 class Read(Query):
-    """What `memory_read` takes."""
+    """The arguments of `memory_read`."""
 
     limit: int = Field(default=8, ge=1, le=50, description="At most so many results.")
 
 
 class Write(Arguments):
-    """What `memory_write` takes."""
+    """The arguments of `memory_write`."""
 
     text: str = Field(min_length=1, description="What to remember: one fact, in a whole sentence.")
     replaces: str = Field(

@@ -1,4 +1,7 @@
-"""The cache of windows. After an append, only the new entries are read."""
+"""The cache of windows. A window is the part of a session's log that contexts show.
+
+After an append by another process, only the new entries are read.
+"""
 
 from __future__ import annotations
 

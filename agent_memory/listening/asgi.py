@@ -1,4 +1,4 @@
-"""ASGI types, credentials in headers, and the user and rights in a request's scope."""
+"""ASGI types, and functions to read the credential and the caller of a request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CALLER = "agent_memory.caller"
 
 
 def marked(scope: Scope, user_id: str, rights: Set[str]) -> Scope:
-    """Return a request's scope with its user, and its rights among "read", "write" and "delete"."""
+    """Return the scope with the caller added: a user and rights ("read", "write", "delete")."""
     return {**scope, _CALLER: (user_id, rights)}
 
 

@@ -63,8 +63,8 @@ class Listener(socket.socket):
     def listen(self, backlog: int = 0) -> None:
         """Listen with a queue of at least 1,024 connections.
 
-        The event loop passes as `backlog` how many connections it accepts at a time, which is less.
-        A longer queue costs nothing. A client that finds the queue full retries after a second.
+        The event loop passes a smaller `backlog`: the number of connections that it accepts at a
+        time. A longer queue costs nothing. If the queue is full, a client retries after a second.
         """
         super().listen(max(backlog, _QUEUE))
 

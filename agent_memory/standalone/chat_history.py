@@ -30,8 +30,8 @@ class ChatHistory:
         store: See `AgentMemoryConfig`. `close` does not close a store that was passed open.
         namespace: The namespace, if `store` is a URL.
         durability: See `AgentMemoryConfig`; None for the default of `AgentMemoryConfig`.
-        model: A litellm model name, which selects the tokenizer. With the model of an `AgentMemory`
-            on the same store, that memory need not count the tokens again.
+        model: A litellm model name, which selects the tokenizer. If an `AgentMemory` on the same
+            store has the same model, it need not count the tokens again.
         tokenizer: As in `AgentMemoryConfig`.
 
     Raises:

@@ -34,7 +34,7 @@ class VectorIndex(ItemIndex):
 
     Args:
         store: A URL as in `AgentMemoryConfig`, the URL of a Qdrant server, or Qdrant's ":memory:"
-            (extra `qdrant`); or an open store, which `close` leaves open.
+            (extra `qdrant`). An open store can be passed too. `close` does not close this store.
         name: The index's name in the store: lower-case letters, digits and underscores.
         embedding: An embedding model as in `AgentMemoryConfig`, or your own embedder. None is the
             local embedder. None with a `dimension` uses no embedder: every item then needs a
@@ -63,7 +63,7 @@ class VectorIndex(ItemIndex):
         self._embedder = _embedder(embedding, dimension)
         self.dimension = _dimension(self._embedder, dimension)
         model = self._embedder.name if self._embedder is not None else _GIVEN
-        super().__init__(store, name, namespace, (self.dimension + 1, model))  # see `lifted`
+        super().__init__(store, name, namespace, (self.dimension + 1, model))  # `lifted` adds one
 
     def __repr__(self) -> str:
         return f"VectorIndex(name={self._name!r}, dimension={self.dimension})"

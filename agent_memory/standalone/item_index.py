@@ -256,7 +256,7 @@ class ItemIndex(ABC):
         return Scope(user_id).owner
 
     def _key(self, owner: str, item_id: str) -> str:
-        """Return an item's record id. It is the session id too, to delete single items by it."""
+        """Return an item's record id. It also serves as session id, which `delete` selects by."""
         return record_id(self._block, owner, item_id)
 
     def _read(self, owner: str, session_id: str | None = None) -> Iterator[Item]:

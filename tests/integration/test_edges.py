@@ -197,7 +197,7 @@ def test_what_is_not_the_type_that_it_has_to_be(quiet: Path) -> None:
         for odd in (None, 5, [], object()):
             with pytest.raises(InvalidInput, match="not a receipt"):
                 operations.verify(memory, odd)  # type: ignore[arg-type]
-            with pytest.raises(InvalidInput, match="nothing damaged"):
+            with pytest.raises(InvalidInput, match="not a Damaged error"):
                 operations.repair(memory, odd)  # type: ignore[arg-type]
         for path in (str(quiet), "a\x00", "\ud800", "none/s.jsonl", LONG):
             with pytest.raises(InvalidInput, match="Nothing can be written to"):

@@ -1,4 +1,7 @@
-"""Plans of edits to a session's log: a pop, another answer, a new list, a redaction. Pure."""
+"""Plans edits of a session's log: a pop, another answer, a new list, a redaction.
+
+Nothing is read or written here, except through the functions that a caller passes.
+"""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Deleted:
         self._store.put_records(DELETED.name, tombstones(kind, names, at))
 
     def since(self, head: Head) -> datetime | None:
-        """Return when a session or its user was deleted since the session began, or None."""
+        """Return when the session or its user was deleted. None if not since the session began."""
         stones = [self.at("session", head.session_id), self.at("user", head.user_id)]
         return max((at for at in stones if at and at >= head.created_at), default=None)
 
@@ -84,7 +84,7 @@ class Receipts:
         return self._signed(replace(made, parts=merged(parts)))
 
     def checkpoint(self, head: Head, blocks: Iterable[str]) -> Receipt:
-        """Return a receipt for the durable part of a session. See `AgentMemory.checkpoint`."""
+        """Write pending data of the store to disk, and return a receipt for a session."""
         log = Part("log")
         if self._config.store == "memory://":
             log = Part("log", "not supported", "This store ends with the process.")
@@ -99,7 +99,7 @@ class Receipts:
         return self._signed(made)
 
     def verify(self, receipt: Receipt) -> Receipt:
-        """Check a receipt against the current store. See `operations.verify`."""
+        """Return the receipt with the results of its checks against the current store."""
         checks = {"session": self._session, "user": self._user, "checkpoint": self._checkpoint}
         with noted() as damaged:
             parts = [self._signature(receipt), *checks[receipt.kind](receipt)]

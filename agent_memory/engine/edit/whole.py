@@ -35,7 +35,7 @@ class Deleting(NamedTuple):
     """A committed deletion.
 
     Attributes:
-        key: The key of the note about the deletion, which is dropped last.
+        key: The key of the note about the deletion. This note is dropped last.
         heads: The deleted sessions.
         has_registry: Whether the store lists blocks with databases of their own.
     """
@@ -48,7 +48,7 @@ class Deleting(NamedTuple):
 class WholeDeletion:
     """Deletes sessions and users whose data is all in the session store.
 
-    A note of each deletion stays in the store until the traces in its files are erased.
+    The store has a note of each deletion until the traces in the store's files are erased.
     """
 
     def __init__(self, parts: Components, blocks: Sequence[Block]) -> None:

@@ -109,7 +109,6 @@ class Turns:
     notify: Callable[[Turn, Sequence[Message] | None], None]
 
     def before(self, session_id: str, message: Any, user_id: str | None) -> Turn:
-        """Begin a turn. See `AgentMemory.before_turn`."""
         asked = messages_of(message, "user")
         check_so_far(asked)
         pack = self.begin(session_id, asked, user_id=user_id)
@@ -124,7 +123,6 @@ class Turns:
         key: WriteKey | str | None = None,
         expected_end: int | None = None,
     ) -> Head:
-        """Store a turn. See `AgentMemory.after_turn`."""
         check_turn(turn)
         messages = [*turn.asked, *messages_of(answer, "assistant")]
         check_whole(messages)
@@ -150,7 +148,6 @@ class Turns:
         expected_end: int | None = None,
         **options: Any,
     ) -> Any:
-        """Run a whole turn. See `AgentMemory.completion`."""
         _check_options(options)
         max_rounds = how_many("max_rounds", max_rounds)
         if model is not None:

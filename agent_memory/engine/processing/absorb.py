@@ -1,4 +1,8 @@
-"""Feeds logs to long-term blocks. A block's cursor moves only after the block stored a batch."""
+"""Feeds logs to long-term blocks.
+
+A block's cursor in a session is the last seq that it has absorbed. The cursor moves only after the
+block has stored a batch.
+"""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def longest_wait(
 
     The wait avoids a check after each message. `waits` has the seconds of silence that each block
     requires before it absorbs. They count only with "every_update". If this process has no blocks,
-    `waits` is empty and the result 0: other processes may have blocks. `retention` is in seconds.
+    the result is 0, because other processes may have blocks. `retention` is in seconds.
     """
     if not waits:
         return 0.0

@@ -142,7 +142,7 @@ class Contexts:
         form: str | None = None,
         shown: Sequence[Any] | None = None,
     ) -> MemoryContext:
-        """Return a context. See `AgentMemory.get`. Packing runs on the caller's thread."""
+        """Return a context. Packing runs on the caller's thread."""
         query = query_of(message)
         packer = self.packer.lowered(checked_budget(max_tokens))
         options: dict[str, Any] = {"once": True, "form": form, "shown": shown}

@@ -88,7 +88,8 @@ class Filter:
     ) -> list[Recall]:
         """Return the recalls that match, with their source messages if `entries` is set.
 
-        Only messages of the user's sessions are read."""
+        Only messages of the user's sessions are read.
+        """
         candidates = [recall for recall in recalls if not self.least or recall.score >= self.least]
         if not (self.is_of_messages or self.entries):
             return candidates
@@ -151,7 +152,7 @@ LOG = "log"
 
 _MOST = 5_000
 _ROLES = ("user", "assistant")
-_NOBODY = "_"  # not a valid block name: the whole log is pending for it
+_NOBODY = "_"  # no block can have this name, so the whole log is pending for it
 
 
 class LogBlock(ManualBlock):
@@ -241,7 +242,7 @@ SPARE = 2
 """With several blocks, each returns `SPARE * limit` results, because some are near-duplicates."""
 
 ELSEWHERE = 20
-"""With a filter or a session, each block returns `ELSEWHERE * limit` results: some do not match."""
+"""With a filter or a session, each block returns `ELSEWHERE * limit` results: many do not match."""
 
 SEARCHED = 0.05
 """The share of `min_relevance` that a search requires. A context requires all of it."""

@@ -50,7 +50,7 @@ class Prompts:
         self.stats = PromptStats()
 
     def noted(self, scope: Scope, context: MemoryContext, shown: Shown) -> MemoryContext:
-        """Return a context with `kept_tokens`, by comparison with the session's last context."""
+        """Return a context with `kept_tokens`, the tokens that repeat the session's last one."""
         owner = scope.session_id, scope.user_id
         now = pieces(
             list(zip(shown.leading, shown.leading_tokens, strict=True)),
@@ -73,7 +73,7 @@ class Prompts:
         return replace(context, kept_tokens=kept)
 
     def keep(self, session_id: str, context: MemoryContext, asked: Sequence[Message]) -> None:
-        """Cache a session's last context. `asked` is its question if the log lacks the question."""
+        """Cache a session's last context. `asked` is its question if that is not in the log."""
         self._contexts.put(session_id, (context, asked))
 
     def without_context(

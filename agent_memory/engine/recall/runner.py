@@ -24,7 +24,7 @@ MOST_ABANDONED = 32
 def resolve(value: T | Awaitable[T]) -> T:
     """Return the value. If it is awaitable, await it on a new event loop and return the result.
 
-    If the calling thread has a running loop, another thread awaits it.
+    If the calling thread has a running loop, another thread awaits the value.
 
     Raises:
         RuntimeError: The coroutine was cancelled. A `CancelledError` would tell the caller that its

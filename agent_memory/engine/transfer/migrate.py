@@ -71,7 +71,7 @@ UNFINISHED = (
     "A migration into this store is running or was interrupted: use the former store until "
     "`agent-memory migrate FROM_URL TO_URL`, run again, is finished."
 )
-"""The message for a store that `is_unfinished`."""
+"""The message for a store for which `is_unfinished` returns True."""
 
 T = TypeVar("T")
 

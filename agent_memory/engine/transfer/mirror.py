@@ -102,7 +102,10 @@ class StoredRecord:
 
 @dataclass(eq=False, repr=False)
 class FactRecords:
-    """A store's facts, except those about the store itself and those of sessions in `_leaving`."""
+    """A store's facts, without those about the store itself and those of sessions in `_leaving`.
+
+    The sessions in `_leaving` are being deleted.
+    """
 
     _store: RecordStore
     _leaving: Collection[str]
@@ -126,7 +129,7 @@ class FactRecords:
 
 @dataclass(eq=False, repr=False)
 class VectorRecords:
-    """The vectors of one block, except those of sessions in `_leaving`."""
+    """The vectors of one block, without those of sessions in `_leaving`."""
 
     _store: VectorStore
     _block: str

@@ -1,4 +1,4 @@
-"""The snapshot of a session: a strict form for each line, a running digest, and its writer."""
+"""The format of a session's snapshot: the form of each line, a running digest, and the writer."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ Values = FollowedRecords[StoredValue]
 class KeyValues:
     """A store of values by namespace and key. A value is plain JSON of any shape.
 
-    `AgentMemory.values` and `User.values` return one. A namespace is a tuple of labels, such as
+    `AgentMemory.values` and `User.values` return a store. A namespace is a tuple of labels, such as
     ("users", "ana", "orders"). It exists while it holds a value. A stored value is durable and
     immediately visible to every process. Threads may share one instance.
 
