@@ -298,7 +298,7 @@ class AsyncAgentMemory:
             pad = await memory.session("s-1").working()
             await memory.run(pad.set, "plan", ["book a table"])
 
-        A call that has started finishes even if its caller is cancelled.
+        A started call finishes even if its caller is cancelled.
         """
         return await self._run(partial(call, *args, **kwargs))
 

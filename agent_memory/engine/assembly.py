@@ -172,7 +172,6 @@ class Components:
         return LogBlock(behind=tuple(self.absorber.blocks)).bind(self.resources)
 
     def new_in(self, session_id: str, messages: Sequence[Any]) -> Sequence[Any]:
-        """Return the messages of an update without a leading copy of the session's last context."""
         if "contexts" not in vars(self):  # no context was returned yet
             return without_context(messages, None, ())
         return self.contexts.new_in(session_id, messages)

@@ -49,8 +49,6 @@ def users_of(heads: Iterable[Head]) -> list[UserSize]:
 
 
 class Listing:
-    """Lists sessions, and stores their metadata."""
-
     def __init__(self, parts: Components) -> None:
         self._store = parts.store
         self._values = partial(parts.values_of, of_session=True)
@@ -89,7 +87,6 @@ class Listing:
         return self.completed([head for head, _ in zip(found, range(limit), strict=False)])
 
     def describe(self, session_id: str, scope: Scope, metadata: dict[str, Any]) -> None:
-        """Replace a session's metadata."""
         if not isinstance(metadata, dict):
             raise InvalidInput("The metadata is not a dict. Give a dict of plain JSON.")
         self._values(replace(scope, session_id=session_id)).put((), _NAME, metadata)

@@ -13,8 +13,6 @@ from agent_memory.stores.base import RecordStore
 
 
 class Kind(Enum):
-    """The kinds of the engine's notes."""
-
     JOBS = "configured jobs"
     """The configured blocks and settings that cause work. A new job makes all sessions due."""
     REPLAYS = "replays"
@@ -33,8 +31,6 @@ _OF_ONE_STORE = frozenset({Kind.SCRUBS.value, Kind.MIGRATION.value, Kind.HEARTBE
 
 
 class SystemRecords:
-    """Stores the engine's notes by kind and key."""
-
     def __init__(self, store: RecordStore) -> None:
         self._store = store
 

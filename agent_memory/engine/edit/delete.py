@@ -49,8 +49,6 @@ T = TypeVar("T")
 
 
 class Deletion:
-    """Erases sessions and users from a store and its blocks."""
-
     def __init__(self, parts: Components) -> None:
         self._parts, self._store, self._absorber = parts, parts.store, parts.absorber
         self._records, self._deleted = parts.records, parts.deleted

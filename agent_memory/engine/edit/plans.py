@@ -1,7 +1,4 @@
-"""Plans edits of a session's log: a pop, another answer, a new list, a redaction.
-
-Nothing is read or written here, except through the functions that a caller passes.
-"""
+"""Pure plans of edits to a session's log: a pop, another answer, a new list, a redaction."""
 
 from __future__ import annotations
 

@@ -67,8 +67,6 @@ class Deleted:
 
 
 class Receipts:
-    """Issues and verifies receipts."""
-
     def __init__(self, parts: Components) -> None:
         self._store, self._config = parts.store, parts.config
         self._namespace = parts.config.namespace

@@ -1,4 +1,4 @@
-"""Retention: removes messages from the beginning of logs when nothing reads them any more."""
+"""The setting `retention`: removes the oldest messages of logs when nothing reads them any more."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ def safe_to_expire(head: Head, blocks: Collection[str], dead: Iterable[DeadLette
 
 
 class Retention:
-    """Shortens logs from the beginning, according to `AgentMemoryConfig.retention`."""
-
     def __init__(self, parts: Components) -> None:
         self._parts, self._store, self._blocks = parts, parts.store, parts.absorber.blocks
         self._retention = parts.config.retention

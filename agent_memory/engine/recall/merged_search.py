@@ -253,8 +253,6 @@ _ALL = Filter()
 
 
 class Search:
-    """Searches the blocks and merges their results."""
-
     def __init__(self, parts: Components) -> None:
         self._parts, self._store, self._guard = parts, parts.store, parts.guard
         self.blocks = [block for block in parts.all_blocks.values() if block.searched]

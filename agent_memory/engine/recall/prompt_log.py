@@ -79,7 +79,6 @@ class Prompts:
     def without_context(
         self, session_id: str, messages: Sequence[Any], is_stored: Callable[[Head], bool]
     ) -> Sequence[Any]:
-        """Return the messages of an update without a leading copy of the session's last context."""
         context, asked = self._contexts.get(session_id, (None, ()))
         new = without_context(messages, context, asked)
         head = context.head if context is not None else None

@@ -92,8 +92,6 @@ def _are_traits(stored: Stored, dimension: int) -> bool:
 
 
 class RecordImport:
-    """Stores the records of one imported session."""
-
     def __init__(self, parts: Components, head: Head, lease: Lease) -> None:
         self._parts, self._store, self._blocks = parts, parts.store, parts.all_blocks
         self._head, self._lease = head, lease
