@@ -196,7 +196,7 @@ def _parts(block: Json) -> Iterator[Json]:
 def _file(kind: str, block: Json) -> Json:
     source = mapping(block.get("source"))
     data = source.get("bytes")
-    if isinstance(data, dict):  # as Strands writes bytes
+    if isinstance(data, dict):  # the form in which Strands stores bytes
         data = data.get("data")
     form = str(block.get("format") or "octet-stream")
     if data:

@@ -1,4 +1,4 @@
-"""Encoding as JSON of values that JSON does not have, so that decoding restores them. Pure.
+"""JSON encoding of values that JSON lacks. Decoding restores them. Pure.
 
 The values are bytes, tuples, infinities, NaN, and dicts with keys that are not texts. Each becomes
 a list that begins with a mark. A list that begins with the mark itself is encoded too.

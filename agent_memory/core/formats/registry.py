@@ -74,7 +74,7 @@ class Format:
         items: Returns a stored item in the form that a request accepts, as a list. Empty if the
             provider would refuse the item.
         leads: Returns whether an item without a chat form must be sent with the item after it.
-        pair: For a call or result without a chat form: returns the key that both have in common.
+        pair: Returns the key that a call and its result have in common, if they have no chat form.
             None for other items.
         merged: Merges neighbouring messages where the provider requires one message.
         is_counted: Returns whether `limited` may have to change a message or a system text.
@@ -108,7 +108,7 @@ class Format:
 
 
 def _made(name: str, file: str, **more: Any) -> Format:
-    """Build a format from a module of this folder: from its names that are fields of `Format`."""
+    """Build a format from a module of this folder, whose functions are named like the fields."""
     module = import_module(f"agent_memory.core.formats.{file}")
     own = {field.name for field in fields(Format)} & vars(module).keys()
     return Format(name, **{field: getattr(module, field) for field in own}, **more)
@@ -187,8 +187,8 @@ def format_of(name: str) -> Format:
     if form is None or form.from_chat is None:
         known = ", ".join(sorted(key for key, form in _formats().items() if form.from_chat))
         raise InvalidInput(
-            f"Contexts cannot be given in the format {quoted(name)}. Formats that they can be "
-            f"given in: {known}. `register` of agent_memory.core.formats.registry adds one."
+            f"Contexts cannot have the format {quoted(name)}. Use one of {known}. To add one, call "
+            "`register` of agent_memory.core.formats.registry."
         )
     return form
 
