@@ -1,4 +1,4 @@
-"""Clearing of old tool results: a window shows stubs in their place. Pure.
+"""Clearing of old tool results: a window shows stubs (one-line notes) in their place. Pure.
 
 The log is not changed, and the result depends only on the window and the settings. The tokens of
 the window's messages are added up in order. Each time they exceed the limit, stubs replace the old
@@ -158,7 +158,7 @@ class Cleared:
         return {place: stub for place in whole if (stub := self._cache[place])}
 
     def _joined(self, old: Sequence[int]) -> dict[int, Entry | None]:
-        """Merge old steps into one of these steps. Its result is a stub that lists all results."""
+        """Merge old steps into one of them, whose result then lists the results of all steps."""
         there = set(old) - self._notes
         steps = [
             (call, results)
@@ -208,7 +208,7 @@ def with_stubs(entries: Sequence[Entry], counter: TokenCounter) -> list[Entry]:
 def _stubs_of(
     entries: Sequence[Entry], results: Sequence[int], counter: TokenCounter
 ) -> dict[int, Entry]:
-    """Return the stubs of results, if they are shorter than the results."""
+    """Return the stubs that are shorter than their results."""
     stubs = {place: _stub_of(entries, place, counter) for place in results}
     return {place: stub for place, stub in stubs.items() if stub.tokens < entries[place].tokens}
 

@@ -210,7 +210,7 @@ def without_context(
 
     If no message follows the context, the list is returned unchanged: it may be a new turn that
     repeats the last one. `asked` holds the context's question, if the question is not stored yet.
-    The result then begins with it.
+    The result then begins with the question.
 
     Raises:
         InvalidMessage: The messages hold recalls or a summary of another context.

@@ -24,7 +24,7 @@ class Damage:
         owner: The owner of a damaged vector catalog. Error texts do not show it.
         broken: The unreadable fields of a head.
         head: A head with the readable fields. Its other fields have the values of a new session.
-        owners: The `Scope.owner` of the data in the file, as far as it is readable.
+        owners: The values of `Scope.owner` that are readable in the file.
     """
 
     kind: Kind

@@ -25,14 +25,14 @@ LONGEST_TOKEN = 16
 
 _USUAL_TOKEN = 4
 _TRIES = 12
-_NEAR = 200  # a cut is moved by at most so many characters, to the end of a sentence or word
+_NEAR = 200  # a cut moves by at most this many characters, to the end of a sentence or word
 _SEARCHED = 1_000_000  # characters of a text that are searched for the question
 _HITS = 5_000
 _MOST_TRIED = 40
 _ASKED = 1_000  # only so many characters at each end of a question are used
 _PASSAGE = 400  # characters of a passage. A longer sentence is cut to the part around a word
 _WORD = 40
-_LEAST_SHARE = 0.5  # of the best passage's score
+_LEAST_SHARE = 0.5  # a passage needs this share of the best passage's score
 
 
 def excerpt(text: str, question: str, count: Count, limit: int, mark: Mark) -> str:
@@ -101,7 +101,7 @@ def _with(
 
 
 def fits(text: str, count: Count, limit: int) -> bool:
-    """Return whether a text fits `limit` tokens. Very long texts do not, and are not counted."""
+    """Return whether a text fits `limit` tokens. Very long texts never fit, and are not counted."""
     return len(text) <= limit * LONGEST_TOKEN and count(text) <= limit
 
 
@@ -124,7 +124,7 @@ def _short(missing: int, _: int) -> str:
 
 
 def _shrinking(room: int) -> list[int]:
-    """Return sizes to try, because joined parts may cost more than the sum of their costs."""
+    """Return sizes to try in turn. Joined parts may cost more than the sum of their costs."""
     return [less for less in (room, room - 2, room - 8, room - room // 8, room // 2) if less > 0]
 
 

@@ -10,7 +10,7 @@ from agent_memory.core.limits import quoted
 from agent_memory.errors import InvalidInput
 
 Where = Mapping[str, Any]
-"""A condition for each field: its value, or comparisons such as {"$gte": 3, "$lt": 5}."""
+"""Maps each field to its value, or to comparisons such as {"$gte": 3, "$lt": 5}."""
 
 _NONE = object()
 
@@ -55,8 +55,8 @@ def check_where(where: object) -> Where:
 def matches(value: Any, where: Where) -> bool:
     """Return whether a value meets all conditions.
 
-    A field is a key of the value, or a path of keys such as "author.name". If a condition is a dict
-    without comparisons, it matches a dict that has these fields, and may have others.
+    A field is a key of the value, or a path of keys such as "author.name". A condition that is a
+    dict without comparisons matches a dict with at least these fields.
     """
     return all(_meets(_field(value, name), wanted) for name, wanted in where.items())
 

@@ -146,7 +146,7 @@ class Fitting:
         return None if last is None else sorted([*shown, *last], key=_seq)
 
     def _question_room(self, tokens: int, others: int, room: int) -> int:
-        """Return the tokens for the question: half of the room, or what `others` leave if more."""
+        """Return the tokens for the question: half of the room, or more if `others` leave more."""
         if tokens <= room - others:
             return tokens
         step = max(1, room // _STEPS)
@@ -226,7 +226,7 @@ _LEAST_TOKENS = 40
 """In a small room a recall may take this much, because fewer tokens would say nothing."""
 
 _USUAL_RECALLS = 12
-"""Within that limit, a recall is cut to 1/12 of the room or `_USUAL_TOKENS`, whichever is more."""
+"""Within these limits, a recall is cut to 1/12 of the room, or `_USUAL_TOKENS` if that is more."""
 
 _USUAL_TOKENS = 150
 
@@ -246,7 +246,7 @@ class Placed:
     def choose(
         self, recalls: Sequence[Recall], room: int, chat: list[dict[str, Any]], question: str
     ) -> tuple[list[Recall], int]:
-        """Return the recalls to show, and their tokens in total. For the choice see `select`.
+        """Return the recalls to show, which `select` chooses, and their tokens in total.
 
         A recall may take 1/12 of the room or 150 tokens, whichever is more, but at most 1/4 of the
         room, or 40 tokens in a small room. A longer recall is cut to the part that is most relevant

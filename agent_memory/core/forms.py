@@ -1,4 +1,4 @@
-"""Strict types of pydantic for untrusted files. Their values fit into every database."""
+"""Strict pydantic types that validate untrusted data. Valid values fit into every database."""
 
 from __future__ import annotations
 

@@ -84,9 +84,9 @@ def merge(
 
     Pinned recalls come first, then the others by rank. The rank begins with the recall's share: its
     score divided by the best score of its block. If another block recalls the same message, for
-    example a fact from it, a quarter of that recall's share is added. The sum is multiplied by the
-    best relevance that the recall's own block reports, if any. With equal ranks, the block that is
-    configured first has priority.
+    example as the source of a fact, a quarter of that recall's share is added. The sum is
+    multiplied by the best relevance that the recall's own block reports, if any. With equal ranks,
+    the block that is configured first has priority.
 
     A recall is left out if the window shows all its sources. Of near-duplicates, only the best
     stays. Near-duplicates have the same names and identifiers, and four of five pairs of words in
@@ -126,8 +126,8 @@ def marked(
 ) -> list[Recall]:
     """Mark the recalls of block `name` that other blocks report as outdated, with the date.
 
-    A recall is outdated if all its sources are. `outdated` holds for each reporting block the
-    outdated messages, each with the time since when it is outdated.
+    A recall is outdated if all its sources are. `outdated` maps each reporting block to the
+    outdated messages, and each message to the time at which it became outdated.
     """
     since = {
         source: at
@@ -218,7 +218,7 @@ def _finite(score: float) -> float:
 def with_pinned(
     recalls: Sequence[Recall], every: Sequence[Recall], scope: Scope, limit: int
 ) -> list[Recall]:
-    """Return the first `limit` recalls of a block, the pinned ones of `every` first."""
+    """Return up to `limit` recalls: the pinned ones of `every`, then the others of `recalls`."""
     pinned = [recall for recall in every if recall.id in scope.pinned]
     return [*pinned, *[recall for recall in recalls if recall.id not in scope.pinned]][:limit]
 

@@ -201,7 +201,7 @@ def key_of(key: WriteKey | str, messages: Sequence[Message]) -> WriteKey:
 
 
 def key_of_message(message: Message) -> WriteKey | None:
-    """Return the key of a message by its `id`. None unless this is an integer or non-blank text."""
+    """Return the key of a message by its `id`, if that is an integer or a non-blank text."""
     value = (message.model_extra or {}).get("id")
     if type(value) not in (str, int) or not str(value).strip():
         return None

@@ -33,7 +33,7 @@ class made_once(Generic[T]):  # noqa: N801 - a decorator
     """A property that is computed at its first read, and cached, without a lock.
 
     Two threads may both compute the value, but both get the same result. Before Python 3.12,
-    `functools.cached_property` holds a lock meanwhile, which a forked child would never get.
+    `functools.cached_property` holds a lock meanwhile, which would stay locked in a forked child.
     """
 
     def __init__(self, make: Callable[[Any], T]) -> None:

@@ -93,7 +93,7 @@ class Packer:
     """Assembles contexts.
 
     Attributes:
-        max_messages: The most messages of turns in a context. None for any number.
+        max_messages: The most messages that a context's turns may have. None for any number.
         share: Share of the budget that short-term memory may fill.
         summary_tokens: Tokens that the strategy allows for a summary. 0 without a summary.
         cuts: Whether to leave out recalls that score much less than the best one of their block.
@@ -319,7 +319,7 @@ class Packer:
     ) -> Shown:
         """Return the question, and the newest message as text without calls.
 
-        It is used if the budget is too small even for the ids of the message's calls.
+        This is the last resort if the budget is too small even for the ids of the message's calls.
         """
         room = self._budget.messages
         remaining: list[Entry] = []

@@ -80,7 +80,7 @@ _ALONE = r"(?<![A-Za-z_\d+])(?<!\d\.)"
 _ENDED = r"(?![A-Za-z_\d]|\.\d)"
 _GAP = r"[ \u00a0\u202f\u2010\u2011-]"
 _CARDS = (
-    re.compile(  # no part of a longer row of digits: one in ten would have a valid check digit
+    re.compile(  # not inside a longer row of digits, where one part in ten has a valid check digit
         rf"{_ALONE}(?<!\d{_GAP})(?=\d{{13}}|\d{{4}}{_GAP}|\d{{6}}{_GAP}|(?:\d{_GAP}){{12}})"
         rf"\d(?:{_GAP}?\d){{12,18}}(?!{_GAP}\d){_ENDED}"
     ),

@@ -51,9 +51,9 @@ def fork_safe_lock(*, own: bool = False) -> threading.RLock:
     handler can take a lock that its own thread holds.
 
     Args:
-        own: Whether to return a lock that no other caller gets. Set `own` for work that takes long
-            or takes another lock. Otherwise, 64 locks are shared by all callers, because each fork
-            takes every lock.
+        own: Whether to return a lock that no other caller gets. Set `own` for work that takes long,
+            or that takes a lock of another kind. Otherwise, all callers share 64 locks, because
+            each fork takes every lock.
     """
     if not own:
         return _SHARED[next(_turns) % len(_SHARED)]
@@ -83,7 +83,7 @@ def holds_a_lock() -> bool:
 
 
 def interrupts_a_holder() -> bool:
-    """Return whether a signal handler makes this call, and interrupted the holder of a lock."""
+    """Return whether this call is from a signal handler that interrupted the holder of a lock."""
     if threading.get_ident() != threading.main_thread().ident:
         return False
     # The locks are held only while a function of this package is on the stack, below the handler.

@@ -34,7 +34,7 @@ def pieces(
 ) -> list[Piece]:
     """Return a context as pieces.
 
-    With `leads`, the recalls end the first message. Else they precede the newest user message.
+    With `leads`, the recalls end the first message. Otherwise they precede the newest user message.
     """
     above: list[Piece] = [
         (hash((one.role, one.content if type(one.content) is str else None)), tokens)

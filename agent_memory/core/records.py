@@ -126,7 +126,7 @@ class Head:
         system: The session's system message.
         system_tokens: Tokens of the system message.
         summary: The summary of the entries that left the window.
-        cursors: For each long-term block, the seq up to which it has absorbed the session.
+        cursors: For each long-term block, the last seq that it absorbed (derived its records from).
         version: The number of changes of the head, for compare-and-swap. Appends do not count. 0
             for a head that is not stored.
         deleting: Whether a deletion has begun and must be finished.

@@ -306,7 +306,7 @@ def _json(value: Any) -> str:
 
 
 class _Piece(NamedTuple):
-    """The content of a message, another of its texts, or a call's arguments. It may be shortened.
+    """A part of a message that may be shortened: the content, another text, a call's arguments.
 
     `path` holds the keys and indexes that lead to the piece. Only a call's arguments need several.
     """
@@ -325,7 +325,7 @@ class _Piece(NamedTuple):
 
 
 def _frame_of(view: View, keys: Collection[str]) -> View:
-    """Return the shortest form of a view, with the other fields in `keys` that are no pieces.
+    """Return the shortest form of a view, with those other fields in `keys` that are not pieces.
 
     Calls keep all fields except their arguments.
     """

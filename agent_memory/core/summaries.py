@@ -1,4 +1,4 @@
-"""Extractive summaries, the section of the user's messages, and the importance of turns. Pure."""
+"""Extractive summaries, their section with the user's messages, and importance of turns. Pure."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _HEADING_TOKENS = 4
 def extract(previous: str, entries: Sequence[Entry], count: Count, limit: int) -> str:
     """Return the most important sentences of the previous summary and the entries, in order.
 
-    Chosen are the sentences that add the most new words, names and identifiers per token.
+    A sentence is important if it adds many new words, names and identifiers per token.
     """
     before = (sentence for sentence in sentences(previous) if not _bare(sentence))
     lines = list(dict.fromkeys([*before, *_lines(entries, count)]))

@@ -166,9 +166,9 @@ def apart(call: Callable[P, T]) -> Callable[P, T]:
     then interrupt only the wait. The call continues, and releases what it holds, such as a lease. A
     signal handler may therefore wait for a resource that the call holds.
 
-    Other threads run the function directly. So does a signal handler that interrupted the holder of
-    a lock: on another thread, the call might wait for the lock, while the handler waits for the
-    call.
+    Other threads run the function directly. A signal handler that interrupted the holder of a lock
+    does the same: on another thread, the call might wait for the lock, while the handler waits for
+    the call.
     """
 
     @wraps(call)

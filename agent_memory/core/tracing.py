@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry, by its conventions for GenAI. Without a tracer provider, do nothing."""
+"""Spans in OpenTelemetry's conventions for GenAI. Nothing is done without a tracer provider."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def operation(
 def traced(
     name: Operation, store_id: Callable[[Any], str], describe: Describe | None = None
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Trace each call of a method as an operation. `store_id` gets the object of the method."""
+    """Trace each call of a method as an operation. `store_id` is called with its object."""
 
     def decorate(call: Callable[P, T]) -> Callable[P, T]:
         signature = cache(partial(inspect.signature, call))  # computed only in traced processes

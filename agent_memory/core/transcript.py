@@ -236,8 +236,8 @@ def _last_space(text: str, start: int, end: int) -> int:
 def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -> str:
     """Return the part of a text that is most relevant to a question, of at most `limit` tokens.
 
-    The part is the sentence that shares the most words with the question, and sentences around it.
-    The better one of its two neighbours is added as long as one of them fits. If the first sentence
+    The part begins as the sentence that shares the most words with the question. A neighbouring
+    sentence, the better one if possible, is added as long as one fits. If even the first sentence
     is too long, it is cut. An ellipsis marks omitted text.
     """
     if count(text) <= limit:

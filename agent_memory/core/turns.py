@@ -124,7 +124,7 @@ def open_calls(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def check_so_far(messages: Sequence[Message], soon: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Refuse a turn that a model cannot continue, because a call has no result in it.
+    """Refuse a turn that lacks a question, the result of a call, or the call of a result.
 
     The results of the calls in `soon` may be missing.
     """

@@ -140,9 +140,9 @@ class TokenCounter:
 
     Args:
         model: A litellm model name. None counts with o200k_base.
-        tokenizer: "exact" uses the model's own encoding if it is known and bundled. For Claude, it
-            uses the last encoding that Anthropic published, and otherwise litellm's fallback,
-            cl100k_base. "approximate" estimates the tokens for any model and loads nothing;
+        tokenizer: "exact" uses the model's own encoding if it is known and bundled. It uses the
+            last encoding that Anthropic published for Claude, and litellm's fallback, cl100k_base,
+            for other models. "approximate" estimates the tokens for any model and loads nothing;
             docs/tokens.md gives the error.
 
     Attributes:

@@ -4,9 +4,9 @@ Building tiktoken's tokenizer takes a few hundred milliseconds, and blocks all t
 time. A `MergeCounter` therefore counts the first texts of a process, with the same results. After
 many texts, the tokenizer is built in a thread and replaces the `MergeCounter`.
 
-A byte-pair encoding splits a text into pieces by a pattern. Within a piece, it merges two
-neighbours at a time: the first of the pairs that form the token of the lowest rank. It ends when no
-pair forms a token. The vocabularies are files that litellm ships.
+A byte-pair encoding splits a text into pieces by a pattern. Within a piece, it repeatedly merges
+two neighbours: the first pair that forms the token of the lowest rank. It ends when no pair forms a
+token. The vocabularies are files that litellm ships.
 """
 
 from __future__ import annotations
