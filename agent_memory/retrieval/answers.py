@@ -47,7 +47,7 @@ _SAME_FORM = 0.6  # minimum share of a statement's words that a contradiction re
 _SAME_WORDS = 3  # minimum number of equal words in two statements that differ only in a value
 _NEAR = 0.66  # minimum sum of the two cosines, in a memory of many statements
 _NEARLY = 0.8  # the statement to correct must have this share of the highest `_alone`
-_FEW, _LEAST_MANY, _MANY = 0.2, 7, 50  # with fewer hits `_NEAR` is lowered: chance is rarer
+_FEW, _LEAST_MANY, _MANY = 0.2, 7, 50  # `_NEAR` is lower for few hits: chance matches are rarer
 _EVIDENCE = 0.1  # added for words of change, and for a value of the same kind
 _NEAR_BEHIND = 0.51  # `_NEAR` for a statement that a context shows behind the older one
 _SAME_START = 0.2  # subtracted for the same first word, which makes any statements alike
@@ -174,8 +174,8 @@ def answers(
 def telling(question: str, hits: Sequence[Hit]) -> list[Hit]:
     """Return the hits that say more than the question itself, best first.
 
-    User messages that ask the question again are dropped if they say nothing else. Others get a
-    lower score and relevance, unless the question is about the assistant's words.
+    User messages that only ask the question again are dropped. Those that say something else, but
+    no answer, get a lower score and relevance, unless the question is about the assistant's words.
     """
     languages, asked = _asked(question)
     told = [
@@ -325,7 +325,8 @@ def _has_form(new: frozenset[str], old: frozenset[str], asked: frozenset[str]) -
 def _names_another(text: str, stated: str, question: str) -> bool:
     """Return whether a text is about another thing than a statement, such as another room's code.
 
-    The statement shares some words with the question. The text has a part of these words.
+    This is so if the text has some of the words that the statement shares with the question, but
+    not all of them.
     """
     languages, asked = _asked(question)
     shared, own = said_in(stated, languages) & asked, said_in(text, languages)
@@ -359,7 +360,7 @@ def _newer(
 ) -> list[tuple[Hit, float]]:
     """Return the nearest newer statements.
 
-    Each comes with the sum of the two cosines, adjusted for the form of the texts.
+    Each comes with the sum of its two cosines (see `Newer`), adjusted for the form of the texts.
 
     Args:
         about: The names in the question that relevant hits contain.

@@ -119,7 +119,7 @@ class Features:
     def of_turns(
         cls, turns: Sequence[Turn], encode: Callable[[Sequence[str]], Sequence[Encoding]]
     ) -> Self:
-        """Build from turns. For `encode` see `Embedder.encode`."""
+        """Build from turns. For `encode` see `CachedEmbedder.encode`."""
         texts = [str(turn) for turn in turns]
         encodings = encode(texts)
         rows = [encoding.vector for encoding in encodings]

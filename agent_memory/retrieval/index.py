@@ -181,7 +181,7 @@ class SegmentIndex:
         return found
 
     def _weights(self, words: Sequence[Sequence[int]]) -> np.ndarray:
-        """Return the weight of each word in each record, (words, n). Its weightiest form counts."""
+        """Return the weight of each word's weightiest form in each record, (words, n)."""
         found = np.zeros((len(words), len(self)), np.float32)
         numbers = np.array([number for word in words for number in word], np.uint32)
         owners = np.repeat(np.arange(len(words)), [len(word) for word in words])

@@ -54,7 +54,7 @@ def only_asks(text: str) -> bool:
 
 @lru_cache(_MOST_KNOWN)
 def asking(text: str) -> int:
-    """Return the percentage of a text's words in questions. 0 unless the text `only_asks`."""
+    """Return the percentage of a text's words that are in questions; 0 if not `only_asks(text)`."""
     if not only_asks(text):
         return 0
     said = sentences(_TAG.sub(".", text))

@@ -72,7 +72,7 @@ def languages_of(text: str) -> frozenset[str]:
 
 
 def vote_of(written: str) -> int:
-    """Return a chunk's votes in one integer, which has 8 bits for each language."""
+    """Return the votes of a chunk (text between blanks), in an integer of 8 bits per language."""
     return _votes().get(written.casefold(), 0)
 
 

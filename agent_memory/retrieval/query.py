@@ -107,7 +107,7 @@ class Query:
                 for form in forms_of(written, languages)
             ]
             places = [words.setdefault(numbers, len(words)) for numbers in known]
-            # a number is the same or another one, however near its word pieces are
+            # a number matches exactly or not at all, however near its word pieces are
             count = 0 if _NUMBER.search(written) else end - first
             for nth in range(count if places else 0):
                 owners[first + nth] = places[nth * len(places) // count]

@@ -278,8 +278,7 @@ def nearest(found: Sequence[tuple[Named, np.ndarray]], limit: int) -> Ranked:
 
 
 def _relevance(parts: np.ndarray, words: int, total: int) -> np.ndarray:
-    """Return the probability that each record is relevant, a logistic function of some of the
-    terms.
+    """Return the probability that each record is relevant: a logistic function of some terms.
 
     Words count only above the level of chance, which is higher for long texts. Coverage is squared,
     so that it counts little unless most words are present. It does not count for a question of one

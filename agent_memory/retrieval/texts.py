@@ -1,4 +1,4 @@
-"""Search over short texts such as facts and notes, and exact cosines over any store."""
+"""Search over short texts such as facts and notes, and exact cosines for a user's own vectors."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def vector_of(value: object, what: str) -> np.ndarray:
 
 
 def lifted(vector: np.ndarray) -> np.ndarray:
-    """Return a vector scaled to length 1, with one more number.
+    """Return a vector scaled to length 1, with one number appended.
 
-    The product of two such vectors is positive, and rises with the cosine of the original vectors.
+    The dot product of two such vectors is positive, and rises with the cosine of the originals.
     """
     unit = vector / np.linalg.norm(vector)
     return np.append(_ALONG * unit, _ACROSS).astype(np.float32)
@@ -60,7 +60,7 @@ def most_unseen(score: float) -> float:
 
 
 def cosines(rows: np.ndarray, vector: np.ndarray) -> list[float]:
-    """Return the cosine of each row with a vector. Other rows do not affect its last digits."""
+    """Return the cosine of each row with a vector. Its last digits ignore the other rows."""
     products = (rows * vector).sum(axis=1)
     # the root of the product is exact for a vector with itself
     lengths = np.sqrt((rows * rows).sum(axis=1) * (vector * vector).sum())
