@@ -1,4 +1,4 @@
-"""The same calls, awaited: three conversations at once on one memory."""
+"""Run three conversations concurrently on one `AsyncAgentMemory`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent_memory import AsyncAgentMemory, FlushToLTM, VectorMemory
 
 
 async def talk(memory: AsyncAgentMemory, name: str, city: str) -> None:
-    """One user's conversation."""
+    """Store one user's conversation."""
     session = memory.session(f"chat-{name}", user_id=name)
     await session.update({"role": "user", "content": f"I'm {name} and I live in {city}."})
     await session.update({"role": "assistant", "content": f"Hello {name}!"})
@@ -18,7 +18,7 @@ async def talk(memory: AsyncAgentMemory, name: str, city: str) -> None:
 
 
 async def main() -> None:
-    """Talk to three users at once; each is remembered apart from the others."""
+    """Talk to three users concurrently, then search the memory of each."""
     with TemporaryDirectory() as folder:
         async with AsyncAgentMemory(
             store=f"sqlite:///{folder}/memory.db",

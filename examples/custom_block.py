@@ -1,4 +1,4 @@
-"""A long-term block of your own: it keeps what people promise, and nothing else."""
+"""Write a long-term block of your own: it stores messages that contain a promise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Promises(Block):
     kind: Literal["promises"] = "promises"
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        """Store the promises among these entries. The same entries again change nothing."""
+        """Store the promises among these entries. A repeated call changes nothing."""
         records = [
             Record(
                 id=record_id(self.name, scope.owner, entry.session_id, entry.seq),
@@ -35,12 +35,12 @@ class Promises(Block):
         self.resources.store.put_records(self.name, records, lease=scope.lease)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        """The newest promises, whatever is asked."""
+        """Return the newest promises, regardless of the message."""
         newest = self.resources.store.records(self.name, scope.owner)[::-1][:limit]
         return [Recall(self.name, r.id, r.text, sources=((r.session_id, r.last),)) for r in newest]
 
     def delete(self, scope: Scope) -> None:
-        """Forget a session, the end of one, or a user."""
+        """Forget a session, its entries after `scope.after`, or a user."""
         store = self.resources.store
         if scope.session_id is None:
             store.delete_records(self.name, owner=scope.owner, lease=scope.lease)
@@ -51,7 +51,7 @@ class Promises(Block):
 
 
 def main() -> None:
-    """Let a promise leave the window, and see that it is not forgotten."""
+    """Let a promise leave the window, then recall it."""
     with (
         TemporaryDirectory() as folder,
         AgentMemory(

@@ -1,4 +1,4 @@
-"""An overflow strategy of your own: the task, said first, never leaves the window."""
+"""Write an overflow strategy of your own: the first user message always stays in the window."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class KeepTask(Strategy):
     kind: Literal["keep_task"] = "keep_task"
 
     def cut(self, window: Window) -> Cut | None:
-        """Cut as usual, but leave room for the task and pin it."""
+        """Remove the oldest turns, but pin the task and leave room for it."""
         task = next((e for e in window.entries if e.message.role == "user"), None)
         if task is None:
             return None

@@ -1,4 +1,4 @@
-"""One file describes a deployment: its stores, what each holds, and what happens when full."""
+"""Describe a deployment in one file: its stores, their capacities and their strategies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ overflow = {{ kind = "trim" }}
 
 
 def talk(memory: AgentMemory) -> None:
-    """Twelve questions and answers."""
+    """Store twelve questions and answers."""
     for i in range(1, 13):
         memory.update("s-1", {"role": "user", "content": f"Question {i}: where is desk D-{i}?"})
         memory.update("s-1", {"role": "assistant", "content": f"Desk D-{i} is on floor {i % 4}."})

@@ -1,12 +1,12 @@
-"""A store on DuckDB, a database that the package does not ship.
+"""Write a store for a database that the package does not support, here DuckDB.
 
     pip install agent-memory-log duckdb
     python examples/duckdb_store.py
 
-A kernel stores lines of logs and documents, and commits batches of conditions and writes.
-`KernelStore` makes a store of it; docs/kernel.md has the contract. The project's tests run the
-contract suite of stores against this file. Only one process may open a DuckDB file, so a lock
-orders all calls.
+A kernel stores documents and the lines of logs, and commits batches of conditions and writes.
+`KernelStore` turns a kernel into a store. docs/kernel.md has the contract. The project's tests run
+the contract suite of stores against this file. Only one process may open a DuckDB file, so a thread
+lock is enough to order all calls.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class DuckDBKernel(Kernel):
 
     Args:
         path: The file, or ":memory:".
-        namespace: The deployment whose data it serves.
+        namespace: The namespace of the deployment.
     """
 
     def __init__(self, path: str, namespace: str = "default") -> None:
@@ -233,7 +233,7 @@ class DuckDBKernel(Kernel):
 
 
 def selection(scan: Scan) -> tuple[str, list[Any]]:
-    """Return a scan as a WHERE clause, and its values after the namespace."""
+    """Return the WHERE clause of a scan, and its values without the namespace."""
     tests: Iterable[tuple[str, Any]] = (
         ("owner = ?", scan.owner),
         ("session = ?", scan.session),

@@ -1,4 +1,4 @@
-"""Files that a model keeps: one session writes them, with the tool, and another reads them."""
+"""Give a model files: it writes them with a tool in one session, and reads them in another."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FRIDAY: list[dict[str, Any]] = [
 
 
 def main() -> None:
-    """Run what a model would ask for; a model's tool calls come as JSON, and so do these."""
+    """Run scripted tool calls of two sessions, as JSON like those of a model."""
     with AgentMemory(store="memory://", blocks=[FileMemory()]) as memory:
         for session, commands in (("monday", MONDAY), ("friday", FRIDAY)):
             print(f"== {session}")

@@ -1,4 +1,4 @@
-"""Find what was said, and see why it was found: by words, by meaning, by what stood before it."""
+"""Search a conversation, and show why each message was found."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUESTIONS = ["Sea or mountains?", "What did I buy for hiking?", "AX-4471"]
 
 
 def main() -> None:
-    """Search with each view's part in the score, then see what a model would be shown."""
+    """Print each ranking signal's part of the score, then the context for a model."""
     with AgentMemory(store="memory://", blocks=[VectorMemory()]) as memory:
         messages = [{"role": role, "content": content} for role, content in TALK]
         memory.update("s-1", messages, user_id="kim")

@@ -1,5 +1,4 @@
-"""A block of your own that does all that ours do: a handle, tools, forgetting, and its own check of
-what a snapshot brings."""
+"""Write a block with a handle, a tool, lasting `forget`, and a check of imported records."""
 
 from __future__ import annotations
 
@@ -25,34 +24,34 @@ _NAMED = re.compile(r"[Mm]y name is ([A-Z]\w+(?: [A-Z]\w+)*)")
 
 
 class Signature(Form):
-    """The metadata of a record: where in the message the name stands."""
+    """The metadata of a record: the position of the name in the message."""
 
     span: Annotated[list[Count], Field(min_length=2, max_length=2)]
 
 
 class Guests:
-    """The guests of one front desk, which is the user here."""
+    """The guests of one front desk. Here the front desk is the user."""
 
     def __init__(self, block: GuestBook, scope: Scope) -> None:
         self._block = block
         self._scope = scope
 
     def all(self) -> list[Record]:
-        """All guests, in the order in which they came."""
+        """Return all guests, in the order in which they came."""
         return self._block.resources.store.records(self._block.name, self._scope.owner)
 
     def names(self) -> list[str]:
-        """Their names."""
+        """Return the names of all guests."""
         return [guest.text for guest in self.all()]
 
 
 class GuestBook(Block):
-    """Who said "My name is ..."."""
+    """The names in messages that say "My name is ..."."""
 
     kind: Literal["guest_book"] = "guest_book"
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        """Keep the names in these entries; the same entries again change nothing."""
+        """Store the names in these entries. A repeated call changes nothing."""
         gone = tombstones(self.resources.store, self.name, scope.owner)
         records = []
         for entry in entries:
@@ -78,12 +77,12 @@ class GuestBook(Block):
         self.resources.store.put_records(self.name, records, lease=scope.lease)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        """The newest guests, whatever is asked."""
+        """Return the newest guests, regardless of the message."""
         newest = self.open(scope).all()[::-1][:limit]
         return [Recall(self.name, one.id, f"{one.text} came by.") for one in newest]
 
     def delete(self, scope: Scope) -> None:
-        """Forget a session, the end of one, or a user."""
+        """Forget a session, its entries after `scope.after`, or a user."""
         store = self.resources.store
         if scope.session_id is None:
             store.delete_records(self.name, owner=scope.owner)
@@ -93,7 +92,7 @@ class GuestBook(Block):
             )
 
     def open(self, scope: Scope) -> Guests:
-        """The guests of a front desk."""
+        """Return the guests of a front desk."""
         return Guests(self, scope)
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> list[Record]:
@@ -111,7 +110,7 @@ class GuestBook(Block):
         return gone
 
     def validate_import(self, record: Record) -> Record:
-        """Refuse a record that is not a guest's."""
+        """Refuse a record that does not describe a guest."""
         Signature.model_validate(record.metadata)
         if not _NAMED.fullmatch(f"My name is {record.text}"):
             raise InvalidInput(f"{record.text[:40]!r} is nobody's name.")
@@ -135,7 +134,7 @@ def _span(record: Record) -> tuple[int, int]:
 
 
 def forged(lines: Iterable[str], old: str, new: str) -> list[str]:
-    """A snapshot with something else in it and right sums, as anybody can make it."""
+    """Return a snapshot with replaced text and correct checksums, as anybody can forge it."""
     whole, made = hashlib.sha256(), []
     for line in lines:
         said = re.sub(r'"sha256":"\w+"', f'"sha256":"{whole.hexdigest()}"', line.replace(old, new))
@@ -148,12 +147,12 @@ def forged(lines: Iterable[str], old: str, new: str) -> list[str]:
 
 
 def opened(store: str) -> AgentMemory:
-    """A memory with a guest book."""
+    """Open a memory with a guest book."""
     return AgentMemory(store=store, blocks=[GuestBook()], recall_timeout=60)
 
 
 def main() -> None:
-    """Sign the book, look guests up, forget one, rebuild it, move a day elsewhere, erase all."""
+    """Fill the book, forget a guest, rebuild the book, erase it, and import a session of it."""
     desk = "front-desk"
     with TemporaryDirectory() as folder, opened(f"sqlite:///{folder}/memory.db") as memory:
         for day, name in (("monday", "Ada Lovelace"), ("monday", "Ben"), ("tuesday", "Eve")):

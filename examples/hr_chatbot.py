@@ -1,7 +1,7 @@
-"""An HR assistant at a small budget: what is still known once the window has overflowed.
+"""Run an HR assistant with a small budget, which recalls messages that left the window.
 
 Without a key the assistant's answers are scripted. Set AGENT_MEMORY_MODEL to any litellm model (and
-the provider's key), and that model answers, and extracts facts as well.
+the provider's key), and that model answers and extracts facts.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ QUESTIONS = [
 
 
 def blocks() -> list[Block]:
-    """The long-term blocks; extraction needs a model."""
+    """Return the long-term blocks. `ExtractiveMemory` needs a model."""
     always = [StaticMemory(facts=POLICY), VectorMemory()]
     return [*always, ExtractiveMemory()] if MODEL else [*always]
 
 
 def answer(session: Session, question: str, scripted: str) -> str:
-    """The model's answer to a question, or the scripted one where there is no model."""
+    """Return the model's answer to a question, or the scripted answer if there is no model."""
     if MODEL is None:
         return scripted
     import litellm

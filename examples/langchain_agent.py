@@ -1,4 +1,4 @@
-"""An agent of LangChain that knows what was said in another chat. Needs no key.
+"""Run a LangChain agent that recalls a message of another chat. It needs no key.
 
 pip install "agent-memory-log[local,langchain]"
 """
@@ -15,7 +15,7 @@ from agent_memory.integrations.langchain import AgentMemoryMiddleware
 
 
 class Model(GenericFakeChatModel):
-    """Stands for a model: says the next of its answers, and shows what it was sent."""
+    """A scripted model that prints the messages it gets, and returns its next answer."""
 
     def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
         print(f"\nThe model is sent {len(messages)} messages:")
@@ -25,7 +25,7 @@ class Model(GenericFakeChatModel):
 
 
 def main() -> None:
-    """Tell it something in one thread, and ask for it in another."""
+    """Tell the agent something in one thread, and ask for it in another."""
     answers = iter([AIMessage("How lovely, what is she called?"), AIMessage("She is called Mia.")])
     with AgentMemory(store="memory://", recall_timeout=30) as memory:
         agent = create_agent(

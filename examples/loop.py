@@ -1,6 +1,6 @@
-"""The loop in one call: recall, ask the model, run its tools, store the turn. Or around your own.
+"""Run whole turns with `completion`, and a loop of your own with `before_turn` and `after_turn`.
 
-At the end an agent's log of forty tool calls stands in 6,000 tokens, with every answer.
+At the end, a context of 6,000 tokens shows all answers of an agent that made forty tool calls.
 
 Without a key the model's answers are scripted, by a server on this machine that speaks OpenAI's
 API. Set AGENT_MEMORY_MODEL to any litellm model (and the provider's key), and that model answers.
@@ -30,7 +30,7 @@ def order_status(number: str) -> dict[str, Any]:
 
 
 def script(fake: FakeLLM) -> None:
-    """What the model says, where there is none."""
+    """Script the answers, for use without a model."""
     fake.call(
         ("order_status", {"number": "AX-4471"}),
         ("memory_write", {"text": "Ana wears size 42."}),
@@ -43,7 +43,7 @@ def script(fake: FakeLLM) -> None:
 
 
 def long_log() -> None:
-    """Forty questions, calls, results of 1,500 tokens and answers, in a window of 6,000."""
+    """Store forty turns with tool results of 1,500 tokens, and show a context of 6,000."""
     with AgentMemory(store="memory://", max_tokens=6000, blocks=[]) as memory:
         for host in range(1, 41):
             function = {"name": "read_log", "arguments": f'{{"host": {host}}}'}
@@ -67,7 +67,7 @@ def long_log() -> None:
 
 
 def show(memory: AgentMemory, session_id: str) -> None:
-    """Print what is stored of a session."""
+    """Print the log of a session."""
     for entry in memory.history(session_id):
         calls = [call["function"]["name"] for call in entry.message.tool_calls or ()]
         text = f"(calls {', '.join(calls)})" if calls else entry.message.text()
@@ -75,7 +75,7 @@ def show(memory: AgentMemory, session_id: str) -> None:
 
 
 def main() -> None:
-    """Two conversations of one user: in one call, streamed, broken off, and with two hooks."""
+    """Run turns in one call, streamed, broken off, and in a loop of your own."""
     with ExitStack() as stack:
         settings: dict[str, Any] = {"model": MODEL}
         if MODEL is None:
@@ -117,7 +117,7 @@ def main() -> None:
 
 
 def ask_yourself(settings: dict[str, Any], messages: list[dict[str, Any]]) -> Any:
-    """Any client will do; here it is litellm."""
+    """Call the model with any client, here litellm."""
     import litellm
 
     return litellm.completion(messages=messages, **settings)

@@ -21,14 +21,14 @@ TALK = [
 
 
 def store_a_talk(store: str) -> None:
-    """What an application does: a conversation of Kim's goes into the store."""
+    """Store a conversation of Kim, as an application does."""
     with AgentMemory(store=store, blocks=[VectorMemory()]) as memory:
         memory.update("monday/1", TALK, user_id="kim")
         memory.flush()
 
 
 async def use(store: str) -> None:
-    """What a client does: it starts the server for Kim, and speaks with it."""
+    """Start the server for Kim, and call it, as a client does."""
     server = StdioServerParameters(
         command=str(Path(sys.executable).with_name("agent-memory")),
         args=["mcp", "--user", "kim", "--store", store],
@@ -54,12 +54,12 @@ async def use(store: str) -> None:
 
 
 async def call(client: Client, tool: str, **arguments: str | int) -> dict[str, Any]:
-    """What a tool gives, as data."""
+    """Return the structured result of a tool."""
     return (await client.call_tool(tool, arguments)).structured_content or {}
 
 
 async def read(client: Client, uri: str) -> Any:
-    """What a resource holds."""
+    """Return the JSON content of a resource."""
     [content] = (await client.read_resource(uri)).contents
     return json.loads(content.text) if isinstance(content, TextResourceContents) else None
 

@@ -1,6 +1,6 @@
-"""Moving a deployment to another database: stopped half-way, gone on with, and verified.
+"""Move a deployment to another database: stop half-way, resume, and compare both databases.
 
-Here from one SQLite file to another; any two store URLs will do. It needs neither key nor model.
+Both databases are SQLite files here. Any two store URLs work. No key or model is needed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
                     print(f"Stopped after {step.done} of {step.total} sessions.")
                     break
 
-        for step in migrate(old, new):  # the same call goes on
+        for step in migrate(old, new):  # the same call resumes
             if step.what == "sessions" and step.done == step.total:
                 print(f"Sessions: {step.done} of {step.total}")
             if step.verified:

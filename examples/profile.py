@@ -1,4 +1,4 @@
-"""A typed profile that is kept up to date: what holds, what held, and what is forgotten.
+"""Keep a typed profile up to date, read a former state, and forget facts.
 
 Without a key the model's answers are scripted, by a server on this machine that speaks OpenAI's
 API. Set AGENT_MEMORY_MODEL to any litellm model (and the provider's key), and that model answers.
@@ -20,7 +20,7 @@ MODEL = os.environ.get("AGENT_MEMORY_MODEL")
 
 
 class Profile(BaseModel):
-    """What the assistant is to know of a user; each field has a default for "not known yet"."""
+    """Facts about a user. The default of a field means "not known yet"."""
 
     name: str | None = None
     city: str | None = Field(default=None, description="the city the user lives in")
@@ -30,7 +30,7 @@ class Profile(BaseModel):
 
 
 def told(field: str, value: Any, quote: str, **more: Any) -> dict[str, Any]:
-    """One finding, as a model answers it."""
+    """Return one finding in the form of a model's answer."""
     return {"field": field, "value": value, "message": 1, "quote": quote, **more}
 
 
@@ -66,7 +66,7 @@ TALK: list[tuple[str, str, list[dict[str, Any]]]] = [
 
 
 def main() -> None:
-    """Talk on three days, then ask for the profile of today, of then, and after forgetting."""
+    """Talk on three days, then print the profile of today, of June, and after `forget`."""
     with ExitStack() as stack:
         settings: dict[str, Any] = {"model": MODEL}
         fake = None

@@ -1,6 +1,6 @@
-"""Update, get, delete: the three calls that everything rests on.
+"""Use the three basic calls: `update`, `get` and `delete`.
 
-Run it anywhere: it needs no key and no network, and keeps its database in a temporary folder.
+The program needs no key and no network, and stores its database in a temporary folder.
 """
 
 from __future__ import annotations

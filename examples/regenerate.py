@@ -1,4 +1,4 @@
-"""Another answer to the same question, and taking a turn back: nothing of the old one is left.
+"""Replace an answer with `regenerate`, and remove a turn with `pop`, also from recalls.
 
 Without a key the model's answers are scripted, by a server on this machine that speaks OpenAI's
 API. Set AGENT_MEMORY_MODEL to any litellm model (and the provider's key), and that model answers.
@@ -22,20 +22,20 @@ QUESTION = "Name a plant for a dark corner."
 
 
 def show(session: Session) -> None:
-    """Print what is stored."""
+    """Print the log of a session."""
     for entry in session.history():
         print(f"  {entry.message.role:9} {entry.message.text()}")
 
 
 def ask_yourself(settings: dict[str, Any], messages: list[dict[str, Any]]) -> Any:
-    """Any client will do; here it is litellm."""
+    """Call the model with any client, here litellm."""
     import litellm
 
     return litellm.completion(messages=messages, **settings)
 
 
 def main() -> None:
-    """Ask, ask again, and take it all back."""
+    """Ask, ask again, and remove the turn."""
     with ExitStack() as stack:
         settings: dict[str, Any] = {"model": MODEL}
         if MODEL is None:

@@ -1,4 +1,4 @@
-"""Procedures as Markdown files: written by people, found by meaning, added to by a model."""
+"""Store procedures as Markdown files. People and a model write them, and recall finds them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ description: Use when: the site is down
 
 
 def main() -> None:
-    """Write two files by hand, one of them badly; ask; then have a model write one."""
+    """Write a valid and an invalid file, ask two questions, then let a model save a skill."""
     with TemporaryDirectory() as temporary:
         folder = Path(temporary) / "skills"
         folder.mkdir()

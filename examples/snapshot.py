@@ -1,4 +1,4 @@
-"""A session as a file: taken out of one store, restored in another, refused once it is damaged."""
+"""Export a session to a file, import it into another store, and refuse an altered file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SAID = [
 
 
 def opened(store: str) -> AgentMemory:
-    """A memory over a store."""
+    """Open a memory over a store."""
     return AgentMemory(store=store, blocks=[VectorMemory(), WorkingMemory()], recall_timeout=60)
 
 

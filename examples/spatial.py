@@ -1,4 +1,4 @@
-"""A robot's memory of places: what it saw, where, and how sure that is as time goes by."""
+"""Store what a robot saw and where, with a confidence that fades over time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent_memory import AgentMemory, SpatialMemory
 MONDAY = datetime(2026, 3, 2, 9, tzinfo=UTC)
 DAY = timedelta(days=1)
 
-SEEN = [  # days after Monday, metres from the front door, how sure the camera was
+SEEN = [  # days after Monday, metres from the front door, the camera's confidence
     (0, (1.0, 6.5), 1.0, "Charging station by the kitchen door."),
     (0, (4.0, 8.0), 0.9, "Keys on the kitchen table."),
     (0, (2.0, 1.0), 0.6, "Something red on the floor, perhaps a ball."),
@@ -20,7 +20,7 @@ SEEN = [  # days after Monday, metres from the front door, how sure the camera w
 
 
 def main() -> None:
-    """Look around on two Mondays, and ask on both, in a room, and long after."""
+    """Store observations of two Mondays, then query them by text, time, box and radius."""
     block = SpatialMemory(half_life=7 * DAY, min_confidence=0.1)
     with AgentMemory(store="memory://", blocks=[block]) as memory:
         places = memory.user("robot-7").spatial()

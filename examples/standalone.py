@@ -1,4 +1,4 @@
-"""Standalone parts: a chat history that is saved as a whole, and vectors found by id."""
+"""Use two parts alone: a chat history that is saved as a whole, and a vector index."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ TURNS = [
     {"role": "user", "content": "Which of these is a berry?"},
     {"role": "assistant", "content": "The banana."},
 ]
-# sweet, sour, crunchy
+# How sweet, sour and crunchy a fruit is.
 FRUIT = {"apple": [5, 3, 8], "banana": [8, 0, 0], "lemon": [1, 9, 0], "pear": [6, 2, 5]}
 
 
 def main() -> None:
-    """Replace a conversation, find some fruit, and delete a user from both."""
+    """Replace a conversation, search for fruit, and delete a user from both parts."""
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/parts.db"
         with ChatHistory(url) as history, VectorIndex(url, name="fruit", dimension=3) as index:

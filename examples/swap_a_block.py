@@ -1,7 +1,7 @@
-"""Add a block to a memory that has been in use, and rebuild the past into it.
+"""Add a block to a memory that has been in use, and let the block absorb the past.
 
-The log keeps every message, so a new block (or the same one with another embedding model, under a
-name of its own) starts at the beginning and catches up.
+The log stores every message, so a new block starts at the beginning and catches up. For another
+embedding model, add a second vector block with its own name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PLANTS = ["basil", "mint", "thyme", "sage", "rosemary", "chives"]
 
 
 def main() -> None:
-    """Live with `Trim` for a while, then swap in vector memory."""
+    """Use `Trim` alone for six weeks, then add vector memory."""
     with TemporaryDirectory() as folder:
         store = f"sqlite:///{folder}/memory.db"
 

@@ -1,4 +1,4 @@
-"""A namespace that agents share: who may read, who may write, and what is left of who goes."""
+"""Share a namespace between agents: grant and revoke rights, and delete an agent's messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from agent_memory.errors import AccessDenied
 
 
 def try_to_write(agent: SharedMemory, text: str) -> None:
-    """Say something in the stand-up, if the agent may."""
+    """Write to the stand-up, if the agent has the right."""
     try:
         agent.update("standup", {"role": "assistant", "content": text})
         print(f"{agent.agent_id} writes: {text}")
@@ -27,7 +27,7 @@ def read(agent: SharedMemory) -> None:
 
 
 def main() -> None:
-    """Two agents and a guest on one namespace."""
+    """Let two agents and an auditor use one namespace."""
     with AgentMemory(store="memory://") as memory:
         team = memory.share("team-chat")
         team.grant("planner", "write")

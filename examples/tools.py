@@ -1,6 +1,6 @@
-"""A model that looks things up, notes them and forgets them by tool, in a loop of your own.
+"""Let a model write and read notes with tools, in a loop of your own.
 
-The model is scripted: a server on this machine that speaks OpenAI's API. A real one is asked alike.
+The model is a scripted server on this machine with OpenAI's API. A real model is called alike.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from agent_memory.testing import FakeLLM
 
 
 def ask(api_base: str, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> Any:
-    """One request to a chat API; the message that it answers with."""
+    """Send a request to a chat API, and return the message of the answer."""
     body = {"model": "scripted", "messages": messages, "tools": tools}
     request = Request(
         f"{api_base}/chat/completions",
@@ -26,7 +26,7 @@ def ask(api_base: str, messages: list[dict[str, Any]], tools: list[dict[str, Any
 
 
 def talk(memory: AgentMemory, api_base: str, session_id: str, user_id: str, text: str) -> None:
-    """Ask the model, run the tools that it calls, until it answers; and print all of it."""
+    """Call the model and run its tools until it answers, and print each step."""
     print(f"{user_id}: {text}")
     session = memory.session(session_id, user_id)
     session.update({"role": "user", "content": text})
@@ -45,7 +45,7 @@ def talk(memory: AgentMemory, api_base: str, session_id: str, user_id: str, text
 
 
 def script(fake: FakeLLM) -> None:
-    """What the model says."""
+    """Script the model's answers."""
     fake.call(("memory_write", {"text": "Ana is vegetarian."}))
     fake.reply("Noted.")
     fake.call(("memory_read", {"query": "Ana's diet", "user_id": "ben"}))
@@ -56,7 +56,7 @@ def script(fake: FakeLLM) -> None:
 
 
 def main() -> None:
-    """Three conversations of two users."""
+    """Run three conversations of two users."""
     with FakeLLM() as fake, AgentMemory(store="memory://", blocks=[NoteMemory()]) as memory:
         script(fake)
         monday = "I have been a vegetarian for a year now."

@@ -1,4 +1,4 @@
-"""Two memories as one: what a customer said, what the company knows, and rules for everyone."""
+"""Combine a customer's messages, the company's handbook and common rules in one memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HANDBOOK = [
 
 
 def main() -> None:
-    """Talk to a customer with both memories at hand, and forget the customer."""
+    """Recall from both memories, then delete the customer."""
     support = AgentMemory(store="memory://", max_tokens=2_000, blocks=[VectorMemory()])
     company = AgentMemory(store="memory://", blocks=[StaticMemory(facts=HANDBOOK)])
     with CompositeMemory(
@@ -21,7 +21,7 @@ def main() -> None:
             "company": company,
             "rules": StaticMemory(facts=["Never promise a date."]),
         },
-        route="support",  # where sessions are written; a rule may tell them apart
+        route="support",  # the home of all sessions, or a function that chooses one
         timeouts={"company": 5.0},
         timeout=30.0,
     ) as both:

@@ -1,4 +1,4 @@
-"""A scratchpad for one conversation: program and model write to it, each context shows it."""
+"""Use a scratchpad for one conversation: code and model write to it, and contexts show it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from agent_memory import AgentMemory, WorkingMemory
 
-CALLS: list[tuple[str, dict[str, Any]]] = [  # what a model asks for
+CALLS: list[tuple[str, dict[str, Any]]] = [  # the tool calls of a model
     ("working_set", {"key": "plan", "value": ["get three offers", "compare", "order"]}),
     ("working_set", {"key": "offers", "value": {"Oak & Sons": 310, "Chairly": 285}}),
     ("working_set", {"key": "plan", "value": ["compare", "order"]}),
@@ -18,7 +18,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [  # what a model asks for
 
 
 def main() -> None:
-    """Fill a scratchpad, see what a model is shown of it, and end the conversation."""
+    """Fill a scratchpad, print the context that shows it, and end the conversation."""
     with AgentMemory(store="memory://", blocks=[WorkingMemory()]) as memory:
         pad = memory.session("chairs", "kim").working()
         pad.set("budget", 300)
