@@ -67,7 +67,7 @@ def read(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file atomically. It keeps its permissions; only its owner can read a new file."""
+    """Write a file atomically. A new file is for its owner only. An old file keeps its mode."""
     from agent_memory.engine.transfer.export import written
 
     path.parent.mkdir(parents=True, exist_ok=True)

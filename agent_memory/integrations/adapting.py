@@ -33,7 +33,7 @@ def threaded(
 
 
 def locked(memory: AgentMemory, *names: str) -> AbstractContextManager[None]:
-    """Return the lock of this name, which only one caller of all processes can hold at a time."""
+    """Return the lock of these names. Only one caller in all processes can hold it at a time."""
     return memory.components.resources.locked(record_id(*names))
 
 

@@ -218,10 +218,9 @@ def _mark(message: Mapping[str, Any]) -> str:
 def _known(transcript: Sequence[str], log: Sequence[str]) -> int:
     """Return the number of messages at the start of a transcript that the log already has.
 
-    The last of them is the newest message of the log that the transcript contains. If it occurs in
-    the transcript several times, the occurrence counts before which the most messages are the same
-    as in the log. In doubt, messages count as new, because storing a message twice is better than
-    losing it.
+    The last of them is the newest message of the log that the transcript contains. If the
+    transcript contains it several times, the occurrence with the longest equal history counts. In
+    doubt, messages count as new, because storing a message twice is better than losing it.
     """
     for end in range(len(log), 0, -1):
         found = [at + 1 for at, one in enumerate(transcript) if one == log[end - 1]]

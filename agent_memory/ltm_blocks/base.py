@@ -1,4 +1,7 @@
-"""The base classes of long-term blocks, which absorb the log and recall their data for contexts."""
+"""The base classes of long-term blocks.
+
+A block absorbs a log: it derives its own data from the messages. It recalls data for contexts.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
 
 QueryThread: TypeAlias = Literal["own", "shared", "caller"]
-"""The thread of a block's queries; see `Block.query_thread`."""
+"""The values of `Block.query_thread`."""
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def renew(store: RecordStore, block: str, owner: str, lease: Lease | None = None
 
 
 def version_owner(owner: str) -> str:
-    """Return the id of the record with an owner's version. It is also that record's owner.
+    """Return the id of the record with an owner's version. The record's `owner` is the same id.
 
     Owners of other records never have the prefix "version:". The user's id is hashed.
     """
@@ -140,7 +140,7 @@ def went_on(owner: str, trail: Trail | None, changed: Collection[str]) -> tuple[
 
 
 def begun_anew(owner: str) -> Record:
-    """Return the record of a new log's id. It makes readers read all records again."""
+    """Return the record of a new log's id. A new log makes readers read all records again."""
     one = new_version(owner)
     return replace(one, id=_began(one.owner))
 

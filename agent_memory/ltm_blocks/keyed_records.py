@@ -34,8 +34,8 @@ _MAX_BITS = 4096  # Python refuses to write integers of more than 4,300 digits
 class KeyedRecords:
     """The records of one block for one scope.
 
-    `put` creates the record's session if needed, because the deletion of a session removes its
-    records. They are hidden as soon as the deletion has begun.
+    The deletion of a session removes its records. `put` therefore creates the session if needed.
+    The records are hidden as soon as the deletion has begun.
 
     Args:
         whose: "user" selects the user's records, across sessions, or the session's records if there
@@ -65,7 +65,7 @@ class KeyedRecords:
         return [record for record in records if record.session_id not in gone]
 
     def gone(self, sessions: Iterable[str]) -> set[str]:
-        """Return those of the sessions that are deleted or being deleted. "" is not a session."""
+        """Return the sessions that are deleted or being deleted. The id "" is ignored."""
         named = set(sessions) - {""}
         return named - self.store.existing(named) if named else named
 
@@ -154,7 +154,7 @@ class Collection(Generic[B]):
             self._keyed.clear()
 
     def _text(self, value: object, most: int) -> str:
-        """Return a text after redaction, stripped."""
+        """Return a text, redacted, stripped and validated."""
         name, (if_empty, if_long) = f"The {self._item}", self._advice
         text = self._keyed.redacted(text_of(name, value)).strip()
         if not text:

@@ -1,4 +1,7 @@
-"""Pending entries of a block: an index for searching them, and their encoding in the background."""
+"""An index of pending entries, and their encoding in the background.
+
+Pending entries are messages in the log that a block has not absorbed yet.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +55,8 @@ class EncodeAhead:
     def add(self, owner: str, encode: Callable[[], bool]) -> None:
         """Schedule a call that encodes an owner's messages, and repeat it while it returns True.
 
-        It replaces an earlier call for the same owner. It is dropped after `stop`, and while 10,000
-        owners have pending calls.
+        The call replaces an earlier call for the same owner. It is ignored after `stop`, and while
+        10,000 owners have pending calls.
         """
         with self._lock:
             if self._stopped or len(self._waiting) >= _MOST_OWNERS:
@@ -90,14 +93,14 @@ class EncodeAhead:
 
 
 WHOLE = 500
-"""Up to so many pending entries are all indexed. If there are more, only the newest ones and those
-that share words with the question are indexed."""
+"""Number of pending entries up to which all are indexed. If there are more, only the newest entries
+and those that share words with the question are indexed."""
 
 WHOLE_TOKENS = 50_000
 """The same limit in tokens, because a megabyte of new words takes seconds to index."""
 
-_NEWEST = 50  # of many entries, this many of the newest are always indexed
-_SHARING = 150  # and this many that share the rarest words with the question
+_NEWEST = 50  # if there are too many entries: number of newest entries that are indexed
+_SHARING = 150  # and number of entries that share the rarest words with the question
 _LONGEST = 100_000  # maximum characters of the newest entries, and of those that share words
 
 Made = tuple[list[Record], "Features"]

@@ -72,8 +72,8 @@ class Tombstone:
     def covers(self, record_id: str, session_id: str, seq: int, span: tuple[int, int]) -> bool:
         """Return whether a record must stay forgotten.
 
-        Such a record comes from the messages. If the tombstone has a `span`, the record's quote
-        overlaps it, and the record is not in `spared`.
+        Such a record comes from the tombstone's messages. If the tombstone has a `span`, the
+        record's quote must also overlap `span`, and the record must not be in `spared`.
 
         Limitations: a model may find the same fact again in other words.
 

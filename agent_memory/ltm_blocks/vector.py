@@ -34,8 +34,8 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_DEEP = 10  # extra records of a search, which replace those that only ask or repeat
-_SURE = 0.5  # minimum relevance of the message that reports the event in a question
+_DEEP = 10  # extra records of a search, since some hits only ask or repeat and are dropped
+_SURE = 0.5  # minimum relevance of a message that reports the event named in a question
 _LIKE = 20  # records searched for corrections of a statement
 _AHEAD = 32  # texts encoded at a time in the background
 _DEEPER = 4  # each further search returns this many times more records
@@ -258,8 +258,8 @@ class VectorMemory(Block):
                 in_context=scope.in_context,
             )
             found = folded(recalls(told, self.name, scope), limit)
-            # search deeper if at least half of the hits are relevant, but some of these repeat
-            # another one or are in the context already
+            # search deeper if at least half of the hits are relevant, but some relevant hits repeat
+            # another hit or are in the context already
             hides = len(found) < len(wanted) and 2 * len(wanted) >= len(hits) >= depth
             if len(found) >= limit or not hides or depth >= _DEEPEST or given_up():
                 return found

@@ -118,10 +118,10 @@ class Application:
         memory: The memory. The application does not close it.
         credentials: A `Credentials` for keys and JWTs, or your own function that returns the
             `Principal` of a request.
-        metrics: Counts requests. None counts none, and `/metrics` does not exist.
+        metrics: Counts requests. With None, `/metrics` does not exist.
         limits: The size, rate and time limits of requests.
         mcp: An ASGI application that answers MCP clients at `/mcp`. It finds the user and the
-            rights of a request in the ASGI scope. None serves no MCP.
+            rights of a request in the ASGI scope. With None, `/mcp` does not exist.
 
     Attributes:
         figures: The memory's metrics, for `/metrics`.
@@ -286,7 +286,7 @@ class Application:
         return answer
 
     def _remembered(self, request: Request) -> _Remembered | None:
-        """Return the credential and its principal if it was verified in the last 60 seconds."""
+        """Return the credential and its principal if verified in the last 60 seconds, else None."""
         if not isinstance(self._credentials, Credentials):
             return None
         shown = _shown_in(request)
@@ -408,7 +408,7 @@ class Application:
         return _named(request, answer_of({"status": "live"}))
 
     async def _is_ready(self, request: Request) -> Response:
-        """Answer whether the store is reachable. It is checked at most once in 2 seconds."""
+        """Answer whether the store is reachable. The store is checked at most once in 2 seconds."""
         ready, at = self._ready
         if monotonic() - at >= _READY_SECONDS:
             self._ready = (ready, monotonic())

@@ -81,7 +81,7 @@ def _field(name: str, description: str, field: str, kind: Any = _RESULT) -> Buil
 def _page(
     name: str, description: str, field: str, key: Callable[[Any], str] = attrgetter("id")
 ) -> Builder:
-    """Return the form of a page of a list. `key` returns the unique name of an item."""
+    """Return a builder of forms for a page of a list. `key` returns the unique name of an item."""
 
     def show(found: Sequence[Any], at: At, asked: Any) -> _JSON:
         page, more = page_of(found, asked.limit, asked.after, key)
@@ -92,7 +92,7 @@ def _page(
 
 
 def _parts(name: str, description: str, fields: str, **made: tuple[Any, Any]) -> Builder:
-    """Return a form with some fields of the result. `shape_of` describes the arguments."""
+    """Return a builder of forms with fields of the result. `shape_of` describes the arguments."""
 
     def build(kind: Any) -> AnswerForm:
         shape = shape_of(kind, name, description, fields, **made)

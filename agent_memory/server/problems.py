@@ -1,7 +1,7 @@
 """Problem details (RFC 9457) for calls that were refused or failed. Pure.
 
-The response is the same for another user's data and for data that does not exist. It has no message
-of an internal error, because that may name hosts or repeat user data.
+The response is the same for another user's data and for data that does not exist. It never contains
+the message of an internal error, which may name hosts or repeat user data.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Together(Generic[J]):
         try:
             while self._waiting:
                 await self._turn()
-        finally:  # in a callback of the task it would be late: an earlier call would wait forever
+        finally:  # not in a callback of the task: calls made before the callback would wait forever
             self._under_way -= 1
 
     async def _turn(self) -> None:

@@ -1,4 +1,4 @@
-"""`Strategy`, the base of the classes that cut and summarise a window, and `Chain`."""
+"""`Strategy`, the base class of strategies, which cut and summarise a window, and `Chain`."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ The prompt limits the number of lines, because models do not follow a limit of w
 """
 
 _RECENT = 400
-"""How many of the newest departed entries are searched for messages of the user."""
+"""Number of the newest departed entries that are searched for messages of the user."""
 
 _MIN_CHUNK = 200
 _MAX_CHUNK = 12_000

@@ -81,7 +81,7 @@ def read_event(agent: str, name: str, given: bytes) -> Event:
 
 
 def answer(event: Event, context: str) -> str:
-    """Return the output that adds `context` to the agent's context; empty if `context` is."""
+    """Return the output that adds `context` to the agent's context; empty if `context` is empty."""
     if not context:
         return ""
     if event.agent == "cursor":

@@ -166,7 +166,7 @@ def _spoken(stored: StoredMessage) -> tuple[str, str]:
 
 
 def _different(found: list[Found], limit: int) -> list[Found]:
-    """Return the best messages. Of messages with the same text, only the best is returned."""
+    """Return the best messages, each text once."""
     kept: dict[str, Found] = {}
     for one in found:
         kept.setdefault(" ".join(one.text.split()).casefold(), one)

@@ -40,8 +40,8 @@ def store(memory: AgentMemory, event: Event, user_id: str, until: float | None =
     """Store the new part of a session's transcript. Return the number of messages in it.
 
     For Gemini CLI, store the turn of the event. Message ids derive from the transcript, so that
-    concurrent or interrupted hooks store nothing twice. The position in the transcript is stored
-    as a value of the user. It outlasts the session: after a deletion, only new messages are stored.
+    concurrent or interrupted hooks store nothing twice. The position in the transcript is a value
+    of the user. A deletion of the session keeps this value, so only new messages are stored then.
 
     Args:
         until: The time at which to stop, on the clock of `time.monotonic`; None for no limit. The

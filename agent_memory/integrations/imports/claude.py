@@ -61,7 +61,7 @@ def _conversation(part: Element) -> Iterator[Event]:
 
 
 def _message(where: str, own: str, given: object, begun: object) -> Iterator[Event]:
-    """Convert a message of an export to chat messages, with separate ones for tool results."""
+    """Convert a message of an export to chat messages. Each tool result is a separate message."""
     message = mapping(given)
     role = _ROLES.get(str(message.get("sender")))
     if role is None:

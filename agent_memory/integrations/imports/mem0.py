@@ -1,7 +1,7 @@
 """Reads mem0's memories: results of `get_all` or `history` as JSON, or the history's database.
 
-A memory becomes a note of its user. The history has all events of a memory. The import uses only
-the last one.
+A memory becomes a note of its user. The import uses only the last event of a memory's history. The
+database's messages become sessions.
 """
 
 from __future__ import annotations

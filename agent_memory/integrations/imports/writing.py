@@ -145,7 +145,7 @@ class SessionWriting:
     def parts_at(self, own: str) -> bool:
         """Return whether a message belongs to another branch than the stored log.
 
-        This is so if the message is not in the log, and the log's last message was not read yet.
+        True if the message is not in the log, and the log's last message was not read yet.
         """
         if own == self._newest:
             self._newest = None

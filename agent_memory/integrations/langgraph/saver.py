@@ -309,7 +309,7 @@ def _place(config: RunnableConfig) -> Place:
 
 
 def _label(checkpoint_ns: str) -> str:
-    """Return a label for a namespace. It is not empty, and within the stores' limit of length."""
+    """Return a label for a namespace: a text that is not empty, and short enough for the stores."""
     if len(checkpoint_ns) > _LONGEST:
         return f"sha256:{sha256(checkpoint_ns.encode(errors='surrogatepass')).hexdigest()}"
     return f"ns:{checkpoint_ns}"

@@ -115,7 +115,7 @@ class Absorbing:
     """Converts a model's findings into claims.
 
     Attributes:
-        place: The block and the owner, with which claim ids begin.
+        place: The block and the owner, which are part of each claim's id.
         seen: Ids of the facts that the model was shown.
     """
 

@@ -135,7 +135,7 @@ def _item(field: Any) -> tuple[Any, bool]:
 
 
 def _shown(value: Any, plain: Any) -> str:
-    """Return a value in words, and a time without its seconds."""
+    """Return a value in words. Times have no seconds."""
     if isinstance(value, datetime):
         return value.isoformat(" ", "minutes")
     if isinstance(value, time):

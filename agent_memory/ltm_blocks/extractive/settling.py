@@ -217,8 +217,8 @@ def _split(drafts: Sequence[Draft], known: Known) -> tuple[dict[int, int], list[
 def _adds_none(claim: Claim, earlier: Fact | Claim, news: bool) -> bool:
     """Return whether a claim in the words of an earlier fact is only a repetition of the fact.
 
-    A claim with the fact's time is a repetition. So is a claim without a date if the fact still
-    holds, but not with `news`: an earlier draft of the batch has the same subject and category.
+    A claim with the fact's time is a repetition. A claim without a date is a repetition if the fact
+    still holds, and no earlier draft of the batch has the same subject and category (`news`).
     """
     before = since(earlier.valid_from, earlier.valid_to, earlier.recorded_at)
     if (claim.begins, claim.valid_to) == (before, earlier.valid_to):

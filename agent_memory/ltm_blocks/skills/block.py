@@ -243,7 +243,7 @@ def _changed_at(skill: Skill) -> datetime | None:
 class Skills:
     """The skills of one user together with the shared ones; `User.skills` returns it.
 
-    Without a user or session, it reads and writes the shared skills.
+    Without a user or session, the handle reads and writes the shared skills.
 
     Args:
         scope: The user or session that sees the skills.

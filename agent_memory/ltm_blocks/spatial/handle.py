@@ -100,7 +100,7 @@ class SpatialHandle(Collection[Any]):
         """Store many observations, all or none.
 
         Args:
-            observations: Mappings of `observe`'s arguments by name.
+            observations: Mappings of `observe`'s arguments by name, without `key`.
 
         Raises:
             InvalidInput: An observation is invalid, or the user has too many; nothing was stored.

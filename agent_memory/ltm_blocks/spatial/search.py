@@ -68,7 +68,7 @@ class Found(NamedTuple):
         ]
 
     def joined(self, others: Found) -> Found:
-        """Return these results and others, without duplicates. Both must have the same position."""
+        """Return these results and others, without duplicates. Both are for the same position."""
         assert self.distances is not None
         known = {one.id for one in self.records}
         more = others.rows([row for row, one in enumerate(others.records) if one.id not in known])
@@ -104,7 +104,7 @@ class PlaceIndex:
         ]
 
     def changed(self, changes: Mapping[str, Record | None]) -> PlaceIndex:
-        """Return an index after changes. These are records by id; None for a deleted record."""
+        """Return an index after changes. `changes` has records by id; None for a deleted record."""
         new = PlaceIndex(
             self._dimensions, self._fading, [one for one in changes.values() if one is not None]
         )
@@ -150,9 +150,7 @@ class PlaceIndex:
         return found.cut(count, found.ages)
 
     def _sure(self, rows: np.ndarray, moment: Moment) -> np.ndarray:
-        """Return the rows of sufficient confidence, without those after the moment of a past
-        search.
-        """
+        """Return the rows of sufficient confidence. A search of the past ignores later rows."""
         sure = self._confidences(rows, moment) >= self._fading.least
         if moment.past:
             sure &= self._table[rows, -2] <= moment.seconds

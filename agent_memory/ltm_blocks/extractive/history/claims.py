@@ -155,7 +155,7 @@ def covers(tombstone: Tombstone, claim: Claim) -> bool:
 
 
 _MOST_LINKS = 64
-"""Maximum number of links of a claim. Facts beyond this number are old and superseded."""
+"""Maximum number of links of a claim. The links left out are to old, superseded facts."""
 
 
 def links_for(
@@ -213,7 +213,7 @@ def _ties(claims: Iterable[Claim]) -> Mapping[str, Mapping[str, LinkKind]]:
 
 
 RECALLED = "recalled"
-"""Metadata key and text of the record that counts, by fact id, the contexts with a fact."""
+"""Metadata key and text of the record of counts: the number of contexts with each fact, by id."""
 
 Recorded = Claim | Batch | None
 """A decoded record; None for the record of counts."""

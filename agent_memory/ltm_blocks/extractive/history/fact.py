@@ -130,7 +130,7 @@ class Fact:
 
 
 def rendered(fact: Fact) -> str:
-    """Return a fact as text for a model. Remarks name a speaker other than the user."""
+    """Return a fact as text for a model. Remarks mark contradicted facts, and other speakers."""
     remarks = []
     if fact.why == "contradicted":
         remarks.append(_NEVER)
@@ -155,9 +155,9 @@ def unmarked(text: str) -> str:
 
 
 class ImportanceScorer(SettingsModel):
-    """Scores facts by the weighted mean of six factors from 0 to 1. A weight of 0 disables one.
+    """Scores facts by the weighted mean of six factors from 0 to 1. The weight 0 disables a factor.
 
-    It follows the retrieval of Park et al., "Generative Agents", 2023 (relevance, recency,
+    The score follows the retrieval of Park et al., "Generative Agents", 2023 (relevance, recency,
     importance). Data from the log replaces a model's guesses.
 
     Attributes:

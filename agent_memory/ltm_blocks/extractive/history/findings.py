@@ -357,7 +357,10 @@ def _is_exact(words: str) -> bool:
 
 
 def _may_be_dated(source: SourceMessage, first: Period | None) -> bool:
-    """Return whether a message names a time, or if `first` is its day, says "today" or the like."""
+    """Return whether a message names a time, such as "last week".
+
+    If `first` is the day of the message, only words such as "today" count.
+    """
     text = source.text.casefold()
     if first is not None and first[0] == day_of(source.entry.said_at):
         return bool(_TODAY.search(text))

@@ -86,7 +86,7 @@ class _ClaimGroup:
         return self.begin, min([self.end, *(one.end for one in self.ending)])
 
     def beats(self, other: _ClaimGroup) -> bool:
-        """Return whether this group holds, and not `other`, while the periods of both overlap."""
+        """Return whether this group holds, rather than `other`, where their periods overlap."""
         if self.order != other.order:
             return self.order > other.order
         if self.names(other) != other.names(self):
@@ -221,9 +221,9 @@ def _fact(one: _ClaimGroup, block: str) -> Fact:
 def _successor(
     one: _ClaimGroup, winners: Sequence[_ClaimGroup], periods: Sequence[Period]
 ) -> tuple[_ClaimGroup | None, Why]:
-    """Return the group that replaced or ended a fact earlier than stated, with the reason.
+    """Return the group that replaced a fact, or ended it earlier than stated, with the reason.
 
-    None and "" if there is no such group.
+    Return None and "" if there is no such group.
     """
     if one.is_void:
         against = [other for other in one.contradictors if not other.is_void]
@@ -233,7 +233,7 @@ def _successor(
     begin, end = one.stated_period
     if periods and periods[-1][1] == end:
         return None, ""
-    # winners at the stated end; if there are none and `one.ending` is empty, all that overlap it
+    # winners at the stated end; without these and `one.ending`, all winners that end after `begin`
     last = [other for other in winners if other.stated_period[0] < end <= other.stated_period[1]]
     taken = one.ending + last or [other for other in winners if other.stated_period[1] > begin]
     if not taken:

@@ -248,6 +248,6 @@ def _meet(one: Fact, other: Fact) -> bool:
 
 
 def last_said(fact: Fact) -> datetime:
-    """Return when a fact was last stated, or its end if later. A plan ages only when over."""
+    """Return when a fact was last stated, or its end if later. A plan ages only after its end."""
     said = max(one.recorded_at for one in fact.evidence)
     return said if fact.valid_to is None else max(said, fact.valid_to)

@@ -76,7 +76,7 @@ def sources(
 
 
 def helpful(said: Sequence[SourceMessage]) -> list[SourceMessage]:
-    """Return the numbered messages, and before each, the end of an unnumbered one that precedes it.
+    """Return the numbered messages, each preceded by the end of the unnumbered message before it.
 
     That end explains words such as "it" or "yes" in the numbered message.
     """
