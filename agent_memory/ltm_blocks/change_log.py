@@ -68,7 +68,7 @@ def version_owner(owner: str) -> str:
     return f"version:{record_id(owner)}"
 
 
-_MOST_TOLD = 100  # ids in a change log: readers read each record, and each change rewrites the log
+_MOST_TOLD = 100  # ids in a change log, which each change rewrites and readers follow one by one
 
 Key = tuple[str, str]
 """A version: the id of the change log, and the id of the last change in the log."""
@@ -122,7 +122,7 @@ def trail_of(store: RecordStore, block: str, owner: str) -> Trail | None:
 
 
 def went_on(owner: str, trail: Trail | None, changed: Collection[str]) -> tuple[Key, list[Record]]:
-    """Return the version after the records `changed` have changed, and the records that store it.
+    """Return the version after a change of the records `changed`, and the records that store it.
 
     Args:
         trail: The log, read under the writers' lock.

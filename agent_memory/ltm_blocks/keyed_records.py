@@ -207,8 +207,8 @@ class CollectionBlock(ManualBlock):
     @by_owner
     def delete(self, scope: Scope) -> None:
         if not scope.after:  # items derive from no message
-            # without the lock, a concurrent change could write a user's record again. A session's
-            # record needs no lock, because `put_with_session` then removes it again
+            # without the lock, a concurrent change could write a user's record again. For a session
+            # no lock is needed: `put_with_session` removes its record after a deletion
             lock = self.resources.locked(lock_of(self.name, scope.owner))
             with lock if scope.session_id is None else nullcontext():
                 erase(self.resources.store, self.name, scope)

@@ -72,8 +72,8 @@ class At:
     def session(self, session_id: str, whose: Whose, *, deleting: bool = False) -> str:
         """Check access to a session as `whose` requires. Return the id to pass to the library.
 
-        For another user's session, the id is one that does not exist. An admin's access is not
-        checked here, but in the library. `deleting` accepts a session whose deletion has begun.
+        With "read", another user's session gives an id that does not exist. The library checks an
+        admin's access. `deleting` accepts a session whose deletion has begun.
         """
         if "admin" in self.principal.rights:
             return session_id
