@@ -286,7 +286,7 @@ class VectorMemory(Block):
         return [
             *(LeftOut(one, why.format(one.relevance)) for one in recalls(low[:limit], self.name)),
             *(
-                LeftOut(one, "it only asks the same, or says that it is not known")
+                LeftOut(one, "it only repeats the question, or says that the answer is not known")
                 for one in recalls(same[:limit], self.name)
             ),
         ]

@@ -192,7 +192,7 @@ def _of_counted(counted: Counted) -> Iterator[Metric]:
     prompts, recalls = counted.prompts, counted.recalls
     what = "Tokens of contexts that follow another of the same session."
     yield _counter("prompt_tokens", what, [((), prompts.tokens)])
-    what = "Tokens at their beginning that are the same as in the context before."
+    what = "Tokens at the beginning of contexts that are the same as in the context before."
     yield _counter("prompt_kept_tokens", what, [((), prompts.kept_tokens)])
     yield _counter("recalls", "Recalls.", [((), recalls.asked)])
     yield _counter("recalls_empty", "Recalls that found nothing.", [((), recalls.empty)])

@@ -104,7 +104,7 @@ def test_any_bytes_are_a_skill_or_are_broken_at_a_line(data: bytes) -> None:
         ("---\nname: a\ndescription:\n---\n", 3, "`description` is empty"),
         ("---\nname: [a]\ndescription: b\n---\n", 2, "`name` is not a text"),
         ("---\nname: a\n\ndescription: Use when: x\n---\n", 4, "mapping values are not allowed"),
-        ('---\nname: a\ndescription: "b\ntags: []\n---\n', 5, "what begins in line 3"),
+        ('---\nname: a\ndescription: "b\ntags: []\n---\n', 5, "part that begins in line 3"),
         ("---\nname: a\n\tdescription: b\n---\n", 3, "character '\\t'"),
         ("---\nname: A b\ndescription: c\n---\n", 2, "`name` has to be up to 64"),
         ("---\nname: a/../b\ndescription: c\n---\n", 2, "`name` has to be up to 64"),

@@ -124,7 +124,7 @@ def whole(where: str | None, events: Iterable[Event]) -> Iterator[Event]:
     try:
         found = list(events)
     except UNREADABLE:  # the format is not specified: any value may have any type
-        yield Unread(where, "a field of it has another type than it should")
+        yield Unread(where, "one of its fields has a wrong type")
         return
     yield from found
 

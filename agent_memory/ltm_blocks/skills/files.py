@@ -168,7 +168,7 @@ class FrontMatter:
             return Unreadable(line, str(error.problem))
         since = ""
         if error.context_mark is not None and self._line(error.context_mark.index) != line:
-            since = f", in what begins in line {self._line(error.context_mark.index)}"
+            since = f", in the part that begins in line {self._line(error.context_mark.index)}"
         return Unreadable(line, f"This is not YAML: {error.problem}{since}. {_QUOTES}")
 
     def _line_of(self, node: yaml.Node) -> int:

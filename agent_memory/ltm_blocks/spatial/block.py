@@ -150,7 +150,7 @@ class SpatialMemory(CollectionBlock):
         dimensions = len(record.metadata["position"])
         if dimensions != self.dimensions:
             raise InvalidInput(
-                f"block {self.name!r} has {self.dimensions} dimensions, and this {dimensions}"
+                f"block {self.name!r} has {self.dimensions} dimensions, and the record {dimensions}"
             )
         return record
 

@@ -291,12 +291,12 @@ _REASONS = {
     "message": "named a message that is not in the batch",
     "quote": "quoted what the message does not say",
     "invented": "named a number or a code that nobody said",
-    "forgotten": "say what is to stay forgotten",
+    "forgotten": "state facts that must stay forgotten",
     "category": "are of a category that is not kept",
     "confidence": "were guesses",
     "chatter": "say nothing but a mood or a courtesy",
     "value": "do not fit the field",
-    "echo": "only repeat, in another role than the user's, what was known",
+    "echo": "only repeat known facts, and are not from the user",
 }
 
 
