@@ -45,7 +45,7 @@ class Remote:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def of(self, user_id: str | None, **fields: Any) -> Remote:
-        """Return a copy for a user that also sends these fields."""
+        """Return a copy for another user, which also sends these fields."""
         return replace(self, user_id=user_id, fields={**self.fields, **fields})
 
     def ask(self, call: Call, given: Mapping[str, Any]) -> Any:
@@ -98,7 +98,7 @@ class Remote:
 
 
 class _NoSuchId(Exception):
-    """A given id is empty. Nothing has such an id."""
+    """An id is empty. Nothing has an empty id."""
 
 
 def request_of(

@@ -1,4 +1,4 @@
-"""An MCP server over stdin and stdout, which only the protocol uses."""
+"""Serves MCP over stdin and stdout, and keeps other code of the process from using them."""
 
 from __future__ import annotations
 

@@ -275,8 +275,8 @@ class _Own:
         query: str = Field(
             default="",
             max_length=20_000,
-            description="The current question: it is recalled for, and is the last message of the "
-            "context; empty for the conversation's newest question.",
+            description="The current question. Memories are recalled for it, and it becomes the "
+            "last message of the context. If empty, the conversation's newest question is used.",
         ),
     ) -> str:
         check_own(self._memory, scope, session_id)

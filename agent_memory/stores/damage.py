@@ -83,7 +83,7 @@ def undamaged_records(rows: Iterable[Row], decode: Callable[[Row], Value]) -> li
     """Decode records, and leave out the damaged ones.
 
     Raises:
-        Damaged: The error of a row names no record. It may be a wrong key, which concerns all.
+        Damaged: The error of a row names no record. A wrong key may be the cause, for all rows.
     """
     with noted() as damaged:
         values = undamaged(rows, decode)

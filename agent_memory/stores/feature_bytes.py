@@ -1,4 +1,4 @@
-"""Encodes features as bytes: one value for a whole segment, or one value for each record."""
+"""Encodes features as bytes, of a whole segment or of each record, and decodes them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def segment_of(data: bytes) -> Segment:
         np.frombuffer(parts[5], PLACE),
     )
     if len(segment.names) != count or len(segment.places) != count:
-        raise ValueError("A segment has not as many records as it says.")
+        raise ValueError("A segment's header has another number of records.")
     return segment
 
 
@@ -134,8 +134,10 @@ def _postings(parts: Sequence[memoryview], count: int) -> Postings:
 
 
 def blobs_of(records: Sequence[Record], features: Features) -> list[bytes]:
-    """Return the features of each record as bytes: its place, its vector, its word pieces, and the
-    ids and weights of its words."""
+    """Return the features of each record as bytes.
+
+    They are its place, its vector, its word pieces, and the ids and weights of its words.
+    """
     if len(features) != len(records):
         raise ValueError("Give features for each record.")
     meaning = np.ascontiguousarray(features.meaning, "<f4")
@@ -162,7 +164,7 @@ def features_of(blobs: Sequence[bytes]) -> Features:
     meaning, tokens, words, places = zip(*[_row(blob) for blob in blobs], strict=True)
     rows = np.stack(meaning).astype(np.float32, copy=False)
     if not np.isfinite(rows).all():
-        raise ValueError("A vector has what is no number.")
+        raise ValueError("A vector has a value that is not a number.")
     return Features(rows, Tokens.of(tokens), words, np.concatenate(places))
 
 

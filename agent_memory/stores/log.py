@@ -1,4 +1,4 @@
-"""The effect of an append on a session, and the check of a session's owner. Pure."""
+"""Computes the head and the entries after an append, and checks a session's owner. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import replace
 from agent_memory.core.records import Draft, Entry, Head
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
 
-LOST = "Another worker took session {!r} over. What this one was about to write was refused."
+LOST = "Another worker took over session {!r}. The write of this worker was refused."
 
 
 def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[Head, list[Entry]]:
     """Return the head after an append, as a copy, and the entries to write.
 
     A system message that equals the current one does not change the version. Callers may thus send
-    it with every update, without failures of concurrent compare-and-swaps.
+    the same message with every update, and concurrent compare-and-swaps still succeed.
 
     Raises:
         SessionOfAnotherUser: `user_id` is not None, and the session has another user.

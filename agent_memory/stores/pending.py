@@ -1,4 +1,4 @@
-"""Entries that blocks have not absorbed yet, read from the log and cached."""
+"""Reads and caches pending entries: those that a block has not absorbed yet."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def rubbish(answer: dict[str, Any], way: str) -> dict[str, Any]:
 
 
 def _words(value: Any) -> int:
-    """Return the number of words of a text, or of a value's JSON. It serves as its token count."""
+    """Return the number of words of a text, or of a value's JSON, as the number of tokens."""
     return len((value if isinstance(value, str) else json.dumps(value)).split())
 
 

@@ -57,7 +57,7 @@ class FakeLLM:
     """An OpenAI-compatible server with scripted answers, for tests over real HTTP.
 
     Chat requests get the scripted answers in order, and `default` after the last. Embedding
-    requests get vectors. If a failure or a delay is next in the script, either kind gets it.
+    requests get vectors. A scripted failure or delay is for the next request of either kind.
 
         with FakeLLM() as fake:
             fake.fail(429, retry_after=1)

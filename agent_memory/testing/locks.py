@@ -17,9 +17,9 @@ _A_YEAR = 365 * 86_400
 
 
 class Claim(NamedTuple):
-    """The names of the store's two methods for a lock, or for a session's lease.
+    """A lock or a session's lease, as the names of the store's methods that take and release it.
 
-    A claim is a lock or a lease. It has one owner until it is released or expires.
+    A claim has one owner until it is released or expires.
     """
 
     take: str

@@ -38,7 +38,7 @@ def terms(
     day: int = 0,
     since: int | None = None,
 ) -> Once:
-    """Return the terms of an idempotent append on a day. Keys from before `since` are forgotten.
+    """Return the argument `once` of an append on a day. Keys from before `since` are forgotten.
 
     `day` and `since` are days after `DAY`.
     """

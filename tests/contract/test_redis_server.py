@@ -182,7 +182,7 @@ def test_named_permissions(server: RedisServer, caplog: pytest.LogCaptureFixture
     store.delete("s")
     assert "does not tell" in store.durability_note()
     store.secure_erase()
-    assert "may stand in the server's files" in caplog.text
+    assert "may stay in the server's files" in caplog.text
     store.close()
     admin.close()
 
@@ -264,7 +264,7 @@ def test_scrub_leaves_nothing_in_files(server: RedisServer, store: RedisStore) -
         ({"appendfsync": "everysec"}, "last second or two"),
         ({"appendfsync": "no"}, "half a minute"),
         ({"appendfsync": "always"}, "survives a power loss"),
-        ({"appendfsync": "always", "maxmemory-policy": "allkeys-lru"}, "throws memory away"),
+        ({"appendfsync": "always", "maxmemory-policy": "allkeys-lru"}, "evicts data"),
     ],
 )
 def test_durability(
@@ -301,5 +301,5 @@ def test_a_server_that_tells_nothing(start: Start, caplog: pytest.LogCaptureFixt
     assert "does not tell" in store.durability_note()
     store.delete("s")
     store.secure_erase()
-    assert "may stand in the server's files" in caplog.text
+    assert "may stay in the server's files" in caplog.text
     store.close()

@@ -1,1 +1,1 @@
-"""A store that encrypts content before any other store stores it."""
+"""A store that encrypts content, and stores the ciphertexts in another store."""

@@ -1,4 +1,4 @@
-"""Encryption of lines and documents, and the kernel that applies it to another kernel.
+"""`Cipher` encrypts lines and documents. `EncryptedKernel` applies it to another kernel.
 
 Each message, system message and summary is encrypted as one value, and so are the text and metadata
 of each record. Other fields stay readable. A ciphertext is bound to the fields that name its place.
@@ -171,7 +171,7 @@ class Cipher:
     def decrypted_features(self, block: str, owner: str, name: str, data: bytes) -> bytes:
         """Decrypt features. Raise `Undecryptable` if the key is missing.
 
-        Altered features give b"". A search then finds their records by words only.
+        For altered features, return b"". A search then finds their records by words only.
         """
         if self._plaintext and not data.startswith(_BYTES_MARK):
             return data

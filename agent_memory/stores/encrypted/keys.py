@@ -148,8 +148,8 @@ class Keys:
             self._ask, self._source = keys, "those that the given callable knows"
         if current is None:
             raise ConfigError(
-                "Encryption needs a key to write with. Give Keys at least one, or with a callable "
-                "the id of the `current` one."
+                "Encryption needs a key for new data. Pass at least one key to Keys. With a "
+                "callable, pass the key's id as `current`."
             )
         self._current = self._writing(current)
 
@@ -250,9 +250,9 @@ class Keys:
         plain = key.open(place, body)
         if plain is None:
             raise Undecryptable(
-                f"{_name_of(place)} cannot be decrypted: it was altered, or belongs elsewhere, or "
-                f"{key_id!r} is another key than it was written with, or the namespace another. "
-                "Give that key, or restore the record from a backup."
+                f"{_name_of(place)} cannot be decrypted: it was altered or moved, or it was "
+                f"encrypted with another key named {key_id!r}, or in another namespace. Pass that "
+                "key or namespace, or restore the record from a backup."
             )
         key.has_opened = True
         return plain
@@ -266,8 +266,8 @@ class Keys:
         key = self._get(_checked_id(key_id))
         if key is None:
             raise ConfigError(
-                f"Key {key_id!r} is to be written with, and is not among {self._source}. Add it "
-                "there, or name another."
+                f"Key {key_id!r}, which should encrypt new data, is not among {self._source}. Add "
+                "it there, or name another key."
             )
         return key
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class EncryptedStore(KernelStore):
     """Encrypts messages, summaries, texts of records and search features.
 
-    Another store, `inner`, stores the ciphertexts. Each is bound to its place.
+    Another store, `inner`, stores the ciphertexts. Each ciphertext is bound to its place, such as a
+    session and seq, and cannot be decrypted elsewhere.
 
         store = EncryptedStore(open_store("sqlite:///m.db"), Keys.from_environment())
         memory = AgentMemory(store=store)
@@ -37,7 +38,8 @@ class EncryptedStore(KernelStore):
         namespace: The namespace of the other store. Data that is moved to another namespace cannot
             be decrypted there.
         plaintext: Whether data that was stored before encryption may be read. With True, anybody
-            with write access to the database can insert messages. Use it only for the changeover.
+            with write access to the database can insert messages. Use True only until all data is
+            encrypted.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The files of a folder: lock, detection of changes, atomic writes."""
+"""Locks a folder, detects changes of its files, and writes files atomically."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Files:
             import fcntl
         except ImportError:
             raise ConfigError(
-                "A folder of files is locked as POSIX systems do, which this one is not. Use "
+                "A folder:/// store needs POSIX file locks, which this system does not have. Use "
                 "sqlite:///memory.db."
             ) from None
         self._fcntl = fcntl

@@ -1,4 +1,4 @@
-"""The kernel on a folder. It has all data in dicts. Each call first reads the changed files.
+"""The kernel on a folder. All data is also in dicts. Each call first reads the changed files.
 
 Each session has a file. Each block has a file for its records and a file for its vectors. Segments
 and catalogs are not in files: they are computed from the features of records.
@@ -275,7 +275,7 @@ class FolderKernel(Kernel):
                 raise ValueError(f"message #{line.seq} stands where #{seq} belongs")
         if head.expired + len(lines) != head.end:
             last = head.expired + len(lines)
-            raise ValueError(f"it ends at #{last}, and should at #{head.end}")
+            raise ValueError(f"it ends at #{last}, and should end at #{head.end}")
         self._known[path] = values
         at = DocId(HEAD, session)
         writes: list[Write] = [

@@ -52,7 +52,7 @@ def file_name(name: str) -> str:
 def check_place(path: str, name: str) -> None:
     """Raise ValueError if a file's name does not match its session or block."""
     if path.rpartition("/")[2] != file_name(name):
-        raise ValueError("its name is not the one that its first line would give it")
+        raise ValueError("its name does not match its first line")
 
 
 def line_of(fields: Fields) -> str:
@@ -229,7 +229,7 @@ def text_of(blob: bytes, block: str, record: Record, cipher: Cipher | None) -> s
 
 
 def blob_of(text: object, block: str, record: Record, cipher: Cipher | None) -> bytes:
-    """Return the features for a result of `text_of`; b"" if damaged, or if the key is missing."""
+    """Decode a result of `text_of`. Return b"" if it is damaged, or if its key is missing."""
     try:
         blob = _decoded(text)
         if cipher is not None:
@@ -244,7 +244,7 @@ def _decoded(text: object) -> bytes:
 
 
 def record_of(fields: Fields) -> tuple[Record, Any]:
-    """Return the record for a line of `line_of_record`, and its features as in the file."""
+    """Return the record in a line's fields, and its features as they are in the file."""
     if not isinstance(fields["metadata"], dict):
         raise TypeError("`metadata` is no object")
     record = Record(

@@ -58,7 +58,7 @@ class Tables(MemoryKernel):
 
 
 class Vectors(KernelStore):
-    """Converts vectors between a file, with features in each record, and tables with segments."""
+    """Converts vectors. Files have features in each record, and tables have them in segments."""
 
     def __init__(self, tables: Tables, cipher: Cipher | None) -> None:
         super().__init__(tables)

@@ -1,4 +1,4 @@
-"""Plans the batches of appends from the state of a session. Pure, except for `KnownHeads`."""
+"""Plans the batch of an append from a session's state. Pure, except for a cache of sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Catalogs of an owner's segments, and the changes that a write makes to them.
+"""Stores search features. A catalog lists the segments of an owner in a block.
 
 A segment holds the search features of some records of one owner. An owner's records are numbered in
 the order of their writes. For each segment, the catalog has a `Part` with the range of its records'
@@ -99,7 +99,7 @@ class Catalog:
         return [part.name for part in self.parts]
 
     def holding(self, numbers: Iterable[int]) -> dict[Part, set[int]]:
-        """Return the parts that contain some records, each with the numbers of these records."""
+        """Return the parts that contain records with these numbers, each with its numbers."""
         numbers_by_part: dict[Part, set[int]] = {}
         wanted = sorted(numbers)
         at = 0

@@ -1,4 +1,4 @@
-"""Times, heads, entries, idempotency keys and records as a kernel stores them."""
+"""Encodes heads, entries, idempotency keys and records for a kernel, and decodes them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def to_micros(moment: datetime) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    """Return the time for a result of `to_micros`."""
+    """Return the time for microseconds since 1970 (UTC)."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
@@ -82,7 +82,7 @@ def head_fields(head: Head) -> dict[str, Any]:
 
 
 def head_from(session_id: str, fields: Mapping[str, Any]) -> Head:
-    """Return a head from all its fields: those of `head_fields`, and those that it leaves out.
+    """Return a head from its fields, including those that `head_fields` leaves out.
 
     Times are in microseconds.
     If a field is missing or invalid, raise `Damaged` with a head that has the readable fields.
@@ -151,7 +151,7 @@ def head_id(session_id: str) -> DocId:
 
 
 def stamp_of(head: Head) -> int:
-    """Return the version of a head's document; a session that is created again has another one."""
+    """Return the version of a head's document. It differs after a session is created again."""
     return (to_micros(head.created_at) ^ (head.version * _MIX)) & (2**62 - 1)
 
 
@@ -343,6 +343,6 @@ def mismatch(block: str, stored: tuple[int, str], given: tuple[int, str]) -> str
     return (
         f"Block {block!r} holds vectors of {stored[1]!r} with {stored[0]} dimensions, and the "
         f"embedder is {given[1]!r} with {given[0]}. If these settings are the new ones, rebuild "
-        f"it: `agent-memory replay {block}`, or agent_memory.operations.rebuild(config, "
-        f"{block!r}). If it was rebuilt since, start with the new settings."
+        f"the block: `agent-memory replay {block}`, or agent_memory.operations.rebuild(config, "
+        f"{block!r}). If it is rebuilt already, restart this process with the new settings."
     )

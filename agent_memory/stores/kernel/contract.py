@@ -82,7 +82,7 @@ class Document(NamedTuple):
         session: The session from which the document derives; empty for none.
         first: A number by which scans select and sort.
         last: A number by which scans select.
-        version: A number that the writer sets. Each state of a document has another version.
+        version: A number that the writer sets. No two states of a document share a version.
         about: The part of the content that is returned even without bodies.
         body: Further content, as text.
         data: Further content, as bytes.

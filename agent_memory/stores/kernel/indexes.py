@@ -1,4 +1,4 @@
-"""A cache of the search indexes of owners, and iteration over an owner's records.
+"""Caches a search index for each owner, and iterates over an owner's records.
 
 The features of an owner's records are in segments, which a catalog lists; see `kernel.catalogs`. To
 update an outdated index, a process reads only the segments that are new in the catalog.

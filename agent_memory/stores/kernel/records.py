@@ -1,4 +1,4 @@
-"""Facts and other records over a kernel."""
+"""`RecordStore`: the methods of a store for facts and other records, built on `Kernel`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Vectors over a kernel. A record is a document. Its features are in a segment; see `catalogs`."""
+"""`KernelStore`: the methods of a store for vectors, built on `Kernel`.
+
+A record is a document. Its search features are in a segment, as `catalogs` describes.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from agent_memory.stores.kernel.contract import (
 
 
 def take_keys(store: object, inner: object) -> None:
-    """Copy an encrypted inner store's keys, for receipts and for vectors in other databases."""
+    """Copy the attributes with which an encrypted store signs receipts and encrypts vectors."""
     for name in ("signing_keys", "vectors_of"):
         if hasattr(inner, name):
             setattr(store, name, getattr(inner, name))
@@ -32,8 +32,8 @@ def one_by_one(commit: Callable[[Batch], Outcome], batches: Sequence[Batch]) -> 
 
     An error of the first batch is raised. A later batch with an error counts as refused, and the
     caller gets the error when it retries the batch. After `StoreUnavailable`, a batch may have been
-    committed. The error is then in its outcome, and in those of the batches after it, which are not
-    tried.
+    committed. The error is then in its outcome. The batches after it are not tried, and their
+    outcomes have the same error.
     """
     outcomes: list[Outcome] = []
     for batch in batches:

@@ -1,8 +1,8 @@
 """Connections to a MongoDB deployment, its commands, and the translation of errors.
 
-If the connection breaks, a command is sent a second time. Each write can therefore be repeated.
-Some repeated writes do not match their document any more. The `marks` of the document then show
-that the first run succeeded.
+If the connection breaks, a command is sent a second time, so a write may run twice. The second run
+may not match its document any more. The `marks` of the document then show that the first run
+succeeded.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ NEVER = 2**62
 """The due time of a document that is never due."""
 
 HEAVY = 32 * 2**10
-"""The maximum bytes of all lines in a head. If it is exceeded, they move to separate documents.
+"""The maximum size of a head's lines, in bytes. A heavier head moves all to separate documents.
 If one batch alone appends more, its lines are written to separate documents before the append."""
 
 WITHOUT_LINES: Doc = {"lines": 0, "put": 0}
@@ -358,7 +358,7 @@ def begins_session(batch: Batch, head: DocId | None) -> bool:
 
 
 def target_of(batch: Batch, effects: Effects) -> DocId | None:
-    """Return the only document that a batch concerns; None for several, or if it names a log."""
+    """Return the only document of a batch; None for several, or if a condition names a log."""
     ids, logs = named(batch.conditions)
     ids |= {at for at, _ in effects.values()}
     for write in batch.writes:

@@ -488,7 +488,10 @@ class MongoDBKernel(Kernel):
                     self._staging.settle(scan.collection, force=True)
                     self.table.delete_all(selection(self._namespace, scan))
                 case _:
-                    raise StoreError("MongoDB deletes whole collections only by themselves.")
+                    raise StoreError(
+                        "A batch in MongoDB that deletes whole collections cannot have conditions "
+                        "or other writes."
+                    )
 
     def erase(self) -> None:
         """Finish interrupted truncations and batches.

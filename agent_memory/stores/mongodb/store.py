@@ -25,9 +25,8 @@ class MongoDBStore(KernelStore):
         url: `mongodb://user:password@host:27017/database` or `mongodb+srv://...`. The default
             database is "agent_memory".
         namespace: The namespace. Stores of different namespaces are independent.
-        durability: Each write waits until a majority of the deployment's members have it. With
-            "process", the server's settings decide whether it is also in their journals on return.
-            With "power" or None, it is.
+        durability: Each write waits for a majority of the deployment's members. With "power" or
+            None, it is then also in their journals. With "process", the server's settings decide.
 
     Raises:
         StoreUnavailable: The deployment cannot be reached, or refuses the user.

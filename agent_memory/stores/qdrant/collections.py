@@ -1,4 +1,4 @@
-"""A block's collections on a Qdrant server, their names, and the aliases for search and writes.
+"""Manages the collections of blocks on a Qdrant server, and the aliases that lead to them.
 
 A block has a collection for each embedding, that is, for each pair of dimension and model. The
 collection's name contains the dimension and a short form of the model. A block has two aliases: one

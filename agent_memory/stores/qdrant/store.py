@@ -80,8 +80,8 @@ class QdrantStore:
                 other = embedding(str(roles.recalled or stored.pop()))
                 raise DimensionMismatch(mismatch(block, other, (dimension, model)))
         raise StoreUnavailable(
-            f"The collections of block {block!r} in Qdrant are created and deleted. Make "
-            "sure that no process clears them, and try again."
+            f"Other processes kept creating and deleting the collections of block {block!r} in "
+            "Qdrant. Make sure that no process clears them, and try again."
         )
 
     def put_vectors(

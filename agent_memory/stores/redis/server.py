@@ -261,13 +261,13 @@ def failure(error: Exception, place: str) -> StoreError:
     refused = isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError)
     if refused or text.startswith(("NOAUTH", "WRONGPASS")):
         return StoreUnavailable(
-            f"{server} refuses the user or password that the setting `store` names, or wants them "
-            "and it names none."
+            f"{server} refuses the user or password in the setting `store`. Correct them, or add "
+            "them if they are missing."
         )
     if isinstance(error, exceptions.NoPermissionError) or code == "NOPERM":
         return StoreUnavailable(
-            f"{server} does not permit the user in the setting `store` what is needed ({text}). "
-            "Permit him: ~agent_memory:* +@all -@dangerous +info"
+            f"{server} does not give the user in the setting `store` the rights that are needed "
+            f"({text}). Grant: ~agent_memory:* +@all -@dangerous +info"
         )
     if isinstance(error, exceptions.BusyLoadingError):
         return StoreUnavailable(f"{server} is still loading its data. Try again in a moment.")
@@ -301,7 +301,7 @@ def durability_note(server: RedisServer) -> str:
     kept, evicts = settings.get("appendonly"), settings.get("maxmemory-policy", "noeviction")
     if kept is None:
         note = (
-            "The server does not tell its settings. Look that it has `appendonly yes`, and "
+            "The server does not show its settings. Make sure that it has `appendonly yes`, and "
             "`appendfsync everysec` or `always`: without them a restart loses updates."
         )
     elif kept != "yes":
@@ -324,7 +324,7 @@ def durability_note(server: RedisServer) -> str:
         )
     if evicts != "noeviction":
         note += (
-            f" maxmemory-policy is {evicts}: a server that fills up throws memory away. Set "
+            f" maxmemory-policy is {evicts}: a full server evicts data. Set "
             "`maxmemory-policy noeviction`."
         )
     return note
@@ -349,7 +349,7 @@ def rewrite_files(server: RedisServer) -> None:
             _when_idle(server, "BGSAVE")
     except StoreError as error:
         logger.warning(
-            "%s What was deleted may stand in the server's files until it writes them anew.", error
+            "%s Deleted data may stay in the server's files until the server rewrites them.", error
         )
 
 

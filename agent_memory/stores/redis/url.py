@@ -1,4 +1,4 @@
-"""Parses a Redis URL without a driver."""
+"""Parses Redis URLs, without the driver."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ SCHEMES = ("redis", "rediss", "unix")
 
 _PORT = 6379
 _FORM = (
-    "Write redis://host:6379/0, with user and password as user:password@host where the server "
-    "wants them, percent-encoded; rediss:// for TLS, with ?ssl_ca_certs=/path/to/ca.pem where its "
-    "certificate is your own; or unix:///path/to/redis.sock?db=0."
+    "Write redis://host:6379/0, with a percent-encoded user:password@ before the host if the "
+    "server needs them; rediss:// for TLS, with ?ssl_ca_certs=/path/to/ca.pem if your own CA "
+    "signed the certificate; or unix:///path/to/redis.sock?db=0."
 )
 _FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
 

@@ -1,4 +1,4 @@
-"""The read calls of the kernel on SQL, and messages in pieces.
+"""The calls of the kernel on SQL that read, and the storage of long messages in pieces.
 
 A message that exceeds the database's limit for a statement is stored in pieces, which are
 documents. The body of its line is then a JSON array (a message never is one): the number of
