@@ -1,4 +1,4 @@
-"""Made-up messages, the same in each run, and the machine that a run is on."""
+"""Makes up messages, the same in each run, and describes the machine of a run."""
 
 import os
 import platform
@@ -48,7 +48,7 @@ def chats(first: int, count: int) -> list[Chat]:
 
 
 def number_of(content: str) -> int:
-    """Which message a content is of."""
+    """Return the number of the message with this content."""
     return int(content.partition(" ")[0])
 
 
@@ -61,13 +61,15 @@ _ENGLISH = """
 the be to of and a in that have i it for not on with he as you do at this but his by from they we
 say her she or an will my one all would there their what so up out if about who get which go me
 """
-_COMMON = _ENGLISH.split()  # by the weights below nearly a third of every text
+_COMMON = _ENGLISH.split()  # nearly a third of the words of a text, by the weights below
 
 
 @cache
 def vocabulary() -> tuple[list[str], list[float]]:
-    """30,000 words, and what those up to each weigh, by Zipf's law: the most frequent are English,
-    the others made of syllables."""
+    """Return 30,000 words and their cumulative weights by Zipf's law.
+
+    The most frequent words are English. The others are made of syllables.
+    """
     random = Random(30_000)
     syllables = [a + b + c for a in "bdfgklmnprstv" for b in "aeiou" for c in ("", "n", "r", "l")]
     made: dict[str, None] = {}
@@ -78,14 +80,14 @@ def vocabulary() -> tuple[list[str], list[float]]:
 
 
 def message_text(number: int) -> str:
-    """The text of a message: half of all have up to 20 words, one in a hundred 200 and more."""
+    """Return a message's text. Half of the texts have up to 20 words, one in 100 has over 200."""
     words = _words(number)
     sentences = [" ".join(words[at : at + 12]) for at in range(0, len(words), 12)]
     return ". ".join(sentences).capitalize() + "."
 
 
 def question_about(number: int) -> str:
-    """A question about a message, in some of its own words."""
+    """Return a question about a message, with some of the message's words."""
     words = _words(number)
     telling = [word for word in words if word not in _COMMON] or words
     some = Random(f"about {number}").sample(telling, min(4, len(telling)))

@@ -1,1 +1,1 @@
-"""Whether a model answers right from a memory: one model answers, another judges blindly."""
+"""Measures whether a model answers correctly from a memory, as judged by another model."""

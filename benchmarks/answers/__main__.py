@@ -2,10 +2,10 @@
 
     python -m benchmarks answers --data FILE --answers FOLDER
 
-For each question a reader answers three times: from this library's context, from the newest
-messages, and from dense search alone, each within `--tokens`. A judge compares each answer with the
-right one, and sees neither the context nor the system. All answers are stored in `--answers`. An
-interrupted run continues from there, and a finished one repeats without a model.
+For each question a reader model answers three times: from this library's context, from the newest
+messages, and from dense search alone, each within `--tokens`. A judge model compares each answer
+with the right one, and sees neither the context nor the system. All answers are stored in
+`--answers`. A run with stored answers asks no model for them again.
 
 Reads LoCoMo's and LongMemEval's JSON files, and a folder of BEAM's chats.
 """
@@ -33,7 +33,7 @@ from benchmarks.recall.formats import ADVERSARIAL, Conversation, Question, read
 
 @dataclass(frozen=True)
 class Case:
-    """A question with what one system shows for it."""
+    """A question, and the text that one system shows for it."""
 
     conversation: str
     question: Question
@@ -44,7 +44,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """An answer that was judged; `cost` in US dollars, None where no price is known."""
+    """A judged answer. `cost` is in US dollars; None if the price is unknown."""
 
     conversation: str
     question: str
@@ -65,12 +65,12 @@ def main(
     reader: Annotated[str, typer.Option(help="A litellm model.")] = "openai/gpt-4o-mini",
     judge: Annotated[str, typer.Option(help="Another one.")] = "openai/gpt-4o",
     is_asked: Annotated[
-        bool, typer.Option("--ask/--no-ask", help="Ask for what is not kept.")
+        bool, typer.Option("--ask/--no-ask", help="Ask for answers that are not stored.")
     ] = True,
     questions: Annotated[
         int, typer.Option(min=1, help="Number of questions, drawn by --seed.")
     ] = 120,
-    tokens: Annotated[int, typer.Option(min=50, help="Of memories, for a question.")] = 1_000,
+    tokens: Annotated[int, typer.Option(min=50, help="Of memories, for each question.")] = 1_000,
     seed: int = 1,
     at_once: Annotated[int, typer.Option(min=1, help="Requests at a time.")] = 8,
     api_base: Annotated[str | None, typer.Option(help="Address of the models' API.")] = None,
@@ -109,7 +109,7 @@ def main(
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:
-    """Accuracy of each system by category of question, with 95 % intervals, tokens and cost."""
+    """Return the accuracy of each system by category, with 95 % intervals, tokens and cost."""
     shown = Table("questions", "number", *SYSTEMS)
     categories = ["all", *sorted({one.category for one in outcomes})]
     for category in categories:
@@ -140,7 +140,7 @@ def _cost(outcomes: Sequence[Outcome]) -> str:
 def _drawn(
     some: Sequence[Conversation], number: int, seed: int
 ) -> list[tuple[Conversation, list[Question]]]:
-    """Choose that many of the questions that have an answer, at random."""
+    """Choose `number` questions that have an answer, at random."""
     asked = [
         (place, question)
         for place, one in enumerate(some)
@@ -172,7 +172,7 @@ def _cases(drawn: Sequence[tuple[Conversation, list[Question]]], tokens: int) ->
 def _each(
     requests: Sequence[Messages], answer: Callable[[Messages], Answer], part: str, at_once: int
 ) -> list[Answer]:
-    """The answers to requests, which are asked in no order that tells the systems apart."""
+    """Return the answers to requests. They are asked in random order, to treat systems alike."""
     shuffled = random.Random(0).sample(range(len(requests)), len(requests))
     found: dict[int, Answer] = {}
     with Progress(console=Console(stderr=True)) as progress, ThreadPoolExecutor(at_once) as threads:

@@ -1,4 +1,4 @@
-"""The reader's and the judge's prompts, and a model's answers, stored so that a run can repeat."""
+"""The prompts of the reader and the judge, and models whose answers are stored."""
 
 import json
 import threading
@@ -33,7 +33,7 @@ class NotStored(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer, and its cost in US dollars; None where no price is known."""
+    """An answer, and its cost in US dollars; None if the price is unknown."""
 
     text: str
     cost: float | None = None
@@ -42,8 +42,8 @@ class Answer:
 class Model:
     """A model with stored answers. Safe to use from many threads.
 
-    Answers lie in `answers.jsonl` of `folder`, one JSON line each. `settings` go to litellm. Only a
-    model that `asks` is called for an answer that is not stored.
+    The answers are in `answers.jsonl` in `folder`, one JSON line each. `settings` go to litellm. If
+    `asks` is False, the model is never called.
     """
 
     def __init__(self, name: str, folder: Path, settings: Mapping[str, Any], asks: bool) -> None:

@@ -19,7 +19,7 @@ from benchmarks.recall.formats import Conversation, Question
 
 SYSTEMS = ("agent-memory", "newest messages", "dense search")
 
-_ROOM = 1_000_000  # of contexts: only what is recalled is short of tokens
+_ROOM = 1_000_000  # tokens of a context, so that only recalls reach their limit
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Shown:
 
 @contextmanager
 def systems(conversation: Conversation, tokens: int) -> Iterator[_Systems]:
-    """All systems over one conversation, each limited to `tokens` a question."""
+    """Yield all systems over one conversation, each limited to `tokens` for a question."""
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder, 'm.db').as_posix()}"
         limits = {"max_tokens": _ROOM, "max_recall_tokens": tokens, "recall_timeout": 60.0}
@@ -45,8 +45,6 @@ def systems(conversation: Conversation, tokens: int) -> Iterator[_Systems]:
 
 
 class _Systems:
-    """See `systems`."""
-
     def __init__(self, memory: AgentMemory, conversation: Conversation, tokens: int) -> None:
         self._memory, self._name, self._tokens = memory, conversation.name, tokens
         self._counter, self._embedder = TokenCounter(), MiniLMEmbedder()
@@ -58,7 +56,7 @@ class _Systems:
         self._vectors = self._embedder.embed([str(one["content"]) for one in said])
 
     def shown(self, question: Question) -> Mapping[str, Shown]:
-        """For each of `SYSTEMS`, what it shows."""
+        """Return the context of each of `SYSTEMS`."""
         near = self._vectors @ self._embedder.embed([question.text])[0]
         return {
             "agent-memory": self._recalled(question),
@@ -67,7 +65,7 @@ class _Systems:
         }
 
     def asked_at(self, question: Question) -> datetime:
-        """The time of a question: its own, or that of the last message."""
+        """Return the time of a question, or of the last message if the question has no time."""
         return question.asked_at or self._end
 
     def _recalled(self, question: Question) -> Shown:
@@ -78,7 +76,7 @@ class _Systems:
         return Shown(text, self._counter.text(text))
 
     def _packed(self, order: Sequence[int]) -> Shown:
-        """The first lines of an order that fit, told in the order of time."""
+        """Return the first lines in `order` that fit, sorted by time."""
         left, kept = self._tokens, list[int]()
         for place in order:
             if self._costs[place] > left:

@@ -1,8 +1,9 @@
 """Kill, race, verify: `python -m benchmarks durability --store sqlite:///memory.db`.
 
-Processes use a memory at random and are killed at each step of its work in turn. Others write the
-same sessions at the same time. Then everything is compared with what they acknowledged. A store may
-hold other data: the run has its own namespace, and removes it if nothing is wrong.
+Processes make random calls of a memory, and are killed at each step of the memory's work in turn.
+Other processes write the same sessions at the same time. Then the stored data is compared with the
+acknowledged calls. The store may have other data: the run uses its own namespace, and removes it if
+nothing is wrong.
 """
 
 from collections import Counter
@@ -123,7 +124,7 @@ def _clean(store: Store) -> None:
             store.delete_records(place, session_id=head.session_id)
         store.delete(head.session_id)
     store.clear_vectors(VECTORS)
-    for place in ("_notes", FACTS):  # what is of no session
+    for place in ("_notes", FACTS):  # records without a session
         store.delete_records(place, session_id="")
 
 

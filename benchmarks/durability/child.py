@@ -37,12 +37,12 @@ _CALLS = {
 """The calls of one process, and how often each is made."""
 
 _RARE = ("flush all", "delete", "delete_user", "replay")
-"""Calls that few processes make: they take away or make anew what others might have spoilt."""
+"""Calls that few processes make: they delete or rebuild data, and so hide damage by other calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Calls of one process: `own` and `shared` map its sessions to users, `kill` ends it."""
+    """The work of one process. `own` and `shared` map its sessions to users. `kill` ends it."""
 
     name: str
     seed: int
@@ -71,7 +71,7 @@ class Steps:
 
 def run_until_killed(site: Site, task: Round, told: Connection) -> None:
     """Do a round, and report each call before it is made and after it returned."""
-    # a killed process keeps its leases: the next must not wait ten seconds for each
+    # leases of a killed process stay: the next process must not wait ten seconds for each
     leases.LEASE_SECONDS, leases._BEAT_SECONDS = _LEASE_SECONDS, _LEASE_SECONDS / 4
     steps = Steps(task.kill)
     store = watched(site.store(), steps)
@@ -86,7 +86,7 @@ def run_until_killed(site: Site, task: Round, told: Connection) -> None:
                 result = _call(memory, op)
             except Exception as error:  # noqa: BLE001 - no call may fail: the parent notes it
                 told.send(("failed", op, f"{type(error).__name__}: {error}"))
-                break  # what it has done all the same, the next process sees
+                break  # the next process sees whether it took effect
             told.send(("done", op, result, perf_counter() - began))
     store.close()
     told.send(("steps", steps.seen))

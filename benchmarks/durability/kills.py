@@ -22,7 +22,7 @@ SHARED = {"shared-1": "shared-user", "shared-2": "shared-user", "shared-3": "oth
 """Sessions that all lanes write, each with its user."""
 
 Steps = dict[tuple[Mode, bool], Counter[str]]
-"""Occurrences of each step, by mode, and without and with the rare calls."""
+"""How often each step occurs, by mode and by whether the process makes the rare calls."""
 
 _MODES: tuple[Mode, ...] = ("inline", "background")
 _ABSORBS: tuple[Absorb, ...] = ("overflow", "every_update", 60)
@@ -43,7 +43,7 @@ _RISKIEST = (
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A kill, at a step or at a moment: after a number of messages, and seconds more."""
+    """A kill at a step, or at a moment: some seconds after a number of messages."""
 
     mode: Mode
     rare: bool
@@ -56,9 +56,10 @@ class Kill:
 
 
 class Lane:
-    """One process after another, each continuing after the last was killed.
+    """Runs one process after another. Each continues after the one before was killed.
 
-    Only the first of its two `users` is ever deleted. `stalls` has the longest update by mode.
+    Only the first of the lane's two `users` is ever deleted. `stalls` has the seconds of the
+    longest update, by mode.
     """
 
     def __init__(self, number: int, site: Site, store: Store, seed: int) -> None:
@@ -111,12 +112,12 @@ class Lane:
     def _inspect(self, task: str) -> None:
         """Check the records that the kill has left."""
         for session_id, user in (SHARED | self.ledger.users).items():
-            if user != self.users[0]:  # whose deletion some process may be about to finish
+            if user != self.users[0]:  # another process may be finishing this user's deletion
                 for finding in inspect(self._store, session_id):
                     self._report(finding, task)
 
     def check(self) -> list[Finding]:
-        """Return the findings about its sessions after the last round."""
+        """Return the findings about the lane's sessions after the last round."""
         self._leave()
         for session_id in list(self.ledger.logs):
             self.ledger.seen(session_id, texts(self._store, session_id))
@@ -152,7 +153,7 @@ class Lane:
         self.findings.append(replace(finding, during=during))
 
     def _leave(self) -> None:
-        """After an interrupted deletion of a user, go on with other sessions of that user."""
+        """If a user's deletion was interrupted, continue with other sessions of this user."""
         op = self.ledger.interrupted
         if op and op.name == "delete_user":
             left = [name for name, user in self.ledger.users.items() if user == op.user_id]
@@ -195,7 +196,7 @@ def run_kills(
 
 
 def _plan(steps: Steps, random: Random) -> Iterator[Kill]:
-    """All steps in turn, the riskiest first; a quarter of the kills at random moments."""
+    """Yield kills at all steps in turn, the riskiest first. A quarter are at random moments."""
     known = {step for counts in steps.values() for step in counts}
     ordered = [*_RISKIEST, *sorted(known.difference(_RISKIEST))]
     for place, (step, mode) in enumerate(cycle(product(ordered, _MODES))):

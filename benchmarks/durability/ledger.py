@@ -73,8 +73,8 @@ class Shared:
 class Ledger:
     """Expected logs of one writer, whose processes are killed at any moment.
 
-    Its calls come one after another. A call that was interrupted by a kill may have happened or
-    not: the next look at the session decides. `sessions` maps its own sessions to users.
+    The writer makes one call at a time. A call that a kill interrupted may have taken effect: the
+    next read of the session shows whether it has. `sessions` maps the writer's sessions to users.
     """
 
     def __init__(self, sessions: Mapping[str, str | None]) -> None:

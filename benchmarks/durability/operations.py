@@ -1,10 +1,10 @@
 """Size a service over PostgreSQL, back it up, and restore it: `python -m benchmarks durability
 operations`.
 
-Two processes of `agent-memory serve` get messages of many users from threads. The output shows the
+Threads send messages of many users to two processes of `agent-memory serve`. The output shows the
 processor time of a message, the memory of the services and the database's size. Then `pg_dump`
-writes a backup while messages still arrive. `pg_restore` fills an empty database with it, and every
-message that was acknowledged before the backup must be there.
+writes a backup while messages still arrive. `pg_restore` fills an empty database with the backup.
+Every message that was acknowledged before the backup must be in it.
 """
 
 import json

@@ -8,17 +8,17 @@ from typing import Any
 
 _PATIENCE = 180.0
 _lock = threading.Lock()
-"""Starting one process looks after all others: two threads would fight over an exit code."""
+"""`Process.start` also polls all other processes. Without the lock, `join` may miss a result."""
 
 
 class Hung(Exception):
-    """A process said nothing for minutes; it was killed."""
+    """A process sent no message for minutes, and was killed."""
 
 
 class Child:
-    """A process forked from one that has all imports done.
+    """A process forked from a server process that has done all imports.
 
-    `target` gets the other arguments, and last its end of the pipe.
+    `target` is called with the other arguments and with its end of the pipe.
     """
 
     def __init__(self, target: Callable[..., None], *args: object) -> None:
@@ -31,13 +31,13 @@ class Child:
         its.close()
 
     def go(self) -> None:
-        """Wake a process that waits to receive."""
+        """Send a message, for which the process waits."""
         self._pipe.send(None)
 
     def messages(self, kill: tuple[int, float] | None = None) -> Iterator[Any]:
-        """Yield its messages until it ends. Raise `Hung` after minutes of silence.
+        """Yield the process's messages until it ends. Raise `Hung` after minutes of silence.
 
-        `kill` ends it after a number of messages, and seconds more.
+        With `kill`, the process is killed some seconds after a number of messages.
         """
         heard = 0
         with self._pipe:
@@ -60,5 +60,5 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit code, or minus the signal that killed it."""
+        """The exit code, or minus the number of the signal that killed the process."""
         return self._process.exitcode

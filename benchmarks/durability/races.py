@@ -18,12 +18,12 @@ from benchmarks.durability.verify import texts
 USERS = ("race-user", "race-other")
 
 Said = list[tuple[str, str]]
-"""Sessions and texts, in the order in which one writer says them."""
+"""The messages of one writer in their order, each as its session and text."""
 
 
 @dataclass(slots=True)
 class Race:
-    """A race: messages by writer, the longest update by mode, and errors of callers."""
+    """A race: the messages of each writer, the longest update by mode, and callers' errors."""
 
     said: dict[str, Said]
     stalls: Counter[str] = field(default_factory=Counter)
@@ -50,7 +50,7 @@ def user_of(session_id: str) -> str:
 
 
 def plan(name: str, processes: int, threads: int, sessions: int, messages: int) -> Race:
-    """A race in which each thread writes `messages`, over all sessions in turn."""
+    """Return a race in which each thread writes `messages` messages, to the sessions in turn."""
     said: dict[str, Said] = {}
     for place in range(processes * threads):
         writer = f"p{place // threads}t{place % threads}"
@@ -63,7 +63,7 @@ def plan(name: str, processes: int, threads: int, sessions: int, messages: int) 
 
 
 def run_race(site: Site, race: Race, threads: int, advance: Callable[[], None]) -> None:
-    """Run a race; every other process works in the background."""
+    """Run a race. Every second process absorbs in the background."""
     writers = sorted(race.said.items())
     parts = [dict(writers[n : n + threads]) for n in range(0, len(writers), threads)]
     ready = threading.Barrier(len(parts))
@@ -107,7 +107,7 @@ def write(site: Site, mode: Mode, said: Mapping[str, Said], told: Connection) ->
             memory.update(
                 session_id, {"role": "user", "content": text}, user_id=user_of(session_id)
             )
-        except Exception as error:  # noqa: BLE001 - none may reach a caller: the parent notes it
+        except Exception as error:  # noqa: BLE001 - any error is a finding, which the parent notes
             tell("failed", session_id, f"update: {type(error).__name__}: {error}")
         else:
             tell("said", perf_counter() - began)

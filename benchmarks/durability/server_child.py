@@ -19,7 +19,7 @@ USER = "user"
 _LEASE_SECONDS = 1.0
 _PAUSE = 0.05
 PARTS = ("asks", "looks", "finds", "answers")
-"""Last words of the messages of a turn; its name stands before them."""
+"""The last words of a turn's messages. The first word is the name of the turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +33,16 @@ class Task:
 
     @property
     def gone(self) -> str:
-        """A session of its own, which it deletes repeatedly."""
+        """The session that the process deletes repeatedly. No other process uses it."""
         return f"{self.name}-gone"
 
 
 class _Failed(Exception):
-    """A call failed in a way that no outage explains; the parent was told."""
+    """A call failed with an error that no outage explains. The parent has the report."""
 
 
 class _Caller:
-    """Repeat calls until they are answered, and report each."""
+    """Repeats each call until it succeeds, and reports each attempt."""
 
     def __init__(self, told: Connection) -> None:
         self._told = told
@@ -103,7 +103,7 @@ def live(site: Site, task: Task, told: Connection) -> None:
             thread.join()
         caller.tell("written")
         told.recv()
-        if task.mode == "background":  # by workers alone: nothing wakes them any more
+        if task.mode == "background":  # the workers must finish without a wake-up
             while any(block.lag for block in memory.stats().blocks.values()):
                 caller.tell("waits")
                 sleep(10 * _PAUSE)

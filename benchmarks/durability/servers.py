@@ -3,9 +3,9 @@
     python -m benchmarks durability servers --store redis://127.0.0.1:7000/0 \
         --start "redis-server --port 7000 --dir data --appendonly yes --appendfsync always"
 
-Processes write whole turns to the same sessions, read them, and delete others, while the server is
-killed (SIGKILL) and started again. They retry what fails by keys and ids, with the memory that they
-opened at the beginning. Then all is compared with what they acknowledged.
+Processes write whole turns to the same sessions, read them, and delete other sessions. Meanwhile
+the server is killed (SIGKILL) and started again. The processes retry failed writes by keys and ids,
+and never reopen their memory. Then the stored data is compared with the acknowledged calls.
 """
 
 import shlex
@@ -44,7 +44,7 @@ _MOST_BETWEEN = 10
 class Report:
     """Results of a run.
 
-    `refused` counts errors by sentence. `slowest` has seconds by kind of call.
+    `refused` counts errors by their text. `slowest` has the most seconds of a call, by kind.
     """
 
     namespace: str
@@ -83,7 +83,7 @@ class _Watch:
             self._changed.notify_all()
 
     def wait(self, what: str, more: int = 0) -> None:
-        """Wait until each running process has reported `what`, or `more` times more."""
+        """Wait until each running process has reported `what`, or has done so `more` more times."""
         with self._changed:
             wanted = [max(1, more and seen[what] + more) for seen in self.seen]
             self._changed.wait_for(
@@ -125,9 +125,9 @@ def run(
     seed: int = 0,
     advance: Callable[[], object] = lambda: None,
 ) -> Report:
-    """Kill and restart a server, then check the store. Empty the namespace if all is well.
+    """Kill and restart a server, then check the store. Empty the namespace if nothing is wrong.
 
-    Every other process works in the background; each has `writers` threads that write.
+    Each process has `writers` threads that write. Every second process absorbs in the background.
     """
     report, random = Report(f"durability-{token_hex(4)}"), Random(seed)
     with FakeLLM(finder()) as model:

@@ -1,4 +1,4 @@
-"""Shared by all processes of a torture run: the store, its memory, the model."""
+"""The store, the memory and the model that all processes of a durability run share."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from agent_memory.stores.base import Store
 from agent_memory.strategies.base import Absorb
 
 VECTORS, FACTS = "vector", "extractive"
-ROLES = ("user", "assistant", "tool")  # a fact and a vector of each message, whoever says it
+ROLES = ("user", "assistant", "tool")  # so that each message gets a fact and a vector
 MAX_TOKENS = 400
 
 Mode = Literal["inline", "background"]
@@ -57,9 +57,9 @@ class Site:
 
 
 def finder() -> Callable[[dict[str, Any]], str]:
-    """A model that finds one fact in each message, in other words with each call.
+    """Return a model that finds one fact in each message, with another text in each call.
 
-    A batch that is absorbed twice shows, unless the second answer replaced the first.
+    If a batch is absorbed twice, both texts are stored, unless the second replaces the first.
     """
     asked = count(1)
 
@@ -71,6 +71,6 @@ def finder() -> Callable[[dict[str, Any]], str]:
             for line in found
             if line
         ]
-        return json.dumps({"facts": facts, "answers": []})  # nothing to do with each other
+        return json.dumps({"facts": facts, "answers": []})  # no fact relates to another
 
     return answer

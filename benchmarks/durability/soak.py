@@ -1,13 +1,13 @@
 """Make mixed calls for hours: `python -m benchmarks durability soak --minutes 60`.
 
-Threads of one process call a memory at random, with workers beside it. The data does not grow:
-long sessions are deleted, and retention shortens the logs. Memory, files, threads, the write-ahead
-log and the time of updates must be flat in the second half.
+Threads of one process make random calls of a memory, while worker processes absorb. The data does
+not grow: long sessions are deleted, and retention shortens the logs. Memory, files, threads, the
+write-ahead log and the time of updates must stay flat in the second half.
 
 With `--services 2` the calls go over HTTP to two processes of `agent-memory serve`. In the first
-half these are restarted one after another, and then the server of the database. Each thread also
-appends numbers to a session of its own. Whatever it reads there must end with all that were
-acknowledged, none missing and none twice.
+half, the services, the workers and the database server are restarted one after another. Each thread
+also appends numbers to a session of its own. The session must end with all acknowledged numbers,
+each of them once.
 """
 
 from __future__ import annotations
@@ -49,13 +49,17 @@ _SESSIONS = 10
 _LONGEST = 60
 _MAIN = "from agent_memory.cli.app import main; main()"
 _SLACK = {"rss": 0.1, "workers": 0.1, "files": 0.1, "threads": 0.1, "wal": 0.3, "p99": 0.3}
-"""Values that must stay flat, and the share that each may rise by; `_LEAST` is always allowed."""
+"""Values that must stay flat, and the share by which each may rise."""
 _LEAST = {"rss": 8.0, "workers": 8.0, "files": 3.0, "threads": 3.0, "wal": 8.0, "p99": 5.0}
+"""The rise of each value that is always allowed."""
 
 Sample = dict[str, float]
-"""An interval: `minute`, at its end; MB: `rss` of the calling process, of all `workers`, `size` of
-the file and the largest `wal`; `files` and `threads` of the calling process; `calls`, and of them
-`deletions`; ms of updates, `p50` and `p99`, and of deletions, `delete` (p50) and `slowest`."""
+"""The values of an interval, which ends at `minute`.
+
+In MB: `rss` of the calling process, `workers` of all helpers, `size` of the file, `wal` at most.
+In milliseconds: updates (`p50`, `p99`) and deletions (`delete` for p50, `slowest`).
+Numbers: `files` and `threads` of the calling process, `calls`, and the `deletions` among them.
+"""
 
 
 def risen(samples: Sequence[Sample]) -> list[str]:
@@ -110,7 +114,7 @@ def _part(values: Sequence[float], percent: int) -> float:
 
 
 def resident(pid: int) -> float:
-    """Return the resident memory of a process in MB, 0 once it has ended."""
+    """Return the resident memory of a process in MB; 0 after it has ended."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (FileNotFoundError, ProcessLookupError):
@@ -126,7 +130,7 @@ def _megabytes(path: str | None, suffix: str) -> float:
 
 
 class Helper:
-    """A process with settings: a worker, or a service that `url` leads to."""
+    """A process of the command line: a worker, or a service at `url`."""
 
     def __init__(self, settings: Path, port: int = 0) -> None:
         self._command = ["serve", "--port", str(port), "--rate", "0"] if port else ["worker"]
@@ -136,11 +140,11 @@ class Helper:
 
     @property
     def pid(self) -> int:
-        """The id of the process that runs now."""
+        """The id of the current process."""
         return self._process.pid
 
     def start(self) -> None:
-        """Start it; a service is ready afterwards."""
+        """Start the process. Wait until a service is ready."""
         pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
         self._process = subprocess.Popen(self._command, stdout=pipe, stderr=quiet, text=True)
         assert self._process.stdout is not None
@@ -148,12 +152,12 @@ class Helper:
             raise SystemExit(f"{self._command} ended.")
 
     def stop(self) -> None:
-        """Stop it as a deployment would."""
+        """Stop the process with SIGTERM, as a deployment would."""
         self._process.send_signal(signal.SIGTERM)
         self._process.communicate()
 
     def restart(self) -> None:
-        """Stop it, and start it again at the same address."""
+        """Stop the process, and start it again at the same address."""
         self.stop()
         self.start()
 
@@ -190,7 +194,7 @@ class Soak:
 
     @contextmanager
     def running(self, threads: int) -> Iterator[None]:
-        """Call from that many threads meanwhile."""
+        """Make calls from `threads` threads during the `with` block."""
         crowd = [threading.Thread(target=self._call, args=(n,)) for n in range(threads)]
         for one in crowd:
             one.start()
@@ -202,7 +206,7 @@ class Soak:
                 one.join()
 
     def taken(self) -> dict[str, list[float]]:
-        """Milliseconds of the calls since the last look, by name."""
+        """Return the milliseconds of the calls since the last `taken`, by name."""
         with self._noting:
             taken, self._taken = self._taken, defaultdict(list)
         return taken
@@ -230,7 +234,7 @@ class Soak:
                 end = memory.update(session_id, message, user_id=user).end
             else:
                 self._other(memory, name, user, session_id, message.get("content", ""))
-        except AgentMemoryError as error:  # such as that others deleted meanwhile
+        except AgentMemoryError as error:  # such as a session that another thread deleted
             with self._noting:
                 self.errors[f"{name}: {type(error).__name__}"] += 1
         with self._noting:
@@ -238,7 +242,7 @@ class Soak:
         return end
 
     def number(self, memory: AgentMemory, session_id: str) -> None:
-        """Append the next number until it is acknowledged, and look at the session's end."""
+        """Append the next number until it is acknowledged, and check the session's end."""
         number = self.acknowledged[session_id] + 1
         while True:
             try:
@@ -307,10 +311,10 @@ def main(
     rate: Annotated[float, typer.Option(min=0, help="Calls a second; 0: no pauses.")] = 100,
     seed: int = 1,
 ) -> None:
-    """Call at random for long, and see whether anything grows. By default on a file of its own."""
+    """Make random calls, and check that nothing grows. The default store is a temporary file."""
     flat = True
-    share_arenas()  # as the commands do that run for long
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what it started ends with it
+    share_arenas()  # as long-running commands do
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that helpers end, too
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         urls = stores or ([] if servers else [f"sqlite:///{folder}/memory.db"])
@@ -341,7 +345,7 @@ def main(
 
 @contextmanager
 def _later(changes: Sequence[Callable[[], object]], seconds: float) -> Iterator[None]:
-    """Make the changes one after another, spread over the seconds."""
+    """Make the changes one after another during the `with` block, spread over `seconds`."""
     stop = threading.Event()
 
     def make() -> None:
@@ -363,7 +367,7 @@ def _later(changes: Sequence[Callable[[], object]], seconds: float) -> Iterator[
 def _site(
     url: str, folder: Path, workers: int, services: int
 ) -> Iterator[tuple[AgentMemory, list[AgentMemory], list[Helper]]]:
-    """Open a memory, one for each service, and start workers with the same settings."""
+    """Start services and workers with the same settings, and open a memory for each service."""
     given = {
         "store": url, "namespace": f"soak-{uuid4().hex[:8]}", "max_tokens": 1500,
         "retention": "PT60S", "overflow_mode": "background", "embedding": "local",
@@ -376,7 +380,7 @@ def _site(
 
     with ExitStack() as stack:
         memory = stack.enter_context(AgentMemory(AgentMemoryConfig.from_file(settings)))
-        memory.stats()  # there is a store before the workers look for one
+        memory.stats()  # creates the store before the workers open it
         memories, helpers = [memory], []
         for port in [free_port() for _ in range(services)] + [0] * workers:
             helpers.append(Helper(settings, port))

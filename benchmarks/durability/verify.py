@@ -1,4 +1,4 @@
-"""Check that all that derives from the logs is stored once, and nothing else."""
+"""Checks that a store has exactly the records that derive from its logs, each once."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -48,7 +48,7 @@ def texts(store: Store, session_id: str) -> list[str]:
 def inspect(store: Store, session_id: str) -> Iterator[Finding]:
     """Check a session's records while processes may be interrupted.
 
-    A block must have the messages up to its cursor once, and later ones at most once.
+    A block must have the messages up to its cursor once, and later messages at most once.
     """
     worker = f"durability-{uuid4().hex}"
     while not store.lease(session_id, worker, _INSPECTION):
@@ -141,6 +141,6 @@ def _check_records(
 
 
 def _records(store: Store, block: str, owner: str) -> list[Record]:
-    if block == FACTS:  # what tells of a whole batch names no message
+    if block == FACTS:  # a fact about a whole batch has no source message
         return [record for record in store.records(block, owner) if record.sources]
     return everything(store, block, owner, MiniLMEmbedder.dimension)

@@ -1,4 +1,4 @@
-"""Imported by the server that processes are forked from: what takes seconds is done once, here."""
+"""Imported by the fork server, so that slow imports and first calls run once for all processes."""
 
 from tempfile import TemporaryDirectory
 

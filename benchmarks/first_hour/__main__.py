@@ -1,9 +1,9 @@
 """The first hour, side by side: `python -m benchmarks first_hour [--server postgresql://...]`.
 
-For each side: an empty virtualenv, its installation, and a program that chats in two processes. The
-first tells where the user lives in one session, the second asks for it in another. The model is a
-local server, the same for all sides. `--server` names an empty database for each side with `{}` in
-place of the name: `agent_memory`, `mem0` and `agents`. Needs a package index.
+Each side is installed into an empty virtualenv. Then a program chats in two processes. In the
+first, the user says where they live. In the second, which uses another session, the user asks for
+it. All sides use the same local model server. `--server` is the URL of an empty database for each
+side, with `{}` for its name: `agent_memory`, `mem0` or `agents`. Needs a package index.
 """
 
 import os

@@ -1,1 +1,1 @@
-"""Other memories, each a script that the Python of its own virtualenv runs."""
+"""Other memories as contenders. Each is a script that runs in its own virtualenv."""

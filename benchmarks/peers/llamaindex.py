@@ -17,14 +17,14 @@ from benchmarks.peers.tokens import ENDLESS, tokens
 from benchmarks.speed.backend import AsyncBackend
 from benchmarks.speed.serving import About, Server, serve
 
-_KEPT = 0.7  # of the budget after an overflow, as agent-memory does
+_KEPT = 0.7  # the share of the budget that an overflow leaves, as in agent-memory
 
 
 class LlamaIndex(AsyncBackend):
-    """Without blocks. On a file the sessions of an event loop share a chat store.
+    """LlamaIndex without blocks. On a file, the sessions of an event loop share a chat store.
 
-    In memory each has its own, as by default: a store holds one connection, in which the
-    transactions of concurrent tasks get mixed.
+    In memory, each session has its own store, which is the default. A store in memory has one
+    connection, on which the transactions of concurrent tasks would mix.
     """
 
     def __init__(self, folder: Path, budget: int | None, *, on_file: bool) -> None:
@@ -33,7 +33,7 @@ class LlamaIndex(AsyncBackend):
         self._uri = f"sqlite+aiosqlite:///{folder}/memory.db" if on_file else None
         self._stores: dict[tuple[Any, str], asyncio.Task[Any]] = {}
         self._memories: dict[tuple[Any, str], Any] = {}
-        self.runner.run(self._store(""))  # else threads race to create the table
+        self.runner.run(self._store(""))  # so that threads do not race to create the table
 
     def prepare(self, message: Chat) -> Any:
         return ChatMessage(role=message["role"], content=message["content"])
@@ -61,7 +61,7 @@ class LlamaIndex(AsyncBackend):
             await store._async_engine.dispose()
 
     async def _store(self, session: str) -> Any:
-        """The store for a session in the running loop; its table is there before it is used."""
+        """Return the store for a session in the running loop, after its table was created."""
         key = (asyncio.get_running_loop(), "" if self._uri else session)
         if key not in self._stores:
             store = SQLAlchemyChatStore(table_name="messages", async_database_uri=self._uri)

@@ -1,6 +1,6 @@
 """mem0 without a model (`infer=False`) on a local Qdrant: `mem0_qdrant.py FOLDER`.
 
-The embedder gives a constant vector, so that what is measured is mem0's own cost.
+The embedder returns a constant vector, so that only mem0's own cost is measured.
 """
 
 import os
@@ -19,7 +19,7 @@ from benchmarks.speed.serving import About, Server, serve
 
 _DIMENSION = 256
 _ALL = 1_000_000
-_WINDOW = 60  # messages of 60 tokens that a context of 4,096 holds, about
+_WINDOW = 60  # about as many messages of 60 tokens as fit into 4,096
 
 
 class _Constant:
@@ -33,7 +33,7 @@ class _Constant:
 
 
 class Mem0(SyncBackend):
-    """A session is a `run_id`; a get lists its memories."""
+    """mem0. A session is a `run_id`, and a get lists the session's memories."""
 
     chunk = 100
 

@@ -11,7 +11,7 @@ from benchmarks.messages import Chat
 from benchmarks.speed.backend import AsyncBackend
 from benchmarks.speed.serving import About, Server, serve
 
-_WINDOW = 60  # messages of 60 tokens that a context of 4,096 holds, about
+_WINDOW = 60  # about as many messages of 60 tokens as fit into 4,096
 
 
 class OpenAIAgents(AsyncBackend):

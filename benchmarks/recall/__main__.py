@@ -1,8 +1,8 @@
 """Measure recall in long conversations: `python -m benchmarks recall --data PATH`.
 
-Evidence recall on LoCoMo (see `conversations`) or on chats with an assistant (see `chats`), through
-the public API alone. Every turn goes to a memory with `VectorMemory` at its defaults, then every
-question goes to `search` and `get`.
+The data is LoCoMo's, BEAM's or LongMemEval's; see `formats`. The benchmark uses the public API. It
+stores every turn in a memory with the default `VectorMemory`, and passes every question to `search`
+and `get`. The result is the share of the question's evidence that is recalled.
 """
 
 import json
@@ -26,26 +26,26 @@ from benchmarks.recall.paraphrases import FOREIGN, SMALL_TALK
 
 BUDGETS = (1_000, 2_000, 4_000)
 AS_SENT = 0
-"""Stands for a context at default settings; budgets are filled, by `min_relevance=0`."""
+"""Stands for a context at default settings. Contexts of `BUDGETS` have `min_relevance=0`."""
 
 Settings = dict[str, Any]
 TurnOf = dict[tuple[str, int], str]
-"""The turn at each place of the log."""
+"""The id of each turn, by session and seq."""
 
-_ROOM = 1_000_000  # of contexts: only recalls are to be short of tokens
+_ROOM = 1_000_000  # tokens of a context, so that only recalls reach their limit
 
 
 def main(
     data: Annotated[
         Path,
         typer.Option(
-            exists=True, help="LoCoMo's JSON file, or BEAM's folder of chats, as chats/100K."
+            exists=True, help="LoCoMo's JSON file, or BEAM's folder of chats, such as chats/100K."
         ),
     ],
     only: Annotated[
         list[str],
         typer.Option(
-            help="Only this conversation, by its name; repeatable. A chat's is its folder's."
+            help="Only this conversation; repeatable. The name of a chat is that of its folder."
         ),
     ] = [],  # noqa: B006 - typer reads it, nobody writes it
     change: Annotated[
@@ -122,7 +122,7 @@ def _memory(url: str, budget: int, embedding: str | None, settings: Settings) ->
 
 
 def _say(memory: AgentMemory, conversation: Conversation) -> tuple[TurnOf, float]:
-    """Store all turns. Return where they are, and the seconds until all were absorbed."""
+    """Store all turns. Return their ids by place, and the seconds until all were absorbed."""
     turn_of: TurnOf = {}
     memory.search("warm", user_id=conversation.name)  # loads the embedder
     begun = perf_counter()
@@ -156,7 +156,7 @@ def _ask(memories: dict[int, AgentMemory], user: str, question: Question, turn_o
 
 
 def _components(found: Sequence[Found]) -> dict[str, list[Found]]:
-    """All questions but the adversarial, then those of each category."""
+    """Return all questions except adversarial ones, then the questions of each category."""
     parts = {"all": [one for one in found if one.category != ADVERSARIAL]}
     for name in sorted({one.category for one in found}):
         parts[name] = [one for one in found if one.category == name]

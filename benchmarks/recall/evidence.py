@@ -1,4 +1,4 @@
-"""Measure the share of the evidence that a search brings back. Pure."""
+"""Measures the share of the evidence that a search returns. Pure."""
 
 import random
 from collections.abc import Collection, Sequence
@@ -14,7 +14,8 @@ _SEED = 20_231_108
 class Found:
     """The result of a search for one question, best first.
 
-    `ranked` has the turns of each record; `within` and `tokens` go by token budget.
+    `ranked` has the turns of each record. `within` has the recalled turns, and `tokens` their
+    tokens, by token budget.
     """
 
     category: str
@@ -34,15 +35,16 @@ class Found:
 
     @property
     def reciprocal_rank(self) -> float:
-        """One over the place of the first memory with evidence; 0 where there is none."""
+        """One divided by the rank of the first memory with evidence; 0 if there is none."""
         hits = (place for place, turns in enumerate(self.ranked, 1) if turns & self.evidence)
         return 1 / next(hits, float("inf"))
 
 
 def figures(found: Sequence[Found], budgets: Collection[int]) -> dict[str, float]:
-    """Means over questions, each in percent; tokens as they are.
+    """Return means over questions. All values except tokens are in percent.
 
-    `recall@k`: share of the evidence; `all@k`: questions with all of it; `hit@k`: with any of it.
+    Among the first k memories: `recall@k` is the share of the evidence, `all@k` the share of
+    questions with all of their evidence, and `hit@k` the share with any of it.
     """
     means: dict[str, float] = {}
     for depth in DEPTHS:
@@ -58,7 +60,7 @@ def figures(found: Sequence[Found], budgets: Collection[int]) -> dict[str, float
 
 
 def interval(shares: Sequence[float]) -> tuple[float, float]:
-    """The 95 % percentile bootstrap interval of a mean, in percent; the same for the same."""
+    """Return the 95 % bootstrap interval of a mean, in percent. Deterministic."""
     draws = random.Random(_SEED)
     means = sorted(fmean(draws.choices(shares, k=len(shares))) for _ in range(_RESAMPLES))
     return means[int(0.025 * _RESAMPLES)] * 100, means[int(0.975 * _RESAMPLES)] * 100

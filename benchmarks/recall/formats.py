@@ -3,8 +3,8 @@
 - LoCoMo: a JSON file. Maharana et al., "Evaluating Very Long-Term Conversational Memory of LLM
   Agents", ACL 2024; CC BY-NC 4.0.
 - BEAM: a folder with a folder for each chat. Tavakoli et al., "Beyond a Million Tokens", 2025
-  (arXiv:2510.27246); CC BY-SA 4.0. Questions without an answer are left out, and those that ask for
-  a summary of everything.
+  (arXiv:2510.27246); CC BY-SA 4.0. Questions without an answer, and questions for a summary of
+  everything, are left out.
 - LongMemEval: a JSON list of questions, each with its own sessions. Wu et al., ICLR 2025
   (arXiv:2410.10813). Questions without an answer are left out (their ids end in `_abs`).
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 ADVERSARIAL = "adversarial"
-"""The category of questions that have no answer; some name evidence all the same."""
+"""The category of questions without an answer. Some of them name evidence nevertheless."""
 
 _CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: ADVERSARIAL}
 _TURN = re.compile(r"D(\d+):(\d+)")
@@ -30,17 +30,18 @@ _CHAT = "chat.json"
 _QUESTIONS = Path("probing_questions", "probing_questions.json")
 _LEFT_OUT = ("abstention", "summarization")
 _ANSWERS = ("answer", "ideal_answer", "ideal_response", "expected_compliance", "rubric")
-_PLAN = re.compile(r"\s*->->.*$", re.DOTALL)  # the points of the plan that a message was made of
+_PLAN = re.compile(r"\s*->->.*$", re.DOTALL)  # the plan's points for a message
 
 BETWEEN = timedelta(seconds=30)
-"""From one message to the next, where the source dates whole sessions only."""
+"""The time between two messages, if the source dates only sessions or days."""
 
 
 @dataclass(frozen=True)
 class Question:
     """A question and the ids of the turns that hold its answer.
 
-    `answer` is empty if the source has none; `asked_at` is None for after the last message.
+    `answer` is empty if the source has none. Without `asked_at`, the question follows the last
+    message.
     """
 
     text: str
@@ -105,7 +106,7 @@ def _locomo_session(said: dict[str, Any], number: int) -> list[tuple[str, dict[s
 
 
 def _evidence(question: dict[str, Any]) -> frozenset[str]:
-    """The turns that a question names; some are written together, or with zeros."""
+    """Return the turns that a question names, such as "D1:3". One text may name several turns."""
     named = " ".join(question.get("evidence", []))
     return frozenset(f"D{int(m[1])}:{int(m[2])}" for m in _TURN.finditer(named))
 
@@ -130,7 +131,7 @@ def _beam(folder: Path) -> Conversation:
 
 
 def _beam_session(batch: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """A batch's messages; a day stands at the first of those that were said on it."""
+    """Return a batch's messages. Only the first message of each day has the date."""
     messages = []
     day = None
     for place, one in enumerate(one for turn in batch["turns"] for one in turn):
@@ -144,12 +145,12 @@ def _beam_session(batch: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _answer(question: dict[str, Any]) -> str:
-    """The right answer, under the name that its category has for it."""
+    """Return the right answer. Its field's name depends on the category."""
     return next((str(question[name]) for name in _ANSWERS if question.get(name)), "")
 
 
 def _ids(named: object) -> Iterator[str]:
-    """The messages that a question names, in lists or under names."""
+    """Yield the ids of messages in nested lists and dicts."""
     if isinstance(named, dict):
         named = list(named.values())
     if isinstance(named, list):
@@ -185,5 +186,5 @@ def _longmemeval(given: dict[str, Any]) -> Conversation:
 
 
 def _longmemeval_time(day: str) -> datetime:
-    """A date as the data has it: "2023/05/20 (Sat) 02:21"."""
+    """Return the time for a text such as "2023/05/20 (Sat) 02:21"."""
     return datetime.strptime(day, "%Y/%m/%d (%a) %H:%M").replace(tzinfo=UTC)

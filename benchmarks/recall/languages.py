@@ -1,7 +1,7 @@
 """Measure word search in other languages: `python -m benchmarks recall languages`.
 
-Each language has questions and messages that answer them in other inflected forms, among messages
-that answer none. Nothing embeds. The rules were made with the first half of the pairs only.
+Each language has pairs of a question and a message, which answers it in other inflected forms, and
+distractors. No embedder is used. The rules were made with only the first half of the pairs.
 """
 
 import tomllib
@@ -38,7 +38,7 @@ def languages() -> list[Language]:
 
 
 def first_hits(language: Language) -> list[bool]:
-    """For each pair, whether the question brings its message before all others."""
+    """Return for each pair whether a search for the question returns its message first."""
     return [
         said == found for (_, said), found in zip(language.pairs, _found(language), strict=True)
     ]
@@ -54,7 +54,7 @@ def _found(language: Language) -> Iterator[str | None]:
             yield recalls[0].text.removeprefix("user: ") if recalls else None
 
 
-def main(misses: bool = typer.Option(False, help="List the questions that miss.")) -> None:
+def main(misses: bool = typer.Option(False, help="List misses of the first half.")) -> None:
     """Say how often the first recall is the answer."""
     console = Console()
     table = Table("language", "pairs", "hit@1", "first half", "held out", title="by words alone")

@@ -1,15 +1,15 @@
 """Recall in other words: `python -m benchmarks recall paraphrases [--haystack FILE]`.
 
-A user says something once, and asks for it later in words that it does not share
-(`paraphrases.json`). The statements stand in sessions of their own among a haystack: a conversation
-of LoCoMo's file, or without one 300 everyday notes, on which nothing was fitted. The table shows
-how often `search` has the statement first and among ten, how often `get` shows it, and how many
-foreign requests and how much small talk recall anything.
+A user makes a statement, and asks for it later in other words (`paraphrases.json`). Each statement
+is in its own session. All other sessions are a haystack: a conversation of LoCoMo's file, or 300
+everyday notes, on which nothing was fitted. The table shows how often `search` has the statement
+first and among ten, and how often `get` shows it. It also shows how many foreign requests and how
+much small talk recall anything.
 
-`--fit` prints `slope` and `middle` of `agent_memory/retrieval/score.json`. They are those of a
-logistic function of the gate, between statements that were asked for and the best record of foreign
-requests, both counted alike. It also prints `min_relevance`: the value that a tenth of the foreign
-requests pass.
+`--fit` prints `slope` and `middle` of `agent_memory/retrieval/score.json`: the parameters of a
+logistic function of the gate. The function separates the statements from the best records of
+foreign requests, with equal weight. The third number is the value for `min_relevance` that a tenth
+of the foreign requests pass.
 """
 
 import json
@@ -37,7 +37,7 @@ _STEPS, _RATE = 20_000, 0.02
 _UNRELATED = json.loads(_PAIRS.with_name("unrelated.json").read_text(encoding="utf-8"))
 FOREIGN: tuple[str, ...] = tuple(_UNRELATED["foreign"])
 SMALL_TALK: tuple[str, ...] = tuple(_UNRELATED["small_talk"])
-"""Requests that no conversation of the data is about: a memory should recall nothing for them."""
+"""`FOREIGN` and small talk: requests for which a memory of the data should recall nothing."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Measured:
 
 
 def haystack(file: Path | None) -> Iterator[list[dict[str, Any]]]:
-    """Sessions of messages that have nothing to do with the questions."""
+    """Yield sessions of messages that are irrelevant to the questions."""
     if file is None:
         notes = json.loads(_HELD_OUT.read_text(encoding="utf-8"))["notes"]
         for at in range(0, len(notes), _SESSION):
@@ -110,7 +110,7 @@ def _gate(recall: Recall) -> float:
 
 
 def fit(right: list[float], wrong: list[float]) -> tuple[float, float, float]:
-    """The slope and the middle of the logistic function, and its value that a tenth pass."""
+    """Return the slope and the middle, and the value that a tenth of `wrong` exceeds."""
     gates = np.array([*right, *wrong])
     is_right = np.repeat([1.0, 0.0], [len(right), len(wrong)])
     weight = np.repeat([1 / len(right), 1 / len(wrong)], [len(right), len(wrong)])

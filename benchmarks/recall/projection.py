@@ -1,8 +1,8 @@
 """Make the projection of word pieces: `python -m benchmarks recall projection [TEXTS]`.
 
-The local encoder gives 384 numbers for each word piece; the index keeps 48, those along which
-pieces of everyday talk differ most: the first right singular vectors of the pieces of texts that
-this project owns, and of a file with a text a line where one is named.
+The local encoder returns 384 numbers for each word piece. The index stores 48, along the directions
+in which word pieces of everyday talk differ most. These directions are the first right singular
+vectors of word pieces from texts of this project and, if given, of a file with one text per line.
 """
 
 import ast
@@ -25,7 +25,7 @@ _SENTENCE = re.compile(r"[A-Z][\w', -]*( [\w',-]+){3,}[.!?]")
 
 
 def texts() -> Iterator[str]:
-    """Sentences of this repository: what people say in its tests, benchmarks and examples."""
+    """Yield sentences from the string literals of tests, benchmarks and examples."""
     yield from FOREIGN
     for folder in ("tests", "benchmarks", "examples"):
         for file in sorted((_ROOT / folder).rglob("*.py")):
@@ -38,7 +38,7 @@ def main(file: Annotated[Path | None, typer.Argument()] = None) -> None:
     """Write the projection into the package."""
     more = [] if file is None else file.read_text(encoding="utf-8").splitlines()
     every = [text for text in dict.fromkeys([*more, *texts()]) if 20 < len(text) < 1_000][:_MOST]
-    np.save(_OUT, np.eye(384, TOKEN, dtype=np.float16))  # a model is read without one
+    np.save(_OUT, np.eye(384, TOKEN, dtype=np.float16))  # `_Model` loads a projection
     model = local._Model(1)
     model._projection = np.eye(384, dtype=np.float32)
     pieces = np.concatenate([tokens for _, tokens, _ in model.read(every)]).astype(np.float32)

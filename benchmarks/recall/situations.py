@@ -1,8 +1,8 @@
 """Questions of people's lives: `python -m benchmarks recall situations [--of NAME] [--show]`.
 
-A situation is a few dated sessions, a question, and the texts that a context must recall for it, in
-order, or must not. The rules were made with `situations.json` and every second one of the chats.
-All but the first file were written by somebody who had not seen the code.
+A situation is a few dated sessions, a question, and the texts that its context must recall, must
+not recall, or must recall in order. The rules were made with `situations.json` and every second
+situation of the chats. The author of all other files had not seen the code.
 """
 
 import json
@@ -76,7 +76,7 @@ def _judged(situation: dict[str, Any], texts: list[str]) -> Outcome:
 
 
 def main(of: str = "", show: bool = False) -> None:
-    """Measure what contexts recall for the situations of "held_out", "chats", or the first file."""
+    """Measure recall for `situations.json`, or with `--of` for "held_out" or "chats"."""
     name = f"situations_{of}.json" if of else "situations.json"
     console = Console()
     table = Table("kind", "number", "shown", "clean", "in order", "holds")

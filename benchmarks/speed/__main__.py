@@ -76,5 +76,5 @@ def table(path: Path) -> None:
 
 
 def _show(step: str) -> None:
-    """Show the step that begins, in place of the one before."""
+    """Show the current step, in place of the previous one."""
     print(f"\r{step[:100]:100}", end="", file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""Work of a contender, in a process of its own. Needs nothing but Python.
+"""The interface of a contender's memory, and the loops that time it. Needs only Python.
 
-A backend is written once, with plain methods (`SyncBackend`) or with coroutines (`AsyncBackend`);
-the loops that time them are here, so that all are timed alike.
+A backend has plain methods (`SyncBackend`) or coroutines (`AsyncBackend`). All backends are timed
+by the same loops.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from benchmarks.messages import Chat
 
 
 class Job(NamedTuple):
-    """One message to append: its session, its number there, and what `prepare` made of it."""
+    """One message to append: its session, its number in the session, and the prepared message."""
 
     session: str
     number: int
@@ -28,7 +28,7 @@ class Job(NamedTuple):
 
 @dataclass
 class Tally:
-    """Results of a worker: acknowledged numbers per session, errors, and its end."""
+    """Results of a worker: acknowledged numbers by session, errors, and the time of its end."""
 
     done: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     errors: list[str] = field(default_factory=list)
@@ -36,18 +36,18 @@ class Tally:
 
 
 Outcome = tuple[Tally, dict[str, list[str]]]
-"""A worker's tally, and the contents of those of its sessions that could be read."""
+"""A worker's tally, and the contents of its sessions, without the unreadable ones."""
 
 
 class Backend(ABC):
     """A memory, opened in a folder of its own.
 
     Args:
-        folder: Where its files go.
-        budget: Tokens that a context may cost; None for a budget that nothing reaches.
+        folder: The folder for its files.
+        budget: The token budget of a context; None for a budget that no context reaches.
 
     Attributes:
-        chunk: How many messages `fill` gets at a time.
+        chunk: The number of messages that `fill` gets at a time.
     """
 
     chunk = 500
@@ -57,33 +57,33 @@ class Backend(ABC):
         self.budget = budget
 
     def prepare(self, message: Chat) -> Any:
-        """The message in the contender's own form; not timed."""
+        """Return the message in the contender's format. This is not timed."""
         return message
 
     @abstractmethod
     def fill_all(self, session: str, messages: Sequence[Any]) -> None:
-        """Append messages as fast as it goes; not timed."""
+        """Append messages as fast as possible. This is not timed."""
 
     @abstractmethod
     def time_appends(self, session: str, messages: Sequence[Any], deadline: float) -> list[int]:
-        """Nanoseconds of each append, until all are done or the deadline has passed."""
+        """Return the nanoseconds of each append. Stop at the deadline."""
 
     @abstractmethod
     def time_gets(self, session: str, count: int, deadline: float) -> tuple[list[int], int]:
-        """Nanoseconds of each get, and how many messages the last one gave."""
+        """Return the nanoseconds of each get, and the number of messages of the last get."""
 
     @abstractmethod
     def work_in_thread(
         self, jobs: Sequence[Job], deadline: float, wait: Callable[[], Any]
     ) -> Outcome:
-        """Do jobs in the calling thread, wait for the others, and read the sessions back."""
+        """Do jobs in the calling thread, wait for the other threads, and read the sessions."""
 
     def work_in_tasks(self, shares: Sequence[Sequence[Job]], deadline: float) -> list[Outcome]:
-        """The same with one asyncio task for each share."""
+        """Do shares of jobs, one asyncio task for each share, and read the sessions."""
         raise NotImplementedError("not run from tasks")
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
-        """Let go of files and connections."""
+        """Close files and connections."""
 
 
 class SyncBackend(Backend):
@@ -153,7 +153,7 @@ class SyncBackend(Backend):
 
 
 class AsyncBackend(Backend):
-    """A backend with coroutines, awaited in a loop that runs on, never in one of their own."""
+    """A backend with coroutines. They share an event loop, which does not end between calls."""
 
     def __init__(self, folder: Path, budget: int | None) -> None:
         super().__init__(folder, budget)

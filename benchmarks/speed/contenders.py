@@ -59,12 +59,12 @@ CONTENDERS = (
 )  # fmt: skip
 
 
-class Gone(Exception):  # a state, told to the reader of the table
-    """A contender's process ended, or gave no answer in time."""
+class Gone(Exception):  # the table shows the reason
+    """A contender's process ended, or did not answer in time."""
 
 
 class Process:
-    """A running contender; `about` is empty until `meet`."""
+    """A running contender. `about`, its description, is empty until `meet`."""
 
     def __init__(self, contender: Contender, peers_dir: Path, folder: Path) -> None:
         self.contender = contender
@@ -82,11 +82,11 @@ class Process:
             )
 
     def meet(self) -> None:
-        """Wait until it is ready. Raise `Gone` if it cannot start."""
+        """Wait until the process is ready. Raise `Gone` if it cannot start."""
         self.about = self._read()
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Have it do a work. Raise `Gone` if it ended or is too slow."""
+        """Return the answer to a request. Raise `Gone` if the process ended or is too slow."""
         asked = _pipe(self._process.stdin)
         try:
             asked.write(json.dumps(request) + "\n")
@@ -131,9 +131,9 @@ def venv_python(venv: Path) -> Path:
 
 
 def clean_environment() -> dict[str, str]:
-    """Return this process's environment without settings of ours, for work without a network."""
+    """Return this process's environment without agent-memory's settings, for offline use."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("AGENT_MEMORY_")}
-    env.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode beside it
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # so that installed packages cache their bytecode
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))
     found = find_spec("litellm")
     if found is not None and found.submodule_search_locations:

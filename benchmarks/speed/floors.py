@@ -1,6 +1,6 @@
-"""The floors: what the work costs at the least, with no memory library at all.
+"""The floors: the same work without a memory library, which shows its least cost.
 
-`python -m benchmarks.speed.floors NAME FOLDER` serves one of them, see `benchmarks.speed.serving`.
+`python -m benchmarks.speed.floors NAME FOLDER` serves one floor; see `benchmarks.speed.serving`.
 """
 
 import json
@@ -17,7 +17,7 @@ from benchmarks.messages import Chat
 from benchmarks.speed.backend import SyncBackend
 from benchmarks.speed.serving import About, Server, serve
 
-_WINDOW = 60  # messages of 60 tokens that a context of 4,096 holds, about
+_WINDOW = 60  # about as many messages of 60 tokens as fit into 4,096
 _TABLE = """
 CREATE TABLE IF NOT EXISTS messages (
   session TEXT NOT NULL, seq INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (session, seq)
@@ -47,7 +47,7 @@ class ListFloor(SyncBackend):
 
 
 class SQLiteFloor(SyncBackend):
-    """One insert a transaction; a get reads rows and decodes them. Threads share a connection."""
+    """Each append is a transaction. A get reads and decodes rows. Threads share a connection."""
 
     def __init__(self, folder: Path, budget: int | None) -> None:
         super().__init__(folder, budget)
@@ -97,7 +97,7 @@ class SQLiteFloor(SyncBackend):
 
 
 class RedisFloor(SyncBackend):
-    """RPUSH and LRANGE, on the Redis at port 6379 of this machine."""
+    """RPUSH and LRANGE, on the Redis server at port 6379 of this machine."""
 
     def __init__(self, folder: Path, budget: int | None) -> None:
         import redis

@@ -1,7 +1,7 @@
 """Count frames from a call to its SQL statement: `python -m benchmarks speed frames`.
 
-It uses `sys.setprofile`, for an `update` and for a `get` with the default blocks on SQLite. It
-prints the deepest statement of each, and how many threads there are.
+It profiles an `update` and a `get` with the default blocks on SQLite. For each call, it prints the
+call stack of the statement with the most frames, and the number of threads.
 """
 
 import sys
@@ -27,7 +27,7 @@ class Statement(NamedTuple):
 
 
 class Statements:
-    """Collects the statements of all threads that begin after it, and of this one while asked."""
+    """Collects the SQL statements of a call, in this thread and in threads that start later."""
 
     def __init__(self) -> None:
         self.found: list[Statement] = []

@@ -28,7 +28,7 @@ from benchmarks.speed.contenders import clean_environment
 STAGES = (100, 1_000, 10_000, 100_000)
 SESSION = 100
 _NEWEST = 20  # messages stored at each stage, and searched for immediately
-_COLD = 20  # users at most whose first search each process times
+_COLD = 20  # the most users whose first search a process times
 _WARM_UP = 10**9  # the number of the first message that only warms up
 _ROWS = {
     "messages": "messages in all",
@@ -43,7 +43,7 @@ _ROWS = {
     "fresh": "its memory then, MiB",
 }
 Stage = dict[str, Any]
-"""Figures at a size: numbers, and pairs of the median and 95th percentile of milliseconds."""
+"""Values at one size: numbers, or a median and a 95th percentile in milliseconds."""
 
 
 def main(
@@ -70,14 +70,14 @@ def main(
 
 
 class Site:
-    """A database in a folder, of users with `each` messages at the end."""
+    """A database in a folder, which grows until each user has `each` messages."""
 
     def __init__(self, folder: Path, users: int, each: int) -> None:
         self._folder, self._users, self._each = folder, users, each
         self._random = Random(users)
 
     def grow(self, questions: int, processes: int, advance: Callable[[int], object]) -> list[Stage]:
-        """Store everything, and measure with so many searches and new processes at each stage."""
+        """Store everything. Each stage has `questions` searches and `processes` new processes."""
         stages: list[Stage] = []
         with self.open() as memory:
             texts = [message_text(_WARM_UP + number) for number in range(SESSION)]
@@ -166,7 +166,7 @@ class Site:
 
 
 def first_searches() -> None:
-    """In its own process: search some users for the first time, and print the milliseconds."""
+    """Time the first search of some users in this new process, and print the milliseconds."""
     folder, users, each, held, number = json.loads(sys.argv[1])
     site = Site(Path(folder), users, each)
     some = Random(number).sample(range(users), min(users, _COLD))
@@ -177,7 +177,7 @@ def first_searches() -> None:
 
 
 def _warm(memory: AgentMemory) -> None:
-    """Load what searches need: the embedder and, after some counts, the tokenizer."""
+    """Load the embedder, and by some counts the tokenizer."""
     for number in range(SESSION):
         memory.search(question_about(_WARM_UP + number), user_id="warm")
 

@@ -1,8 +1,8 @@
 """Measure a prompt's hook by the number of messages: `python -m benchmarks speed hooks`.
 
-Each prompt is a process of its own, as a coding agent starts it. The tables show processor time
-(user and system), which does not depend on other load. They also show Python alone, and the same
-store without the words that a stop stores.
+A coding agent starts the hook as a process for each prompt. The table shows processor time (user
+and system), which does not depend on other load. It also shows Python alone, and a store without
+the words that the hook of a stop stores.
 """
 
 import json
@@ -33,7 +33,7 @@ _MAIN = "from agent_memory.cli.entry import main; main()"
 
 
 def fill(path: Path, count: int, parts: int) -> None:
-    """Store messages in sessions, and their words as a stop does."""
+    """Store messages in sessions, and their words as the hook of a stop does."""
     with AgentMemory(f"sqlite:///{path}", model=None, blocks=[]) as memory:
         for begin in range(0, count, _SESSION):
             said = [

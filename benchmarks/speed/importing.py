@@ -1,8 +1,8 @@
 """Import a made-up ChatGPT export twice: `python -m benchmarks speed importing --megabytes 200`.
 
-Each command runs in a process of its own. The output shows its seconds, its peak memory and its own
-output. The exit code is 1 if the second import stored anything, or one took more memory than
-`--most`.
+Each command runs in its own process. This script prints the command's seconds, peak memory and
+output. The exit code is 1 if the second import stored anything, or if an import took more memory
+than `--most`.
 """
 
 import json
@@ -24,7 +24,7 @@ def main(
     megabytes: int = 200,
     most: Annotated[int, typer.Option(help="MiB that an import may take.")] = 150,
 ) -> None:
-    """Write the export, look at it, import it, and once more."""
+    """Write the export, inspect it, and import it twice."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "conversations.json")
         count = write(path, megabytes * 1_000_000)
@@ -74,7 +74,7 @@ def write(path: Path, size: int) -> int:
 
 
 def conversation(own: str, draw: random.Random) -> dict[str, Any]:
-    """A conversation of two to thirty messages, some of them asked for twice."""
+    """Return a conversation of 2 to 30 messages. Some messages have two versions."""
     mapping: dict[str, Any] = {"root": {"id": "root", "message": None, "parent": None}}
     key = parent = "root"
     at = 1.6e9 + draw.random() * 1e8

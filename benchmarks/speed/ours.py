@@ -1,8 +1,8 @@
-"""agent-memory as a contender, through its public names alone.
+"""agent-memory as a contender, through its public interface.
 
-`python -m benchmarks.speed.ours WHICH FOLDER` serves it; see `serving`. WHICH is "sqlite" or
-"memory", without long-term blocks, so that it does what floors and peers do; or "recall", on SQLite
-with the default `VectorMemory`.
+`python -m benchmarks.speed.ours WHICH FOLDER` serves it; see `serving`. "sqlite" and "memory" have
+no long-term blocks, and do the same work as floors and peers. "recall" is on SQLite with the
+default `VectorMemory`.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _OVERFLOW = 4096
 
 
 class Ours(SyncBackend):
-    """An `AgentMemory`; a session's messages are its log, its context what `get` gives."""
+    """An `AgentMemory`. `read` returns a session's log, and `get` its context."""
 
     def __init__(self, folder: Path, budget: int | None, *, which: str) -> None:
         super().__init__(folder, budget)
@@ -76,10 +76,10 @@ class Ours(SyncBackend):
 
 
 class OurServer(Server):
-    """The works that only agent-memory is asked to do, beside those of all."""
+    """Does the work of all contenders, and some work of agent-memory alone."""
 
     def do_render(self, size: int, count: int, seconds: float) -> dict[str, Any]:
-        """A get, and the list of chat dicts that a model is sent."""
+        """Get the context and render it as chat dicts."""
         place = Place("get", None, size)
         session, backend = self.session(place), self.backend(place)
         assert isinstance(backend, Ours)
@@ -92,7 +92,7 @@ class OurServer(Server):
         return {"ns": taken}
 
     def do_background(self, mode: Mode, count: int, delay: float) -> dict[str, Any]:
-        """Append while each model call takes `delay` seconds; or with Trim inline."""
+        """Append while each model call takes `delay` seconds; in inline mode, with `Trim`."""
         with _model(delay) as (fake, hurry):
             memory = AgentMemory(
                 store=f"sqlite:///{self._new_folder()}/memory.db",
@@ -131,7 +131,7 @@ def _overflow(memory: AgentMemory, begun: Callable[[], bool]) -> None:
 
 @contextmanager
 def _model(delay: float) -> Iterator[tuple[Any, threading.Event]]:
-    """A model that takes `delay` seconds a call, until it is told to hurry."""
+    """Yield a model whose calls take `delay` seconds, and an event that ends the delays."""
     from agent_memory.testing import FakeLLM
 
     hurry = threading.Event()

@@ -16,7 +16,7 @@ _STARTS = {
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table; its first `left` columns hold words, and `note` stands beneath."""
+    """A table. Its first `left` columns are text, and `note` is printed below it."""
 
     title: str
     columns: tuple[str, ...]
@@ -158,7 +158,7 @@ def _name(results: Results, cell: Cell) -> str:
 
 
 def number(value: float | None) -> str:
-    """A figure with as many digits as are worth reading."""
+    """Return a number as text, without insignificant digits."""
     if value is None:
         return "-"
     if value >= 100:

@@ -1,4 +1,4 @@
-"""Run every contender in every round: a machine that drifts favours none. Store the results."""
+"""Runs every contender in each round, so that drift of the machine favours none."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ class Results:
     start: dict[str, Any] = field(default_factory=dict)
 
     def cell(self, work: str, variant: str, contender: str) -> Cell | None:
-        """A cell, if it was measured."""
+        """Return a cell, or None if it was not measured."""
         for cell in self.cells:
             if (cell.work, cell.variant, cell.contender) == (work, variant, contender):
                 return cell
@@ -77,7 +77,7 @@ def load(path: Path) -> Results:
 
 
 def sample(answer: dict[str, Any]) -> Sample:
-    """A round's figures from a contender's answer."""
+    """Return the sample in a contender's answer."""
     rest = {key: value for key, value in answer.items() if key != "ns"}
     if "ns" in answer:
         taken = sorted(answer["ns"])
@@ -106,7 +106,7 @@ NOT_INSTALLED = "not installed"
 
 
 class Run:
-    """A run of some works, at a scale; `present` has the contenders that can be started."""
+    """A run of some works at a scale. `present` has the contenders that are installed."""
 
     def __init__(
         self, works: Sequence[Work], scale: Scale, rounds: int, peers_dir: Path, folder: Path
@@ -122,7 +122,7 @@ class Run:
         self.present = [one for one in self._contenders if one.python(peers_dir).exists()]
 
     def into(self, results: Results, advance: Advance) -> None:
-        """Do all works, and put what they give into the results."""
+        """Do all works, and add their cells to the results."""
         try:
             self._start(results)
             for work in self._works:

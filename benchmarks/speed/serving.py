@@ -1,7 +1,7 @@
-"""Serve one contender: JSON lines in, JSON lines out.
+"""Serves one contender: requests and answers are lines of JSON on stdin and stdout.
 
-It first describes itself. Each request then names a work, and goes to the method `do_<work>`. The
-answer holds nanoseconds ("ns") and other results, or "skipped" with a reason, or "error".
+The first line of output describes the contender. Each request names a work, which the method
+`do_<work>` does. An answer has nanoseconds ("ns") and other results, or "skipped", or "error".
 """
 
 import json
@@ -28,7 +28,7 @@ _GROWTH = 10  # a session may grow by a tenth before a new one takes its place
 
 @dataclass
 class About:
-    """A description of a contender, at its defaults; `tasks`: run its async interface."""
+    """A description of a contender. With `tasks`, its async interface is measured, too."""
 
     version: str
     durability: str
@@ -45,19 +45,19 @@ class _Session:
 
 
 class Place(NamedTuple):
-    """The key of a backend: works do not share sessions."""
+    """The key of a backend. Works do not share backends."""
 
     work: str
     budget: int | None
     size: int
 
 
-class Skip(Exception):  # a reason, no failure
-    """A contender leaves a work out, for the reason given."""
+class Skip(Exception):  # not a failure
+    """A contender skips a work. The message is the reason."""
 
 
 class Server:
-    """Answer requests, with a backend for each place."""
+    """Answers requests, with a backend for each place."""
 
     def __init__(self, about: About, open_backend: Open, folder: Path) -> None:
         self.about = about
@@ -76,7 +76,7 @@ class Server:
             found: dict[str, Any] = getattr(self, f"do_{work}")(**fields)
         except (Skip, NotImplementedError) as reason:
             return {"skipped": str(reason)}
-        except Exception as error:  # noqa: BLE001 - told to who asked; the next work may go well
+        except Exception as error:  # noqa: BLE001 - the answer has the error; the next work may succeed
             return {"error": f"{type(error).__name__}: {error}"[:300]}
         return found
 
@@ -90,7 +90,7 @@ class Server:
             session = self.session(place)
             room = most - session.size
             slow = session.fill_seconds > 1.0
-            if slow:  # one session for all rounds; its filling is not held against it
+            if slow:  # all rounds share the session; the time to fill it does not count
                 deadline = perf_counter() + seconds
             share = max(1, size // _GROWTH // rounds) if slow else room
             taken += self._appends(place, session, min(share, room, count - len(taken)), deadline)
@@ -103,7 +103,7 @@ class Server:
     def do_get(
         self, size: int, count: int, seconds: float, budget: int | None = None
     ) -> dict[str, Any]:
-        """Fetch the context of a session that holds `size` messages, time and again."""
+        """Fetch the context of a session that holds `size` messages, `count` times."""
         place = self._held(budget, size)
         session, backend = self.session(place), self.backend(place)
         backend.time_gets(session.name, 1, 0.0)
@@ -124,7 +124,7 @@ class Server:
         return {"ns": taken}
 
     def do_open(self, size: int, count: int, seconds: float) -> dict[str, Any]:
-        """Fetch the context as the first thing after the files were opened anew."""
+        """Reopen the files and fetch the context, `count` times. Only the fetch is timed."""
         place = self._held(None, size)
         session, folder = self.session(place), self.backend(place).folder
         taken: list[int] = []
@@ -144,7 +144,7 @@ class Server:
     def do_crowd(
         self, sessions: int, messages: int, workers: int, how: Any, seconds: float
     ) -> dict[str, Any]:
-        """Append to many sessions at once, in a place of their own."""
+        """Append to many sessions at the same time, in a new folder."""
         if how == "tasks" and not self.about.tasks:
             raise Skip("not run from tasks")
         backend = self._open(self._new_folder(), None)
@@ -157,7 +157,7 @@ class Server:
         return found
 
     def do_first(self) -> dict[str, Any]:
-        """Append one message, and tell how much memory the process takes."""
+        """Append one message, and return the memory that the process takes."""
         self._appends(Place("first", None, 0), _Session(self._name()), 1, 0.0)
         return {"rss": resident()}
 
@@ -167,7 +167,7 @@ class Server:
             backend.close()
 
     def session(self, place: Place) -> _Session:
-        """A session that holds so many messages; filled if there is none yet."""
+        """Return the session of a place. Fill a new one if there is none."""
         if place in self._too_slow:
             raise Skip(self._too_slow[place])
         if place not in self._sessions:
@@ -223,8 +223,8 @@ def crowd(
 ) -> dict[str, Any]:
     """Append to all sessions from several workers, each of which owns a share of the sessions.
 
-    A worker takes its sessions in turn, so that all of them live at the same time. The result has
-    counts, seconds, lost, doubled, unordered and unreadable messages, and errors.
+    A worker appends to its sessions in turn. The result has the number of messages and the seconds,
+    the numbers of lost and doubled messages, of unordered and unreadable sessions, and the errors.
     """
     shares = [
         _share(backend, range(worker, sessions, workers), messages) for worker in range(workers)
@@ -256,7 +256,7 @@ def _in_threads(
         try:
             return backend.work_in_thread(jobs, deadline, barrier.wait)
         except BaseException:
-            barrier.abort()  # else the others wait for this one for ever
+            barrier.abort()  # so that the other threads do not wait forever
             raise
 
     with ThreadPoolExecutor(len(shares)) as pool:
@@ -294,7 +294,7 @@ def _prepared(backend: Backend, first: int, count: int) -> Sequence[Any]:
 
 
 def serve(make: Callable[[Path], Server]) -> None:
-    """Answer requests until there are no more. What a library prints goes to stderr."""
+    """Answer requests until the input ends. Other output of the process goes to stderr."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     server = make(Path(mkdtemp(dir=sys.argv[1])))

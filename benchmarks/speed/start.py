@@ -1,4 +1,4 @@
-"""Starting: what an import and a first append cost, in fresh processes."""
+"""Measures the cost of an import and of a first append, in fresh processes."""
 
 import json
 import subprocess

@@ -1,7 +1,7 @@
 """Stores side by side: `python -m benchmarks speed stores URL URL ...`.
 
-It writes to a namespace of its own, and deletes it. Medians of rounds in which the stores take
-turns. The raw insert into SQLite serves to compare machines.
+It writes to a new namespace, and deletes the data afterwards. The stores take turns in each round,
+and the table shows medians. The raw insert into SQLite serves to compare machines.
 """
 
 import sqlite3

@@ -1,4 +1,4 @@
-"""The works, and the requests that each of them is made of."""
+"""The works, and the requests of each work."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ INLINE, BACKGROUND = "Trim, inline", "Summarize, background"
 
 @dataclass(frozen=True)
 class Variant:
-    """A column of a work; `only` limits the contenders, `size` is the length of the history."""
+    """A column of a work. `only` limits the contenders. `size` is the length of the history."""
 
     label: str
     request: dict[str, Any]
@@ -37,7 +37,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Scale:
-    """Amounts of work; `seconds` limits a round of a peer."""
+    """Amounts of work. A round may take `seconds` for a peer, `patience` for others."""
 
     sizes: tuple[int, ...]
     gets: tuple[int, ...]
@@ -69,7 +69,7 @@ def works(scale: Scale, rounds: int) -> tuple[Work, ...]:
 
 
 def time_box(request: dict[str, Any], contender: Contender, scale: Scale) -> dict[str, Any]:
-    """The request with the seconds that a contender may take for it."""
+    """Return the request with the seconds that it may take."""
     if "seconds" not in request:
         return request
     if contender.kind != "peer":

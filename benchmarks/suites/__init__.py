@@ -1,1 +1,1 @@
-"""The frameworks' own tests, with our classes in the place of theirs: `make suites`."""
+"""Runs the frameworks' own tests with our classes in place of theirs: `make suites`."""

@@ -1,7 +1,7 @@
 """Run frameworks' own tests with our classes: `python -m benchmarks suites FOLDER`.
 
-The folder holds a checkout of each framework's repository, best of the release that is installed.
-Nothing is fetched but packages, into virtualenvs beside the checkouts.
+The folder has a checkout of each framework's repository, ideally of the release that pip installs.
+The command installs packages into virtualenvs in this folder, and downloads nothing else.
 """
 
 import os
@@ -32,7 +32,7 @@ def main(
     folder: Annotated[Path, typer.Argument(help="Where the checkouts are.", exists=True)],
     only: Annotated[list[str], typer.Option(help="Only these; repeatable.")] = [],  # noqa: B006
 ) -> None:
-    """Print what passes of each framework's tests, and what is left out, and why."""
+    """Print how many tests of each framework pass, and which are left out for which reason."""
     console = Console()
     table = Table("framework", "passed", "applicable", "excluded", "failed")
     wrong: list[str] = []
@@ -61,7 +61,7 @@ def _run(suite: Suite, folder: Path) -> tuple[Counter[str], list[str], str]:
     python = _environment(suite, folder / ".venvs" / suite.name)
     theirs, failed_theirs = _tried(suite, folder, python, own=True)
     counts, failed = _tried(suite, folder, python, own=False)
-    # what fails with the framework's own class is a test of another release
+    # a test that fails with the framework's own class is of another release
     counts["excluded"] += len(failed & failed_theirs)
     if not theirs["passed"]:
         failed.add(f"{suite.name}: no test of the checkout passes with the framework's own class")
@@ -71,9 +71,9 @@ def _run(suite: Suite, folder: Path) -> tuple[Counter[str], list[str], str]:
 
 
 def _tried(suite: Suite, folder: Path, python: Path, *, own: bool) -> tuple[Counter[str], set[str]]:
-    """Run the tests with the framework's own class or with ours: summary and failures."""
+    """Run the tests with the framework's own class or ours. Return counts and failed tests."""
     with TemporaryDirectory() as place:
-        # the tests alone: a package beside them would stand in the installed one's place
+        # only the tests: a package beside them would replace the installed package
         shutil.copytree(folder / suite.checkout / suite.root / "tests", Path(place, "tests"))
         report = Path(place, "report.xml")
         environment = {
@@ -103,7 +103,7 @@ def _environment(suite: Suite, place: Path) -> Path:
     install = [str(python), "-m", "pip", "install", "-q"]
     needed = ["-e", f"{_PROJECT}[local]", *_TOOLS, *suite.needs]
     subprocess.run([*install, *needed], check=True)
-    # last, and by itself: litellm, which no session needs, may ask for an older `openai`
+    # last and separately, because litellm may require an older `openai`
     subprocess.run([*install, suite.package], check=True)
     return python
 

@@ -1,4 +1,4 @@
-"""Microsoft's Agent Framework's tests of history providers, and of agents with one."""
+"""Tests of Microsoft's Agent Framework for history providers, and for agents with a provider."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ SUITE = Suite(
         "TestInMemoryHistoryProvider::*": _STATE,
         "::test_in_memory_history_provider_*": _STATE,
         "::test_chat_client_agent_prepare_session_and_messages": _STATE,
-        "*injects_inmemory*": "it asks which provider an agent has that was given none",
+        "*injects_inmemory*": "it checks the default provider of an agent",
         "TestFileHistoryProvider::*": "it looks at the files of FileHistoryProvider",
     },
 )

@@ -1,4 +1,4 @@
-"""The tests of the memory tool over files that Anthropic's SDK has."""
+"""Tests of Anthropic's SDK for its memory tool over files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from benchmarks.suites.suite import Suite, memory
 if TYPE_CHECKING:
     from agent_memory import AgentMemory
 
-_DOTS = "a dot in a path is refused as such, whatever it would lead to: see docs/files.md"
-_DISK = "it looks at rights or links of a folder on disk, and there is none"
+_DOTS = "every dot segment in a path is refused, wherever it leads: see docs/files.md"
+_DISK = "it checks permissions or links of a folder on disk, and there is no folder"
 
 SUITE = Suite(
     "anthropic",
@@ -53,7 +53,7 @@ def pytest_configure() -> None:
             return _root(self.base_path)
 
     class AwaitedRoot:
-        """A folder, as the asynchronous tool's is asked."""
+        """A folder with the coroutine `is_dir`, which tests of the asynchronous tool await."""
 
         def __init__(self, root: Path) -> None:
             self._root = root
@@ -90,7 +90,7 @@ def _root(place: Path) -> Path:
 
 
 def _written(kept: AgentMemory, place: Path) -> Path:
-    """A folder with the memory's files, for tests that look into the tool's."""
+    """Copy the memory's files into a folder, for tests that read the tool's folder."""
     files = kept.user("u").files()
     for path in files.paths():
         copy = place / path.lstrip("/")

@@ -22,7 +22,7 @@ SUITE = Suite(
     },
     excluded={
         "::test_percent_underscore_and_backslash_in_scope_names_match_literally": (
-            "it finds a scope by the beginning of its name; ours by whole names"
+            "it finds a scope by a prefix of its name; ours needs whole names"
         ),
         "::test_flush_to_central": _SHARDS,
         "::test_dual_shard_search": _SHARDS,
@@ -42,11 +42,11 @@ def pytest_configure() -> None:
 
     class Storage(AgentMemoryStorage):
         def __init__(self, path: Any = None, **more: Any) -> None:
-            # the same folder is the same database, as it is for theirs
+            # as with their storages, the same folder has the same data
             super().__init__(opened.setdefault(str(path), memory()))
 
         def close(self) -> None:
-            """Nothing: the memory is the caller's."""
+            """Do nothing: other storages use the memory, too."""
 
     lancedb.LanceDBStorage = Storage
     qdrant.QdrantEdgeStorage = Storage

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 from benchmarks.suites.suite import Suite, memory
 
-_OTHERS = "it is of another service than the one in whose place ours stands"
+_OTHERS = "it tests another service than the one that ours replaces"
 _INSIDE = "it looks into the in-memory service"
 
 SUITE = Suite(
@@ -50,7 +50,7 @@ def pytest_configure() -> None:
         def __init__(self) -> None:
             super().__init__(memory())
 
-        # what tests of runners begin and end with, and the in-memory service alone has
+        # tests of runners call these methods, which only the in-memory service has
 
         def create_session_sync(self, *, session_id: str | None = None, **whose: Any) -> Any:
             name = session_id or str(uuid4())

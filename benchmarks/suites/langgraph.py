@@ -1,4 +1,4 @@
-"""LangGraph's tests of stores. Of checkpointers its conformance suite is run too, as a package."""
+"""LangGraph's tests of stores, and its conformance suite of checkpointers."""
 
 import asyncio
 from typing import Any
@@ -30,7 +30,7 @@ def report() -> Any:
 
 
 def pytest_configure() -> None:
-    """Put our store in place, and see what the conformance suite says of our saver."""
+    """Put our store in place, and run the conformance suite on our saver."""
     import langgraph.store.memory as stores
 
     from agent_memory.integrations.langgraph import AgentMemoryStore

@@ -4,7 +4,7 @@ from typing import Any
 
 from benchmarks.suites.suite import Suite, memory
 
-_FILE = "it writes a SimpleChatStore into JSON, and reads it back: ours is a database's"
+_FILE = "it converts a SimpleChatStore to JSON and back; ours is in a database"
 _COUNTING = "it asks how LlamaIndex's own Memory counts tokens"
 _STATUS = "it names the status of messages, which only LlamaIndex's own Memory has"
 SUITE = Suite(

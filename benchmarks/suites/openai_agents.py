@@ -7,8 +7,8 @@ from benchmarks.suites.suite import Suite, memory
 
 _SQLITE = "it looks at the tables, connections or locks of SQLiteSession"
 _PRIVATE = (
-    "it compacts a part of a session, for which the SDK has a private call of SQLiteSession's; of "
-    "other sessions it compacts the whole"
+    "it compacts a part of a session by a private method of SQLiteSession; the SDK compacts other "
+    "sessions only as a whole"
 )
 
 SUITE = Suite(
@@ -41,7 +41,7 @@ SUITE = Suite(
 
 
 def pytest_configure() -> None:
-    """Put our session in place; those of one file are of one memory."""
+    """Put our session in place. Sessions with the same file share a memory."""
     import agents
     import agents.memory
     import agents.memory.sqlite_session as sqlite
@@ -65,7 +65,7 @@ def pytest_configure() -> None:
             super().__init__(one, session_id, session_settings=options.get("session_settings"))
 
         def close(self) -> None:
-            """Nothing: the memory is others' too."""
+            """Do nothing: other sessions use the memory, too."""
 
     for module in (agents, agents.memory, sqlite):
         module.SQLiteSession = Session  # type: ignore[attr-defined]

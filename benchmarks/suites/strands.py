@@ -5,7 +5,7 @@ from typing import Any
 from benchmarks.suites.suite import Suite, memory
 
 _FILES = "it looks at the files of a FileSessionManager"
-_LATER = "it is of another release than the installed one"
+_LATER = "it tests another release than the installed one"
 
 SUITE = Suite(
     "strands",
@@ -45,7 +45,7 @@ def pytest_configure() -> None:
 
     class Manager(AgentMemorySessionManager):
         def __init__(self, session_id: str, storage_dir: Any = None, **more: Any) -> None:
-            # the same folder is the same storage, as it is for theirs
+            # as with their manager, the same folder has the same data
             super().__init__(session_id, opened.setdefault(storage_dir, memory()), **more)
 
     class Repository(AgentMemorySessionRepository):

@@ -1,4 +1,4 @@
-"""Describe a framework's own tests, and run them with our class in place of theirs."""
+"""Describes a framework's own tests, and serves as a pytest plugin that excludes some of them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _numbers = count()
 
 @dataclass(frozen=True)
 class Suite:
-    """Tests of a framework; `excluded` maps patterns of test names to reasons.
+    """Tests of a framework. `excluded` maps patterns of test names to reasons.
 
-    `package` is installed by pip; `checkout` is the folder of its repository, `root` the folder in
-    it that holds `tests`.
+    pip installs `package`. `checkout` is the folder of its repository, and `root` the folder in the
+    checkout that contains `tests`.
     """
 
     name: str
@@ -38,19 +38,19 @@ class Suite:
     excluded: Mapping[str, str] = field(default_factory=dict)
 
     def reason(self, test: str) -> str | None:
-        """Why a test is excluded; None for one that is run."""
+        """Return the reason why a test is excluded; None for a test that runs."""
         found = (why for pattern, why in self.excluded.items() if fnmatch(test, f"*{pattern}"))
         return next(found, None)
 
 
 def suite_of(name: str) -> Suite:
-    """The suite that a module of this name has."""
+    """Return the suite of the module with this name."""
     suite: Suite = importlib.import_module(f"benchmarks.suites.{name}").SUITE
     return suite
 
 
 def memory(*blocks: Block, **fields: Any) -> AgentMemory:
-    """A memory of its own, in the run's folder, with fields of its configuration."""
+    """Return a new memory in the run's folder. `fields` are settings."""
     from agent_memory import AgentMemory
 
     path = f"{os.environ[FOLDER]}/{os.getpid()}-{next(_numbers)}.db"
@@ -59,8 +59,8 @@ def memory(*blocks: Block, **fields: Any) -> AgentMemory:
 
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
-) -> None:  # this module is a plugin of those runs
-    """Leave the excluded tests out."""
+) -> None:  # pytest calls it, because this module is a plugin of the runs
+    """Deselect the excluded tests."""
     suite = suite_of(os.environ[NAME])
     left = [item for item in items if suite.reason(item.nodeid) is None]
     config.hook.pytest_deselected(items=[item for item in items if item not in left])
