@@ -141,7 +141,7 @@ def test_a_server_without_memory(store: RedisStore) -> None:
         ("redis://:hunter2@127.0.0.1:{port}/0", "user or password"),
         ("redis://127.0.0.1:{port}/0", "user or password"),
         ("redis://guest:hunter2@127.0.0.1:{port}/0", "user or password"),
-        ("redis://reader:hunter2@127.0.0.1:{port}/0", "permit"),
+        ("redis://reader:hunter2@127.0.0.1:{port}/0", "rights"),
         ("redis://:hunter%2F3@127.0.0.1:{port}/99", "number"),
     ],
 )
@@ -180,7 +180,7 @@ def test_named_permissions(server: RedisServer, caplog: pytest.LogCaptureFixture
     assert len(store.sessions(user_id="u")) == store.counts().sessions == 1
     store.clear_vectors("v")
     store.delete("s")
-    assert "does not tell" in store.durability_note()
+    assert "does not show" in store.durability_note()
     store.secure_erase()
     assert "may stay in the server's files" in caplog.text
     store.close()
@@ -298,7 +298,7 @@ def test_a_server_that_tells_nothing(start: Start, caplog: pytest.LogCaptureFixt
     server = start(*[part for one in hidden for part in shlex.split(one)])
     store = RedisStore(server.url)
     store.append("s", [draft("a")])
-    assert "does not tell" in store.durability_note()
+    assert "does not show" in store.durability_note()
     store.delete("s")
     store.secure_erase()
     assert "may stay in the server's files" in caplog.text
