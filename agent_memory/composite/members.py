@@ -6,14 +6,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Absorbed, Head, Recall, Scope
 from agent_memory.core.tools import READ_MESSAGE, Tool
+from agent_memory.engine.assembly import Components
 from agent_memory.engine.memory import AgentMemory
-from agent_memory.engine.recall.contexts import existing
-from agent_memory.engine.recall.fan_out import ask_block
+from agent_memory.engine.recall.contexts import existing, with_pins
+from agent_memory.engine.recall.fan_out import Target, ask_block
 from agent_memory.errors import ConfigError, InvalidInput, StoreError
 from agent_memory.ltm_blocks.base import Block, Resources
 
@@ -44,18 +46,24 @@ class Asked:
         """
         return self.memory is None or self.member == home
 
-    def scope(self, scope: Scope, home: str | None) -> Scope:
-        """Return the scope for the block. Blocks of other memories get a scope without session."""
-        return scope if self.is_in(home) else Scope(scope.user_id, floor=scope.floor)
-
-    def recall(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        """Return the block's recalls, without those from deleted sessions of its memory."""
+    def target(self, scope: Scope, home: str | None) -> Target:
+        """Return the block to query for a scope. Other memories get a scope without session."""
+        if not self.is_in(home):
+            scope = Scope(scope.user_id, floor=scope.floor)
+        target = Target.of(self.block, self.name, scope)
         if self.memory is None:
-            return ask_block(self.block, self.name, scope, message, limit)
-        components = self.memory.components
-        components.guard.check(None, None)
+            return target
+        return target._replace(recall=partial(self._recall, self.memory.components, scope))
+
+    def _recall(
+        self, parts: Components, scope: Scope, message: Message | None, limit: int
+    ) -> list[Recall]:
+        """Return the block's recalls, without those from deleted sessions of its memory."""
+        parts.guard.check(None, None)
+        if scope.in_context:
+            scope = replace(scope, pinned=parts.pins.of(scope))
         recalls = ask_block(self.block, self.name, scope, message, limit)
-        return existing(components.store, {self.name: recalls})[self.name]
+        return with_pins(existing(parts.store, {self.name: recalls}), scope)[self.name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, wraps
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from agent_memory.composite.members import (
@@ -27,13 +27,19 @@ from agent_memory.core.limits import how_many, text_of
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Absorbed, Head, Recall, Scope
 from agent_memory.core.tools import Tool
-from agent_memory.core.tracing import operation, tell_search
 from agent_memory.core.turns import Turn, check_turn
 from agent_memory.engine.guard import scope_of
-from agent_memory.engine.loop.turns import Turns
+from agent_memory.engine.loop.turns import Turns, call_hooks
 from agent_memory.engine.memory import AgentMemory
-from agent_memory.engine.recall.contexts import Pack, View, checked_budget, query_of, to_add
-from agent_memory.engine.recall.fan_out import FanOut, concerns
+from agent_memory.engine.recall.contexts import (
+    Pack,
+    View,
+    checked_budget,
+    is_queried,
+    query_of,
+    to_add,
+)
+from agent_memory.engine.recall.fan_out import FanOut
 from agent_memory.engine.recall.merged_search import SEARCHED, most_of
 from agent_memory.engine.recall.runner import resolve
 from agent_memory.engine.session import BoundSession, Session
@@ -41,6 +47,7 @@ from agent_memory.engine.stats import Stats
 from agent_memory.engine.tool_calls import run_tool
 from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks.base import Block, ManualBlock
+from agent_memory.models.usage import Account, current_account
 
 logger = logging.getLogger(__name__)
 
@@ -178,21 +185,25 @@ class CompositeMemory:
         max_tokens: int | None = None,
         *,
         once: bool = False,
+        reads_turn: bool = False,
     ) -> View:
         name = self._route.home(session_id, user_id)
         home = self.memories[name]
         contexts = home.components.contexts
-        packer = replace(contexts.packer.lowered(checked_budget(max_tokens)), blocks=self._infos)
+        packer = contexts.packer.lowered(checked_budget(max_tokens))
+        packer = replace(packer, blocks=self._infos, reads_turn=reads_turn)
         seen = contexts.see(session_id, asked, user_id, packer=packer, query=query, once=once)
         scope, head = seen.scope, seen.head
-        blocks = self._members.recalled
-        found, warnings = self._recall(blocks, name, scope, seen.query, packer.candidates)
+        blocks = [one for one in self._members.recalled if is_queried(one.block, seen.query)]
+        with Account("other", scope.user_id, within=current_account()).charged() as account:
+            found, warnings = self._recall(blocks, name, scope, seen.query, packer.candidates)
         for other, memory in self.memories.items():
             troubles = memory.components.troubles(head if memory is home else None)
             if memory is home:
                 troubles += contexts.waiting(scope, head)
             warnings += [f"{other}: {trouble}" for trouble in troubles]
-        return View(seen, found, warnings, {one.name for one in blocks if one.is_in(name)})
+        here = {one.name for one in blocks if one.is_in(name)}
+        return View(seen, found, warnings, here, account.usage)
 
     def search(
         self,
@@ -397,11 +408,16 @@ class CompositeMemory:
             user_id: str | None,
             reads_turn: bool = False,
         ) -> Pack:
-            view = self._view(session_id, asked, user_id)
+            view = self._view(session_id, asked, user_id, reads_turn=reads_turn)
             return self._pack(session_id, user_id, view)
+
+        def notify(turn: Turn, messages: Sequence[Message] | None) -> None:
+            home.turns.notify(turn, messages)
+            call_hooks(self.blocks.values(), home.components.guard.scope, turn, messages)
 
         return replace(
             home.turns,
+            notify=notify,
             begin=begin,
             update=self.update,
             call_tool=self.call_tool,
@@ -417,16 +433,12 @@ class CompositeMemory:
         limit: int,
     ) -> tuple[dict[str, list[Recall]], list[str]]:
         """Return each block's recalls, and a warning for each block that failed or timed out."""
-        calls: dict[str, Callable[[], list[Recall]]] = {}
-        for asked in blocks:
-            own_scope = asked.scope(scope, home)
-            if concerns(asked.block, own_scope):
-                if message is not None:
-                    self._fan_out.load(asked.name, asked.block)
-                calls[asked.name] = partial(asked.recall, own_scope, message, limit)
-        with operation("search_memory", None, scope.session_id) as span:
-            found, warnings = self._fan_out.ask(calls)
-            tell_search(span, message, chain.from_iterable(found.values()))
+        targets = [one.target(scope, home) for one in blocks]
+        found, warnings = self._fan_out.recall(scope, targets, message, limit)
+        for name in self.memories:
+            own = [one.target(scope, home) for one in blocks if one.member == name]
+            here = {one.name: found[one.name] for one in own if one.name in found}
+            found |= self._fan_out.marked(own, here)
         return found, warnings
 
     def _forgotten(self, scope: Scope) -> dict[str, Callable[[], object]]:

@@ -28,6 +28,7 @@ from agent_memory.engine.paging import is_there, picked_of
 from agent_memory.engine.recall.fan_out import FanOut
 from agent_memory.engine.recall.prompt_log import Prompts
 from agent_memory.errors import InvalidBudget, StoreError
+from agent_memory.ltm_blocks.base import Block
 from agent_memory.models.usage import Account, current_account
 from agent_memory.stores.base import SessionStore
 
@@ -314,18 +315,17 @@ class Contexts:
         """
         if not self.blocks:
             return {}, []
-        always = None
-        if message is not None and is_courtesy(message.text()):
-            always = [block.name for block in self.blocks if not block.selective]
         scope = replace(scope, pinned=self._parts.pins.of(scope))
-        found, warnings = self._recaller.recall(scope, message, self.packer.candidates, always)
-        there = existing(self._store, found)
-        if scope.pinned:
-            there = {
-                block: [replace(recall, pinned=recall.id in scope.pinned) for recall in recalls]
-                for block, recalls in there.items()
-            }
-        return self._recaller.marked(scope, there), warnings
+        targets = self._recaller.targets(scope)
+        asked = [one for one in targets if is_queried(one.block, message)]
+        found, warnings = self._recaller.recall(scope, asked, message, self.packer.candidates)
+        there = with_pins(existing(self._store, found), scope)
+        return self._recaller.marked(targets, there), warnings
+
+
+def is_queried(block: Block, message: Message | None) -> bool:
+    """Return whether to query a block for a context. Small talk needs no selective block."""
+    return message is None or not block.selective or not is_courtesy(message.text())
 
 
 def _window(
@@ -365,6 +365,16 @@ def existing(store: SessionStore, found: Found) -> Found:
         block: [
             recall for recall in recalls if not any(source[0] in gone for source in recall.sources)
         ]
+        for block, recalls in found.items()
+    }
+
+
+def with_pins(found: Found, scope: Scope) -> Found:
+    """Set `Recall.pinned` of the recalls whose records the user has pinned."""
+    if not scope.pinned:
+        return found
+    return {
+        block: [replace(recall, pinned=recall.id in scope.pinned) for recall in recalls]
         for block, recalls in found.items()
     }
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from agent_memory.core.fusion import marked
 from agent_memory.core.messages import Message
@@ -28,6 +28,22 @@ T = TypeVar("T")
 
 LOAD_SECONDS = 10.0
 """Maximum seconds to wait for a block to load before its first query."""
+
+
+class Target(NamedTuple):
+    """A block to query, the name that its recalls get, and the scope to query it for.
+
+    `recall` queries the block for a message and returns at most that many recalls.
+    """
+
+    name: str
+    block: Block
+    scope: Scope
+    recall: Callable[[Message | None, int], list[Recall]]
+
+    @classmethod
+    def of(cls, block: Block, name: str, scope: Scope) -> Target:
+        return cls(name, block, scope, partial(ask_block, block, name, scope))
 
 
 class FanOut:
@@ -56,42 +72,37 @@ class FanOut:
         self._loading: dict[str, Future[None]] = {}
         begin_anew_in_child(self, lambda one: one._loading.clear())
 
-    def recall(
-        self,
-        scope: Scope,
-        message: Message | None,
-        limit: int,
-        only: Collection[str] | None = None,
-    ) -> tuple[dict[str, list[Recall]], list[str]]:
-        """Return the recalls by block, and a warning for each block that failed or was too slow.
+    def targets(self, scope: Scope, only: Collection[str] | None = None) -> list[Target]:
+        """Return the blocks, or those with the names `only`, to be queried for a scope."""
+        return [
+            Target.of(block, block.name, scope)
+            for block in self.blocks
+            if only is None or block.name in only
+        ]
 
-        `limit` is the maximum number of recalls of a block, `only` names the blocks to query.
+    def recall(
+        self, scope: Scope, targets: Sequence[Target], message: Message | None, limit: int
+    ) -> tuple[dict[str, list[Recall]], list[str]]:
+        """Return the recalls by name, and a warning for each block that failed or was too slow.
+
+        `limit` is the maximum number of recalls of a block.
         """
         message = message and asked_for(message)
         with operation("search_memory", self._store_id, scope.session_id) as span:
-            found, warnings = self._recall(scope, message, limit, only)
+            found, warnings = self._recall(scope, targets, message, limit)
             tell_search(span, message, (recall for recalls in found.values() for recall in recalls))
             return found, warnings
 
     def _recall(
-        self, scope: Scope, message: Message | None, limit: int, only: Collection[str] | None
+        self, scope: Scope, targets: Sequence[Target], message: Message | None, limit: int
     ) -> tuple[dict[str, list[Recall]], list[str]]:
-        blocks = [
-            block
-            for block in self.blocks
-            if concerns(block, scope) and (only is None or block.name in only)
-        ]
+        targets = [one for one in targets if concerns(one.block, one.scope)]
         if message is not None:
-            for block in blocks:
-                self.load(block.name, block)
+            for one in targets:
+                self.load(one.name, one.block)
         with Account("other", scope.user_id, within=current_account()).charged():
             answers, warnings = self.ask(
-                {
-                    block.name: partial(
-                        noticed, partial(ask_block, block, block.name, scope, message, limit)
-                    )
-                    for block in blocks
-                }
+                {one.name: partial(noticed, partial(one.recall, message, limit)) for one in targets}
             )
         warnings += [
             f"The block {name!r}: {text}"
@@ -120,13 +131,15 @@ class FanOut:
             loading.result(LOAD_SECONDS)
         self._loaded.add(name)
 
-    def marked(self, scope: Scope, found: Mapping[str, list[Recall]]) -> dict[str, list[Recall]]:
-        """Return the recalls, and mark those that another block reports as outdated."""
+    def marked(
+        self, targets: Sequence[Target], found: Mapping[str, list[Recall]]
+    ) -> dict[str, list[Recall]]:
+        """Return the recalls, and mark those that another of the blocks reports as outdated."""
         calls = {
-            block.name: partial(block.outdated, scope, sources)
-            for block in self.blocks
-            if type(block).outdated is not Block.outdated
-            and (sources := _sources(found, besides=block.name))
+            one.name: partial(one.block.outdated, one.scope, sources)
+            for one in targets
+            if type(one.block).outdated is not Block.outdated
+            and (sources := _sources(found, besides=one.name))
         }
         if not calls:
             return dict(found)

@@ -281,8 +281,10 @@ class Search:
         )
         message = Message(role="user", content=query)
         most = limit * ELSEWHERE if only.narrows else most_of(limit, scope, len(self.blocks))
-        found, warnings = self._searcher.recall(scope, message, most, only.blocks)
-        current = self._searcher.marked(scope, wanted(existing(self._store, found), scope))
+        targets = self._searcher.targets(scope, only.blocks)
+        found, warnings = self._searcher.recall(scope, targets, message, most)
+        there = wanted(existing(self._store, found), scope)
+        current = self._searcher.marked(self._searcher.targets(scope), there)
         matching = {
             block: only.matching(recalls, self._store, scope.user_id)
             for block, recalls in current.items()
