@@ -2,7 +2,7 @@
 
 import threading
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ from agent_memory import (
     VectorMemory,
 )
 from agent_memory.core.fusion import merge
+from agent_memory.core.messages import Message
 from agent_memory.core.records import Recall, Scope
+from agent_memory.core.turns import Turn
 from agent_memory.errors import ConfigError, InvalidId, MemoryClosed, SessionOfAnotherUser
 from agent_memory.testing import FakeLLM
 from tests.histories import histories, unpaired
@@ -335,6 +337,34 @@ def test_a_session_binds_the_ids() -> None:
         assert {one.text for one in own.search("what")} == {"mine", "Be kind."}
         with pytest.raises(InvalidId):
             both.session("")
+
+
+def test_pins_small_talk_and_hooks_are_as_in_one_memory() -> None:
+    """Wrong: pins have no effect, small talk recalls, or a member block misses its turn hooks."""
+    heard: list[str] = []
+
+    class Hooked(Reader):
+        def turn_began(self, scope: Scope, turn: Turn) -> None:
+            heard.append(f"began {scope.session_id}")
+
+        def turn_ended(self, scope: Scope, turn: Turn, messages: Sequence[Message]) -> None:
+            heard.append(f"ended {scope.session_id}")
+
+    support, company = opened(VectorMemory()), opened(NoteMemory())
+    with composed({"support": support, "company": company, "own": Hooked()}) as both:
+        notes = company.user("ada").notes()
+        pinned, other = notes.add("The gate code is 4417."), notes.add("The gate opens at six.")
+        company.user("ada").pin(pinned.id)
+        both.update("s-1", said("The gate squeaks."), user_id="ada")
+        for question in ("When does the gate open?", "What is the weather?"):
+            recalls = both.get("s-2", question, user_id="ada").recalls
+            assert [one.id for one in recalls if one.pinned] == [pinned.id]
+        found = both.get("s-2", "Thanks!", user_id="ada").recalls
+        assert {one.block for one in found} <= {"own", "company.notes"}
+        assert other.id not in {one.id for one in found}
+        turn = both.before_turn("s-2", "When does the gate open?", user_id="ada")
+        both.after_turn(turn, "At six.")
+        assert heard == ["began s-2", "ended s-2"]
 
 
 def test_closing_closes_every_member() -> None:

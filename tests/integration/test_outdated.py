@@ -11,6 +11,7 @@ from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, VectorMemory
 from agent_memory.core.fusion import marked
 from agent_memory.core.records import Recall
 from agent_memory.testing import FakeLLM
+from tests.integration.composing import composed, opened
 from tests.integration.fact_model import Model, absorbed, said
 from tests.kit import model_at
 
@@ -48,6 +49,16 @@ def test_a_message_whose_facts_were_superseded_says_so(memory: AgentMemory) -> N
     assert "[2024-06-05] user: I moved to Rome" in told
     found = memory.search("Where do I live, in Paris or in Rome?", user_id="ada")
     assert any("outdated since 2024-06-05" in str(one) for one in found)
+
+
+def test_a_composite_marks_outdated_messages_of_each_memory(memory: AgentMemory) -> None:
+    """Wrong: a message that one memory marks stands in a composite without a mark."""
+    with composed({"other": opened(), "first": memory}) as both:
+        context = both.get("new", "Where do I live, in Paris or in Rome?", user_id="ada")
+        told = str(context.to_messages()[0]["content"])
+        assert "[2024-01-05; outdated since 2024-06-05] user: I live in Paris" in told
+        found = both.search("Where do I live, in Paris or in Rome?", user_id="ada")
+        assert any("outdated since 2024-06-05" in str(one) for one in found)
 
 
 def test_a_message_of_which_something_holds_does_not(memory: AgentMemory) -> None:
