@@ -12,8 +12,6 @@ from agent_memory.errors import InvalidInput
 Where = Mapping[str, Any]
 """Maps each field to its value, or to comparisons such as {"$gte": 3, "$lt": 5}."""
 
-_NONE = object()
-
 
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     def holds(value: Any, wanted: Any) -> bool:
@@ -28,7 +26,7 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "$eq": operator.eq,
     "$ne": operator.ne,
-    "$in": lambda value, wanted: value in wanted,
+    "$in": lambda value, wanted: any(value == one for one in wanted),
     "$gt": _ordered(operator.gt),
     "$gte": _ordered(operator.ge),
     "$lt": _ordered(operator.lt),
@@ -55,20 +53,18 @@ def check_where(where: object) -> Where:
 def matches(value: Any, where: Where) -> bool:
     """Return whether a value meets all conditions.
 
-    A field is a key of the value, or a path of keys such as "author.name". A condition that is a
-    dict without comparisons matches a dict with at least these fields.
+    A field is a key of the value, or a path of keys such as "author.name". A missing field counts
+    as None. A condition that is a dict without comparisons matches a dict with at least these
+    fields.
     """
     return all(_meets(_field(value, name), wanted) for name, wanted in where.items())
 
 
 def _meets(value: Any, wanted: Any) -> bool:
     if _compares(wanted):
-        return all(
-            _COMPARISONS[name](None if value is _NONE else value, operand)
-            for name, operand in wanted.items()
-        )
+        return all(_COMPARISONS[name](value, operand) for name, operand in wanted.items())
     if isinstance(wanted, Mapping) and isinstance(value, Mapping):
-        return all(_meets(value.get(name, _NONE), operand) for name, operand in wanted.items())
+        return all(_meets(value.get(name), operand) for name, operand in wanted.items())
     return bool(value == wanted)
 
 
@@ -85,4 +81,4 @@ def _field(value: Any, name: str) -> Any:
         first, _, rest = name.partition(".")
         if rest and first in value:
             return _field(value[first], rest)
-    return _NONE
+    return None

@@ -394,7 +394,8 @@ def _unpaired(entries: Sequence[Entry]) -> tuple[str, ...]:
         calls = _many(pending, "message", " with tool calls")
         warnings.append(f"{calls} left out until all results are stored.")
     if orphans:
-        warnings.append(f"{_many(orphans, 'tool result')} left out: the window has no call for it.")
+        results = _many(orphans, "tool result", " without a call in the window")
+        warnings.append(f"{results} left out.")
     return tuple(warnings)
 
 

@@ -90,9 +90,17 @@ class AgentMemorySession:
 
         Blocks forget everything that they absorbed from the item.
         """
-        popped = await _finished(lambda: self._session.pop(1))
-        found = [item for message in popped for item in _of(message)]
-        return found[-1] if found else None
+        return await _finished(self._pop)
+
+    def _pop(self) -> TResponseInputItem | None:
+        newest = self._session.history(last=1)
+        items = _of(newest[-1].message) if newest else ()
+        if len(items) > 1:  # the message is from another source: its other items stay
+            rest = [_kept(item) for item in items[:-1]]
+            self._session.edit(lambda log: [*log[:-1], *rest])
+            return items[-1]
+        popped = [item for message in self._session.pop(1) for item in _of(message)]
+        return popped[-1] if popped else None
 
     async def clear_session(self) -> None:
         """Delete the session, and everything derived from it."""

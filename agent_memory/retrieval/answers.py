@@ -126,7 +126,8 @@ def answers(
         return told
     about = [name for name in names_in(question) if any(name in one.record.text for one in sure)]
     possible = [hit for hit in sure if _is_about(hit, about)] or sure
-    least_alone = _NEARLY * max(map(_alone, possible))
+    nearest = max(map(_alone, possible))
+    least_alone = min(nearest, _NEARLY * nearest)  # may be negative
     stated = next(hit for hit in possible if _alone(hit) >= least_alone)
     if stated is not sure[0]:
         told = _beside(told, sure[0], stated, True)

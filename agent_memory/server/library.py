@@ -126,11 +126,9 @@ def _check_there(call: Call, at: At, asked: Any, target: Any) -> None:
     if call.name == "change_note" and target.get(asked.note_id) is None:
         raise not_found()
     path = getattr(asked, "old_path", None) or getattr(asked, "path", None)
-    if call.subject == "files" and path is not None and call.name not in _MAKING:
-        if call.name == "view_file" and any(one.startswith(path) for one in target.paths()):
-            return  # a folder
-        if path not in target.paths():
-            raise not_found()
+    is_made = call.name in _MAKING
+    if call.subject == "files" and path is not None and not is_made and not target.exists(path):
+        raise not_found()
 
 
 def _arguments(call: Call, at: At, asked: Any) -> tuple[dict[str, Any], Sequence[Any]]:

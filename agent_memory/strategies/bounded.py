@@ -65,7 +65,8 @@ class Bounded(Strategy):
 
     @model_validator(mode="after")
     def _room(self) -> Self:
-        for most, keep in (("max_stm_tokens", "keep_tokens"), ("max_messages", "keep_messages")):
+        for what in ("stm_tokens", "messages", "turns"):
+            most, keep = f"max_{what}", f"keep_{what.removeprefix('stm_')}"
             limit, kept = getattr(self, most), getattr(self, keep)
             if limit is not None and kept is not None and kept > limit:
                 raise InvalidShares(f"{keep} is {kept}, but {most} is {limit}. Lower {keep}.")

@@ -42,6 +42,12 @@ def test_items_come_back_as_they_were(memory: AgentMemory) -> None:
         assert await session.get_items() == items[:-2]
         memory.update("s", {"role": "assistant", "content": "from elsewhere"})
         assert "from elsewhere" in str((await session.get_items())[-1])
+        calls = [{"id": one, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+                 for one in ("c1", "c2")]  # fmt: skip
+        memory.update("s", {"role": "assistant", "content": "one", "tool_calls": calls})
+        before = await session.get_items()
+        assert await session.pop_item() == before[-1]
+        assert await session.get_items() == before[:-1]
         await session.clear_session()
         assert await session.get_items() == []
         assert await session.pop_item() is None

@@ -127,6 +127,19 @@ def test_pages_give_all_once(service: Service) -> None:
     assert service.call("read_session", key, {"session_id": "more/3"}).json["id"] == "more/3"
 
 
+def test_folders_of_files(service: Service) -> None:
+    """Wrong: a folder is not found, or the beginning of its name is."""
+    key = service.key("ana")
+    service.call("write_file", key, {"path": "/memories/notes/a.md", "text": "x"})
+    assert service.call("view_file", key, {"path": "/memories/note"}).status == 404
+    assert "a.md" in str(service.call("view_file", key, {"path": "/memories/notes/"}).json)
+    moved = {"old_path": "/memories/notes", "new_path": "/memories/done"}
+    assert service.call("rename_file", key, moved).status == 200
+    assert service.call("rename_file", key, moved).status == 404
+    assert service.call("delete_file", key, {"path": "/memories/done"}).status == 200
+    assert service.call("list_files", key, {}).json["paths"] == ["/memories/ana.md"]
+
+
 def test_a_streamed_turn(service: Service) -> None:
     """Wrong: a streamed turn loses a piece, does not end with `stored`, or accepts no message."""
     key, given = service.key("ana"), {"session_id": "t", "message": "turn: where?"}

@@ -225,6 +225,8 @@ def test_what_keeps_more_than_fits_is_refused() -> None:
     """Wrong: contradictory settings fail only during a conversation."""
     with pytest.raises(InvalidShares, match="Lower keep_messages"):
         Trim(max_messages=4, keep_messages=6)
+    with pytest.raises(InvalidShares, match="Lower keep_turns"):
+        Trim(max_turns=2, keep_turns=3)
 
 
 def test_blocks_share_the_room_for_recalls_by_default() -> None:

@@ -100,6 +100,8 @@ def test_a_search_keeps_what_meets_its_conditions(memory: AgentMemory) -> None:
     assert found({"size": {"$in": [1, 2, 77]}}) == ["k1", "k2"]
     assert found({"size": {"$gt": "a"}}) == []
     assert found({"none": {"$ne": 1}})[-1] == "other"
+    assert found({"size": None}) == found({"size": {"$eq": None}}) == ["other"]
+    assert found({"of": {"$in": {1, "a"}}}) == []
     assert [one.key for one in values.search(("n",), limit=2, offset=1)] == ["k9", "k8"]
     for wrong in ({"size": {"$near": 1}}, ["size"], {"size": {"$in": 3}}):
         with pytest.raises(InvalidInput):

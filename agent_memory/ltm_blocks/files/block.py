@@ -139,6 +139,10 @@ class Files(Collection[FileMemory]):
         """Return the paths of all files, sorted."""
         return sorted(map(self._shown, self._all()))
 
+    def exists(self, path: str) -> bool:
+        """Return whether a path is a file or a directory."""
+        return is_there(self._all(), self._path(path))
+
     def read(self, path: str) -> str:
         """Return the text of a file.
 

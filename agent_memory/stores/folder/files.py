@@ -86,11 +86,13 @@ class Files:
         except OSError as error:
             raise _failed(self._folder, error) from error
         try:
-            self._fcntl.flock(lock, self._fcntl.LOCK_EX)
+            try:
+                self._fcntl.flock(lock, self._fcntl.LOCK_EX)
+            except OSError as error:  # a network disk without locks
+                raise _failed(self._folder, error) from error
             yield
         finally:
-            self._fcntl.flock(lock, self._fcntl.LOCK_UN)
-            os.close(lock)
+            os.close(lock)  # unlocks
 
     def marks(self) -> dict[str, Mark]:
         """Return the marks of the state file and of the visible files in the subfolders, by path.
