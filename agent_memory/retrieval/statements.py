@@ -1,0 +1,183 @@
+"""Read the statement in a search hit: who wrote it, when, and how it compares with another. Pure.
+
+The functions that compare two texts decide whether the newer one may correct the older one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import takewhile
+from operator import eq
+
+from agent_memory.core.records import Hit, Record
+from agent_memory.core.text import names as names_in
+from agent_memory.retrieval.dates import MONTHS, NUMBERS, WEEKDAYS
+from agent_memory.retrieval.informativeness import FULL, asking, said_in
+from agent_memory.retrieval.languages import languages_of
+
+ALL = 100  # the value of `asking` for a text that consists of questions
+_MOST_KNOWN = 100
+_MOST_TEXTS = 4_000
+_SAME_FORM = 0.6  # minimum share of a statement's words that a contradiction repeats
+_SAME_WORDS = 3  # minimum number of equal words in two statements that differ only in a value
+
+_CHANGES = re.compile(
+    r"\b(?:now|no longer|any ?more|instead|new|from (?:now|today)|these days|as of|rather|after all"
+    r"|turns out|back to|used to|since|recently|lately|finally|just|already|today|actually|meant"
+    r"|switch\w*|chang\w*|cancel\w*|mov(?:ed?|ing)|dropped|drop|retired|quit|g(?:a|i)ve(?:n)? up"
+    r"|replac\w*|start(?:s|ed|ing)?|joined|sold|bought|got|began|became|postpon\w*|resched\w*|pushed"
+    r"|rebook\w*"
+    r"|updated?|swapp?\w*|assigned|put me|ended|over|finished|left|lost|split|broke up|married"
+    r"|promoted|transferred|upgraded|exchanged|traded|hired|signed|extended|shifted|delayed|stopped"
+    r"|migrated|renamed|relocated|settled|decided|went with|raised|lowered|cut|doubled|took over"
+    r"|jetzt|nicht mehr|stattdessen|statt|gewechselt|umgezogen|ab heute|neue[rsnm]?|seit"
+    r"|ahora|ya no|en vez|cambi\w+|nuev[oa]s?|maintenant|désormais|plus de|nouve\w+|adesso|ora"
+    r"|non più|nuov[oa]|agora|mais)\b",
+    re.IGNORECASE,
+)
+_VALUES = (*NUMBERS, "half", "quarter", *WEEKDAYS)
+_VALUE = re.compile(rf"\d|\b(?:{'|'.join(_VALUES)})\b", re.IGNORECASE)
+_KIND = re.compile(
+    rf"(?P<day>\b(?:{'|'.join(WEEKDAYS)})s?\b)|(?P<date>\b(?:{'|'.join(MONTHS)})\b"
+    r"|\b\d{1,2}(?:st|nd|rd|th)\b|\b\d{4}-\d\d\b)|(?P<time>\b\d{1,2}[:.]\d\d\b|\b\d{1,2} ?[ap]m\b)"
+    r"|(?P<money>[$€£]\s?\d|\b\d+ ?(?:[$€£]|euros?|dollars?|pounds|bucks|k\b))",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"\w+")
+_COUNTED = re.compile(r"^\W*\d+[.):]\s")  # the number before an item of a list
+SPEAKER = re.compile(r"\b(?:I|[Mm]y|[Mm]e|[Mm]ine|[Mm]yself)\b")
+_CALENDAR = frozenset([*MONTHS, *WEEKDAYS])
+REFERS = re.compile(r"\b(?:he|she|they|it|his|hers?|their|er|sie|il|elle|lui|lei)\b", re.IGNORECASE)
+_TAKES_BACK = re.compile(
+    r"^\W*(?:no|nope|nah|not|wait|oops|sorry|actually|correction|scratch|make (?:that|it)|i meant"
+    r"|i misread|rather|better|hmm|nein|doch|falsch|moment|perd[oó]n|non|en fait|anzi)\b"
+    r"|\b(?:i meant|make (?:that|it)|scratch that|instead|after all|i misread|changed to"
+    r"|change of plans?)\b",
+    re.IGNORECASE,
+)
+_OF_ITS_OWN = re.compile(r"^\W*(?:my|our|the|an?|(?-i:[A-Z]\w+'s))\b", re.IGNORECASE)
+"""The beginning of a sentence with a subject of its own, such as "My passport expires in 2031."."""
+_POINTS_BACK = re.compile(r"\b(?:it|that|this|they|them|those|he|she|one)\b", re.IGNORECASE)
+
+
+def is_statement(hit: Hit) -> bool:
+    text, is_user = turn_of(hit)
+    return is_user and asking(text) < ALL
+
+
+def turn_of(hit: Hit) -> tuple[str, bool]:
+    """Return the text of a hit's message, and whether a user wrote it."""
+    return text_of(hit.record), hit.record.metadata.get("role") == "user"
+
+
+def text_of(record: Record) -> str:
+    return _unnamed(record.text, record.metadata.get("speaker", ""))
+
+
+@lru_cache(_MOST_TEXTS)
+def _unnamed(text: str, speaker: str) -> str:
+    """Return a text without its speaker's name.
+
+    The cache returns the same string object, which other caches find faster.
+    """
+    return text.removeprefix(f"{speaker}: ")
+
+
+def place_of(record: Record) -> tuple[object, ...]:
+    return record.created_at, record.session_id, record.first
+
+
+def follows(record: Record, stated: Record) -> bool:
+    """Return whether a record is a later statement of the same speaker."""
+    same = record.metadata.get("speaker") == stated.metadata.get("speaker")
+    return same and place_of(record) > place_of(stated) and asking(text_of(record)) < ALL
+
+
+@lru_cache(_MOST_KNOWN)
+def asked_words(question: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the languages of a question, and its words in them."""
+    languages = languages_of(question)
+    return languages, said_in(question, languages)
+
+
+def changes(hit: Hit) -> bool:
+    return _CHANGES.search(text_of(hit.record)) is not None
+
+
+def kinds_of_values(text: str) -> frozenset[str]:
+    """Return the kinds of values in a text: day, date, time, money."""
+    return frozenset(str(found.lastgroup) for found in _KIND.finditer(text))
+
+
+def first_word(text: str) -> str:
+    return next(iter(_uncounted(text)), "")
+
+
+@lru_cache(_MOST_TEXTS)
+def _uncounted(text: str) -> tuple[str, ...]:
+    """Return the words of a text in order, without a number that marks an item of a list."""
+    return tuple(_WORD.findall(_COUNTED.sub("", text.casefold())))
+
+
+def leans(text: str, stated: str, about: Sequence[str], question: str) -> bool:
+    if len(text.split()) > FULL:
+        return False
+    if _TAKES_BACK.search(text):
+        return True
+    if is_about_another(text, about) or _OF_ITS_OWN.search(text):
+        return False
+    if names_another(text, stated, question):
+        return False
+    if _VALUE.search(text) and _VALUE.search(stated):
+        return True
+    return bool(_CHANGES.search(text) and _POINTS_BACK.search(text))
+
+
+def is_about_another(text: str, about: Sequence[str]) -> bool:
+    """Return whether a text has none of the names `about`, but is about its speaker or other names.
+
+    False if `about` is empty.
+    """
+    if not about or any(name in text for name in about):
+        return False
+    if SPEAKER.search(text):
+        return True
+    return any(name.casefold() not in _CALENDAR for name in names_in(f". {text}"))
+
+
+def names_another(text: str, stated: str, question: str) -> bool:
+    """Return whether a text is about another thing than a statement, such as another room's code.
+
+    This is so if the text has some of the words that the statement shares with the question, but
+    not all of them.
+    """
+    languages, asked = asked_words(question)
+    shared, own = said_in(stated, languages) & asked, said_in(text, languages)
+    return not own.isdisjoint(shared) and not shared <= own
+
+
+def has_form(new: frozenset[str], old: frozenset[str], asked: frozenset[str]) -> bool:
+    """Return whether a new statement has the form of an old one.
+
+    This means that it contains most words of the old statement, and every word that the old
+    statement shares with the question.
+    """
+    return old & asked <= new and repeats_most(new, old)
+
+
+def repeats_most(new: frozenset[str], old: frozenset[str]) -> bool:
+    return len(old & new) >= _SAME_FORM * len(old)
+
+
+def differs_in_value(hit: Hit, other: Hit) -> bool:
+    """Return whether two texts differ only in one short span, which is then a value."""
+    one, two = _uncounted(text_of(hit.record)), _uncounted(text_of(other.record))
+    begin = _equal_words(one, two)
+    same = begin + _equal_words(one[begin:][::-1], two[begin:][::-1])
+    return same >= _SAME_WORDS and 2 * same >= max(len(one), len(two))
+
+
+def _equal_words(one: Sequence[str], two: Sequence[str]) -> int:
+    return len([*takewhile(bool, map(eq, one, two))])
