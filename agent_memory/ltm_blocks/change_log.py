@@ -105,7 +105,7 @@ class Trail:
             return None
         for at, (before, _) in enumerate(self.changes):
             if before == last:
-                return {one for _, ids in self.changes[at:] for one in ids}
+                return {name for _, ids in self.changes[at:] for name in ids}
         return None
 
 
@@ -141,8 +141,8 @@ def went_on(owner: str, trail: Trail | None, changed: Collection[str]) -> tuple[
 
 def begun_anew(owner: str) -> Record:
     """Return the record of a new log's id. A new log makes readers read all records again."""
-    one = new_version(owner)
-    return replace(one, id=_began(one.owner))
+    record = new_version(owner)
+    return replace(record, id=_began(record.owner))
 
 
 def _began(version_id: str) -> str:
@@ -171,7 +171,7 @@ class Following(Cache[str, tuple[Key, T]]):
         most: int = MOST_RECORDS,
         least: int = 0,
     ) -> None:
-        super().__init__(most, lambda one: size(one[1]), least)
+        super().__init__(most, lambda entry: size(entry[1]), least)
         self._build = build
         self._change = change
 
@@ -183,13 +183,13 @@ class Following(Cache[str, tuple[Key, T]]):
         if trail is None:
             self.drop(owner)
             return self._build(store.records(block, owner))
-        known = self.find(owner)
-        if known is None or known[0] != trail.key:
+        cached = self.find(owner)
+        if cached is None or cached[0] != trail.key:
             # the records are read after the version: they may be newer than it, never older
-            value = None if known is None else self._followed(store, block, owner, trail, known)
-            known = trail.key, self._build(store.records(block, owner)) if value is None else value
-            self.put(owner, known)
-        return known[1]
+            value = None if cached is None else self._followed(store, block, owner, trail, cached)
+            cached = trail.key, self._build(store.records(block, owner)) if value is None else value
+            self.put(owner, cached)
+        return cached[1]
 
     def write(
         self,
@@ -217,21 +217,21 @@ class Following(Cache[str, tuple[Key, T]]):
             self.put(owner, (key, self._change(value, changes)))
 
     def _followed(
-        self, store: RecordStore, block: str, owner: str, trail: Trail, known: tuple[Key, T]
+        self, store: RecordStore, block: str, owner: str, trail: Trail, cached: tuple[Key, T]
     ) -> T | None:
         """Return the value after the changes since it was cached; None if a full read is needed."""
-        ids = trail.since(known[0])
+        ids = trail.since(cached[0])
         if ids is None:
             return None
         try:
-            records = {one: store.record(block, one) for one in sorted(ids)}
+            records = {name: store.record(block, name) for name in sorted(ids)}
         except Damaged:  # a full read leaves out damaged records
             return None
         changes = {
             name: record if record is not None and record.owner == owner else None
             for name, record in records.items()
         }
-        return self._change(known[1], changes)
+        return self._change(cached[1], changes)
 
 
 Decoded = Mapping[str, tuple[datetime, T]]
@@ -243,12 +243,12 @@ class FollowedRecords(Following[Decoded[T]]):
 
     def __init__(self, decode: Callable[[Record], T]) -> None:
         def build(records: Sequence[Record]) -> Decoded[T]:
-            return {one.id: (one.created_at, decode(one)) for one in records}
+            return {record.id: (record.created_at, decode(record)) for record in records}
 
-        def change(known: Decoded[T], changed: Mapping[str, Record | None]) -> Decoded[T]:
-            kept = {name: one for name, one in known.items() if name not in changed}
-            kept |= build([one for one in changed.values() if one is not None])
-            return dict(sorted(kept.items(), key=lambda one: (one[1][0], one[0])))
+        def change(decoded: Decoded[T], changed: Mapping[str, Record | None]) -> Decoded[T]:
+            records = {name: entry for name, entry in decoded.items() if name not in changed}
+            records |= build([record for record in changed.values() if record is not None])
+            return dict(sorted(records.items(), key=lambda entry: (entry[1][0], entry[0])))
 
         super().__init__(build, change, len)
 

@@ -53,10 +53,13 @@ class FactChooser(SettingsModel):
         llm = resources.models(self.model) if question and shown else None
         if llm is None:
             return list(ranked)
-        listed = "\n".join(f"{n}. {escape(one.text)}" for n, one in enumerate(shown, 1))
-        told = f"<facts>\n{listed}\n</facts>\n<message>\n{escape(question)}\n</message>"
-        asked = [{"role": "system", "content": self.prompt}, {"role": "user", "content": told}]
-        call: Callable[[], _Bearing] = partial(llm.structured, asked, _Bearing)
+        listed = "\n".join(f"{n}. {escape(recall.text)}" for n, recall in enumerate(shown, 1))
+        content = f"<facts>\n{listed}\n</facts>\n<message>\n{escape(question)}\n</message>"
+        messages = [
+            {"role": "system", "content": self.prompt},
+            {"role": "user", "content": content},
+        ]
+        call: Callable[[], _Bearing] = partial(llm.structured, messages, _Bearing)
         account = current_account()
         charged = call if account is None else account.charging(call)
         handover = threads.Handover("choose-facts", charged)
@@ -68,7 +71,7 @@ class FactChooser(SettingsModel):
             logger.warning("facts are ranked without a model this time: %s", why)
             return list(ranked)
         chosen = [shown[n - 1] for n in dict.fromkeys(numbers) if 0 < n <= len(shown)]
-        return [replace(one, score=1 - at / len(shown) / 4) for at, one in enumerate(chosen)]
+        return [replace(recall, score=1 - at / len(shown) / 4) for at, recall in enumerate(chosen)]
 
 
 class _Bearing(BaseModel):

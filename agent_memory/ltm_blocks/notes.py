@@ -105,7 +105,7 @@ class NoteMemory(CollectionBlock, NoteBlock):
         least = scope.floor * self.resources.min_relevance
         best = sorted(range(len(notes)), key=lambda at: (-scores[at], -at))
         every = [_recall(self.name, notes[at], float(scores[at])) for at in best]
-        near = [one for one in every if one.score > 0 and one.score >= least]
+        near = [recall for recall in every if recall.score > 0 and recall.score >= least]
         return with_pinned(near, every, scope, limit)
 
     def all_kept(self, scope: Scope) -> list[Recall]:

@@ -87,8 +87,8 @@ class Tombstone:
         return record_id not in self.spared and overlap(self.span, span)
 
 
-def overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
+def overlap(first: tuple[int, int], second: tuple[int, int]) -> bool:
+    return first[0] < second[1] and second[0] < first[1]
 
 
 _TOMBSTONES = TypeAdapter(Tombstone)
@@ -96,18 +96,25 @@ _TOMBSTONES = TypeAdapter(Tombstone)
 
 def record_of(tombstone: Tombstone, block: str, owner: str) -> Record:
     """Return the record of a block's tombstone. Its id derives from the tombstone's content."""
-    one = tombstone
     own = {"session_id", "first", "last", "at"}
     return Record(
-        id=record_id(block, owner, one.session_id, one.first, one.last, one.span, one.fact),
+        id=record_id(
+            block,
+            owner,
+            tombstone.session_id,
+            tombstone.first,
+            tombstone.last,
+            tombstone.span,
+            tombstone.fact,
+        ),
         owner=owner,
-        session_id=one.session_id,
-        first=one.first,
-        last=one.last,
+        session_id=tombstone.session_id,
+        first=tombstone.first,
+        last=tombstone.last,
         text=FORGOTTEN,
         sources=(),
-        created_at=one.at,
-        metadata={"block": block, **_TOMBSTONES.dump_python(one, mode="json", exclude=own)},
+        created_at=tombstone.at,
+        metadata={"block": block, **_TOMBSTONES.dump_python(tombstone, mode="json", exclude=own)},
     )
 
 
@@ -120,12 +127,12 @@ def _tombstone_of(record: Record) -> Tombstone:
 def tombstones(store: RecordStore, block: str, owner: str) -> list[Tombstone]:
     """Return the tombstones of an owner in a block."""
     records = store.records(FORGOTTEN, owner)
-    return [_tombstone_of(one) for one in records if one.metadata["block"] == block]
+    return [_tombstone_of(record) for record in records if record.metadata["block"] == block]
 
 
 def bury(store: RecordStore, block: str, owner: str, gone: Sequence[Tombstone]) -> None:
     """Store tombstones. Call it before the data that they cover is erased."""
-    store.put_records(FORGOTTEN, [record_of(one, block, owner) for one in gone])
+    store.put_records(FORGOTTEN, [record_of(tombstone, block, owner) for tombstone in gone])
 
 
 def drop_tombstones(store: RecordStore, head: Head, end: int, lease: Lease | None = None) -> None:

@@ -165,7 +165,7 @@ class VectorMemory(Block):
                     stored = vectors.vector_blocks().get(self.name, given)
                     return [] if stored == given else [mismatch(self.name, stored, given)]
                 # a Qdrant server may not know the model, but refuses another dimension
-                query = Query.asked("Anybody?", embedder)
+                query = Query.of_question("Anybody?", embedder)
                 vectors.search_vectors(self.name, "nobody", query, 1)
         except DimensionMismatch as error:
             return [str(error)]
@@ -269,7 +269,7 @@ class VectorMemory(Block):
         question = message.text().strip()
         if not question:
             return []
-        from agent_memory.retrieval.answers import telling
+        from agent_memory.retrieval.answers import informative_hits
         from agent_memory.retrieval.turns import recalls
 
         hits = self._vectors.search_vectors(
@@ -278,7 +278,7 @@ class VectorMemory(Block):
             self._query(scope, question, self.resources.today(scope, message)),
             limit + _DEEP,
         )
-        told = {hit.record.id for hit in telling(question, hits)}
+        told = {hit.record.id for hit in informative_hits(question, hits)}
         least = self.resources.min_relevance
         low = [hit for hit in hits if hit.record.id in told and hit.relevance < least]
         same = [hit for hit in hits if hit.record.id not in told]

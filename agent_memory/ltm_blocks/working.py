@@ -70,7 +70,8 @@ class WorkingMemory(CollectionBlock):
             return []
         newest = self._keyed(scope).all()[::-1]
         return [
-            Recall(self.name, one.id, f"{_key(one)}: {one.text}", 1.0) for one in newest[:limit]
+            Recall(self.name, value.id, f"{_key(value)}: {value.text}", 1.0)
+            for value in newest[:limit]
         ]
 
     def end(self, scope: Scope) -> None:
@@ -160,7 +161,7 @@ class Scratchpad(Collection[WorkingMemory]):
         with self._keyed.changing():
             others = [record.text for record in self._keyed.all() if _key(record) != key]
             self._check_count(len(others), self._limits.max_keys)
-            size = sum(len(one.encode()) for one in (*others, text))
+            size = sum(len(part.encode()) for part in (*others, text))
             if size > self._limits.max_bytes:
                 raise InvalidInput(
                     f"With this value there would be {size} bytes; the maximum is "

@@ -13,13 +13,13 @@ from dataclasses import replace
 from agent_memory.core.query_text import asks, asks_assistant, asks_for_all
 from agent_memory.core.records import Hit
 from agent_memory.retrieval.corrections import Newer, beside, corrected, newest_of_a_form
-from agent_memory.retrieval.informativeness import FULL, asking, repeats, said_in, tells_nothing
+from agent_memory.retrieval.informativeness import FULL, asking, repeats, tells_nothing, words_in
 from agent_memory.retrieval.statements import (
     ALL,
     SPEAKER,
-    asked_words,
     is_statement,
     place_of,
+    question_words,
     turn_of,
 )
 
@@ -52,49 +52,49 @@ def answers(
         in_context: Whether the hits are for a context. A correction then usually precedes the
             statement that it corrects. In a search it usually follows.
     """
-    told = telling(question, [hit for hit in hits if hit.relevance >= least])
+    results = informative_hits(question, [hit for hit in hits if hit.relevance >= least])
     if corrects:
-        told = newest_of_a_form(told, question)
-    sure = [hit for hit in told if is_statement(hit) and hit.relevance >= _SURE]
+        results = newest_of_a_form(results, question)
+    sure = [hit for hit in results if is_statement(hit) and hit.relevance >= _SURE]
     if asks_assistant(question):
-        return _with_replies(told, hits)
+        return _with_replies(results, hits)
     if asks_for_all(question):
-        return _with_similar(told, sure[:_SAMPLES], newer)
+        return _with_similar(results, sure[:_SAMPLES], newer)
     if sure and least and not asks(question) and len(question.split()) < _SENTENCE:
-        return [hit for hit in told if hit.words or not told[0].words]
+        return [hit for hit in results if hit.words or not results[0].words]
     if not sure or not corrects:
-        return told
-    return corrected(question, told, sure, hits, newer, in_context=in_context)
+        return results
+    return corrected(question, results, sure, hits, newer, in_context=in_context)
 
 
-def telling(question: str, hits: Sequence[Hit]) -> list[Hit]:
+def informative_hits(question: str, hits: Sequence[Hit]) -> list[Hit]:
     """Return the hits that say more than the question itself, best first.
 
     User messages that only ask the question again are dropped. Those that say something else, but
     no answer, get a lower score and relevance, unless the question is about the assistant's words.
     """
-    languages, asked = asked_words(question)
-    told = [
+    languages, query_words = question_words(question)
+    results = [
         hit
         for hit in hits
         for text, is_user in [turn_of(hit)]
-        if not tells_nothing(asked, languages, text, is_user)
+        if not tells_nothing(query_words, languages, text, is_user)
         and not (is_user and hit.cosine >= _SAME_QUESTION and asking(text) == ALL)
     ]
     if asks_assistant(question):
-        return told
-    again = {hit.record.id: hit.record for hit in hits if _repeats(hit, asked, languages)}
+        return results
+    copies = {hit.record.id: hit.record for hit in hits if _repeats(hit, query_words, languages)}
     replies: set[tuple[str, int]] = set()
     if asks(question):
-        replies = {(one.session_id, one.last + 1) for one in again.values()}
-    told = [_fainter(hit) if hit.record.id in again else hit for hit in told]
-    told.sort(key=lambda hit: -hit.score)
-    return _without_echoes(told, asked, languages, replies)
+        replies = {(copy.session_id, copy.last + 1) for copy in copies.values()}
+    results = [_fainter(hit) if hit.record.id in copies else hit for hit in results]
+    results.sort(key=lambda hit: -hit.score)
+    return _without_echoes(results, query_words, languages, replies)
 
 
-def _repeats(hit: Hit, asked: frozenset[str], languages: frozenset[str]) -> bool:
+def _repeats(hit: Hit, query_words: frozenset[str], languages: frozenset[str]) -> bool:
     text, is_user = turn_of(hit)
-    return is_user and repeats(asked, languages, text)
+    return is_user and repeats(query_words, languages, text)
 
 
 def _fainter(hit: Hit) -> Hit:
@@ -104,7 +104,7 @@ def _fainter(hit: Hit) -> Hit:
 
 def _without_echoes(
     hits: Sequence[Hit],
-    asked: frozenset[str],
+    query_words: frozenset[str],
     languages: frozenset[str],
     replies: Collection[tuple[str, int]],
 ) -> list[Hit]:
@@ -115,17 +115,17 @@ def _without_echoes(
     person is not dropped for this reason, because a person may have written it.
 
     Args:
-        asked: The question's words.
+        query_words: The question's words.
         replies: The session and seq of each reply to an earlier copy of the question.
     """
-    said = [
-        (place_of(hit.record), said_in(text, languages))
+    user_turns = [
+        (place_of(hit.record), words_in(text, languages))
         for hit in hits
         for text, is_user in [turn_of(hit)]
         if is_user
     ]
 
-    stated = [place_of(hit.record) for hit in hits if is_statement(hit) and hit.relevance >= _SURE]
+    places = [place_of(hit.record) for hit in hits if is_statement(hit) and hit.relevance >= _SURE]
 
     def is_echo(hit: Hit) -> bool:
         text, is_user = turn_of(hit)
@@ -133,36 +133,36 @@ def _without_echoes(
             return False
         is_reply = (hit.record.session_id, hit.record.first) in replies
         is_answered = is_reply and not SPEAKER.search(text)
-        if is_answered and any(at < place_of(hit.record) for at in stated):
+        if is_answered and any(at < place_of(hit.record) for at in places):
             return True
-        own = said_in(text, languages)
-        news = own - asked
-        if not news or len(own) > 2 * FULL:
+        words = words_in(text, languages)
+        news = words - query_words
+        if not news or len(words) > 2 * FULL:
             return False
         least, place = _REPEATED * len(news), place_of(hit.record)
-        return any(len(news & theirs) >= least and at < place for at, theirs in said)
+        return any(len(news & theirs) >= least and at < place for at, theirs in user_turns)
 
     return [hit for hit in hits if not is_echo(hit)]
 
 
-def _with_replies(told: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
+def _with_replies(results: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
     """Add the assistant's replies to the user's statements, each before its statement."""
-    for stated in [hit for hit in told if turn_of(hit)[1] and hit.relevance >= _LIKELY]:
-        place = (stated.record.session_id, stated.record.last + 1)
+    for statement in [hit for hit in results if turn_of(hit)[1] and hit.relevance >= _LIKELY]:
+        place = (statement.record.session_id, statement.record.last + 1)
         reply = next(
             (hit for hit in hits if place == (hit.record.session_id, hit.record.first)), None
         )
         if reply is not None and not turn_of(reply)[1]:
-            told = beside(told, stated, reply, True)
-    return told
+            results = beside(results, statement, reply, True)
+    return results
 
 
-def _with_similar(told: list[Hit], samples: Sequence[Hit], newer: Newer) -> list[Hit]:
+def _with_similar(results: list[Hit], samples: Sequence[Hit], newer: Newer) -> list[Hit]:
     """Add statements that are similar to the surest hits, each after its hit."""
-    there = {hit.record.id for hit in told}
+    ids = {hit.record.id for hit in results}
     for sample in samples:
         for hit, near in newer(sample):
-            if near >= _SIMILAR and hit.record.id not in there and is_statement(hit):
-                there.add(hit.record.id)
-                told = beside(told, sample, hit, False)
-    return told
+            if near >= _SIMILAR and hit.record.id not in ids and is_statement(hit):
+                ids.add(hit.record.id)
+                results = beside(results, sample, hit, False)
+    return results

@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 
 from agent_memory.core.records import Hit
 from agent_memory.core.text import names as names_in
-from agent_memory.retrieval.informativeness import said_in
+from agent_memory.retrieval.informativeness import words_in
 from agent_memory.retrieval.score import PARTS
 from agent_memory.retrieval.statements import (
     REFERS,
-    asked_words,
     changes,
     differs_in_value,
     first_word,
@@ -29,6 +28,7 @@ from agent_memory.retrieval.statements import (
     leans,
     names_another,
     place_of,
+    question_words,
     repeats_most,
     text_of,
 )
@@ -53,27 +53,27 @@ Since = Sequence[tuple[Hit, float]]
 
 def corrected(
     question: str,
-    told: list[Hit],
+    results: list[Hit],
     sure: Sequence[Hit],
     hits: Sequence[Hit],
     newer: Newer,
     *,
     in_context: bool,
 ) -> list[Hit]:
-    """Return the hits `told`, with the corrections of the statement that answers the question.
+    """Return `results` with the corrections of the statement that answers the question.
 
     Args:
-        sure: The statements among `told` that are surely relevant, at least one.
+        sure: The statements among `results` that are surely relevant, at least one.
         hits: All hits of the search.
     """
-    about = [name for name in names_in(question) if any(name in one.record.text for one in sure)]
-    possible = [one for one in sure if any(name in one.record.text for name in about)] or sure
+    about = [name for name in names_in(question) if any(name in hit.record.text for hit in sure)]
+    possible = [hit for hit in sure if any(name in hit.record.text for name in about)] or sure
     nearest = max(map(_alone, possible))
     least = min(nearest, _NEARLY * nearest)  # may be negative
-    stated = next(hit for hit in possible if _alone(hit) >= least)
-    if stated is not sure[0]:
-        told = beside(told, sure[0], stated, True)
-    return _Corrections(question, hits, newer, about, in_context).applied(told, stated)
+    statement = next(hit for hit in possible if _alone(hit) >= least)
+    if statement is not sure[0]:
+        results = beside(results, sure[0], statement, True)
+    return _Corrections(question, hits, newer, about, in_context).applied(results, statement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,75 +86,75 @@ class _Corrections:
     about: Sequence[str]
     in_context: bool
 
-    def applied(self, told: list[Hit], stated: Hit) -> list[Hit]:
-        """Return `told` with the corrections of a statement, each beside what it corrects."""
-        least, since = _NEAR - _few(len(self.hits)), self._since(stated)
-        found = self._replacing(told, stated, since, least)
-        found += [(hit, False) for hit in self._leaning(stated)]
-        if self.in_context and not found:
-            for hit, _ in self._nearer(stated, since, min(_NEAR_BEHIND, least)):
-                told = beside(told, stated, hit, False)
-            return told
-        unique = {hit.record.id: (hit, first) for hit, first in reversed(found)}
-        newest = sorted(unique.values(), key=lambda one: place_of(one[0].record))[-_CORRECTIONS:]
-        before = stated
-        for hit, first in newest:
-            # two corrections of the same form correct each other rather than `stated`
+    def applied(self, results: list[Hit], statement: Hit) -> list[Hit]:
+        """Return `results` with the corrections of a statement, each beside what it corrects."""
+        least, since = _NEAR - _few(len(self.hits)), self._since(statement)
+        corrections = self._replacing(results, statement, since, least)
+        corrections += [(hit, False) for hit in self._leaning(statement)]
+        if self.in_context and not corrections:
+            for hit, _ in self._nearer(statement, since, min(_NEAR_BEHIND, least)):
+                results = beside(results, statement, hit, False)
+            return results
+        unique = {hit.record.id: (hit, same_form) for hit, same_form in reversed(corrections)}
+        newest = sorted(unique.values(), key=lambda pair: place_of(pair[0].record))[-_CORRECTIONS:]
+        anchor = statement
+        for hit, same_form in newest:
+            # two corrections of the same form correct each other rather than `statement`
             alone = not any(
-                self._replaces(one, hit) or self._replaces(hit, one) for one, _ in newest
+                self._replaces(other, hit) or self._replaces(hit, other) for other, _ in newest
             )
-            if first or (self.in_context and (alone or changes(hit))):
-                told = beside(told, before, hit, True)
-                before = hit
+            if same_form or (self.in_context and (alone or changes(hit))):
+                results = beside(results, anchor, hit, True)
+                anchor = hit
             else:
-                told = beside(told, stated, hit, False)
-        return told
+                results = beside(results, statement, hit, False)
+        return results
 
     def _replacing(
-        self, told: Sequence[Hit], stated: Hit, since: Since, least: float
+        self, results: Sequence[Hit], statement: Hit, since: Since, least: float
     ) -> list[tuple[Hit, bool]]:
         """Return near newer statements, each with whether it has the form of the older one.
 
         If some have, return only these.
         """
-        if any(self._replaces(stated, one) for one in told):  # it corrects another one itself
+        if any(self._replaces(statement, hit) for hit in results):  # it corrects another one itself
             return []
-        found = self._nearer(stated, since, least)
-        for hit, first in found[-1:]:  # the correction may itself have been corrected
-            if first or changes(hit):
-                found += self._nearer(hit, self._since(hit), least)
-        return [one for one in found if one[1]] or found
+        corrections = self._nearer(statement, since, least)
+        for hit, same_form in corrections[-1:]:  # the correction may itself have been corrected
+            if same_form or changes(hit):
+                corrections += self._nearer(hit, self._since(hit), least)
+        return [pair for pair in corrections if pair[1]] or corrections
 
     def _nearer(self, old: Hit, since: Since, least: float) -> list[tuple[Hit, bool]]:
-        known = {hit.record.id: hit.relevance for hit in self.hits}
+        relevances = {hit.record.id: hit.relevance for hit in self.hits}
         near = [hit for hit, nearness in since if nearness >= least][:_CORRECTIONS]
-        near = [replace(hit, relevance=known.get(hit.record.id, 0.0)) for hit in near]
+        near = [replace(hit, relevance=relevances.get(hit.record.id, 0.0)) for hit in near]
         return [(hit, self._replaces(hit, old)) for hit in near]
 
-    def _replaces(self, hit: Hit, stated: Hit) -> bool:
-        """Return whether `hit` is a newer statement of the same speaker in the form of `stated`."""
-        languages, asked = asked_words(self.question)
-        new, old = (said_in(text_of(one.record), languages) for one in (hit, stated))
-        return has_form(new, old, asked) and follows(hit.record, stated.record)
+    def _replaces(self, hit: Hit, statement: Hit) -> bool:
+        """Return whether `hit` is a newer statement of the same speaker in the same form."""
+        languages, query_words = question_words(self.question)
+        new, old = (words_in(text_of(item.record), languages) for item in (hit, statement))
+        return has_form(new, old, query_words) and follows(hit.record, statement.record)
 
-    def _since(self, stated: Hit) -> Since:
+    def _since(self, statement: Hit) -> Since:
         """Return the nearest newer statements."""
-        found: list[tuple[Hit, float]] = []
-        before = text_of(stated.record)
-        kinds, start = kinds_of_values(before), first_word(before)
-        for hit, near in self.newer(stated):
+        nearest: list[tuple[Hit, float]] = []
+        old_text = text_of(statement.record)
+        kinds, start = kinds_of_values(old_text), first_word(old_text)
+        for hit, near in self.newer(statement):
             text = text_of(hit.record)
-            if not follows(hit.record, stated.record):
+            if not follows(hit.record, statement.record):
                 continue
             if is_about_another(text, self.about) and not REFERS.search(text):
                 continue
-            if names_another(text, before, self.question):
+            if names_another(text, old_text, self.question):
                 continue
             evidence = _EVIDENCE * (changes(hit) + (not kinds.isdisjoint(kinds_of_values(text))))
-            found.append((hit, near + evidence - _SAME_START * (first_word(text) == start)))
-        return found
+            nearest.append((hit, near + evidence - _SAME_START * (first_word(text) == start)))
+        return nearest
 
-    def _leaning(self, stated: Hit) -> list[Hit]:
+    def _leaning(self, statement: Hit) -> list[Hit]:
         """Return the first short message that corrects the statement before it.
 
         An example is "No, the 6th!". Such a message takes something back, reports a change, or
@@ -163,33 +163,33 @@ class _Corrections:
         after = [
             hit
             for hit in self.hits
-            if follows(hit.record, stated.record)
-            and hit.record.session_id == stated.record.session_id
-            and hit.record.first - stated.record.first <= _LEANS
-            and leans(text_of(hit.record), text_of(stated.record), self.about, self.question)
+            if follows(hit.record, statement.record)
+            and hit.record.session_id == statement.record.session_id
+            and hit.record.first - statement.record.first <= _LEANS
+            and leans(text_of(hit.record), text_of(statement.record), self.about, self.question)
         ]
         return sorted(after, key=lambda hit: hit.record.first)[:1]
 
 
-def newest_of_a_form(told: list[Hit], question: str) -> list[Hit]:
+def newest_of_a_form(results: list[Hit], question: str) -> list[Hit]:
     """Move each statement among the first hits before the older statement that it contradicts."""
-    languages, asked = asked_words(question)
-    first = [hit for hit in told[:_FIRST] if is_statement(hit)]
-    words = {hit.record.id: said_in(text_of(hit.record), languages) for hit in first}
-    for hit in first:
+    languages, query_words = question_words(question)
+    statements = [hit for hit in results[:_FIRST] if is_statement(hit)]
+    words = {hit.record.id: words_in(text_of(hit.record), languages) for hit in statements}
+    for hit in statements:
         own = hit.record.id
-        for old in told:
+        for old in results:
             if old.record.id == own:
                 break
             theirs = words.get(old.record.id)
-            if theirs is None or not theirs & asked <= words[own]:
+            if theirs is None or not theirs & query_words <= words[own]:
                 continue
             if not (repeats_most(words[own], theirs) or differs_in_value(hit, old)):
                 continue
             if follows(hit.record, old.record):
-                told = beside(told, old, hit, True)
+                results = beside(results, old, hit, True)
                 break
-    return told
+    return results
 
 
 def _few(count: int) -> float:
@@ -206,10 +206,10 @@ def _alone(hit: Hit) -> float:
     return own.get("meaning", 0.0) + own.get("words", 0.0)
 
 
-def beside(told: list[Hit], stated: Hit, hit: Hit, first: bool) -> list[Hit]:
-    """Move `hit` directly before `stated` if `first`, otherwise directly behind it."""
-    others = [one for one in told if one.record.id != hit.record.id]
-    at = next((at for at, one in enumerate(others) if one.record.id == stated.record.id), 0)
-    relevance = max(hit.relevance, stated.relevance)
-    others.insert(at + (not first), replace(hit, score=others[at].score, relevance=relevance))
+def beside(results: list[Hit], statement: Hit, hit: Hit, before: bool) -> list[Hit]:
+    """Move `hit` directly before `statement` if `before`, otherwise directly behind it."""
+    others = [other for other in results if other.record.id != hit.record.id]
+    at = next((at for at, other in enumerate(others) if other.record.id == statement.record.id), 0)
+    relevance = max(hit.relevance, statement.relevance)
+    others.insert(at + (not before), replace(hit, score=others[at].score, relevance=relevance))
     return others

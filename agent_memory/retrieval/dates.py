@@ -91,8 +91,8 @@ class Date(NamedTuple):
     def holds(self, moment: datetime) -> bool:
         """Return whether a timestamp matches all parts that the date names."""
         named = (self.year, self.month, self.day)
-        there = (moment.year, moment.month, moment.day)
-        return all(one in (None, other) for one, other in zip(named, there, strict=True))
+        actual = (moment.year, moment.month, moment.day)
+        return all(part in (None, other) for part, other in zip(named, actual, strict=True))
 
 
 def dates(text: str) -> list[Date]:
@@ -104,8 +104,8 @@ def dates(text: str) -> list[Date]:
 
 
 def _written(text: str) -> Iterator[Date]:
-    for found in _WRITTEN.finditer(text):
-        before, month, after, year = found.groups()
+    for match in _WRITTEN.finditer(text):
+        before, month, after, year = match.groups()
         day = before or after
         if month.islower() and not (day or year):  # "may" and "march" are also common words
             continue
@@ -154,9 +154,9 @@ def period_of(text: str, today: date) -> Period | None:
         today: The day of the question.
     """
     folded = _in_english(text)
-    for pattern, found_in in _RELATIVE:
-        if found := pattern.search(folded):
-            return found_in(today, found)
+    for pattern, period in _RELATIVE:
+        if match := pattern.search(folded):
+            return period(today, match)
     named = dates(text if folded == text.casefold() else folded.title())
     return _named(named[0], today) if named else None
 
@@ -180,8 +180,8 @@ class Event(NamedTuple):
 
 def event_of(text: str) -> Event | None:
     """Return the event that a question uses as a date; None if there is none."""
-    found = _EVENT.search(text.strip())
-    return Event(found[1].lower() == "before", found[2].rstrip("?.! ")) if found else None
+    match = _EVENT.search(text.strip())
+    return Event(match[1].lower() == "before", match[2].rstrip("?.! ")) if match else None
 
 
 def _in_english(text: str) -> str:
@@ -196,12 +196,12 @@ def _in_english(text: str) -> str:
 def _named(named: Date, today: date) -> Period | None:
     year = named.year or today.year
     try:
-        found = _days(year, named.month, named.day)
-        if named.year is None and found.first > today:
-            found = _days(year - 1, named.month, named.day)
+        period = _days(year, named.month, named.day)
+        if named.year is None and period.first > today:
+            period = _days(year - 1, named.month, named.day)
     except ValueError:  # no such day
         return None
-    return found
+    return period
 
 
 def _days(year: int, month: int, day: int | None) -> Period:
@@ -210,14 +210,14 @@ def _days(year: int, month: int, day: int | None) -> Period:
 
 
 def _day(ago: int) -> Callable[[date, re.Match[str]], Period]:
-    def found_in(today: date, found: re.Match[str]) -> Period:
+    def period(today: date, match: re.Match[str]) -> Period:
         return Period(today - timedelta(ago), today - timedelta(ago))
 
-    return found_in
+    return period
 
 
-def _ago(today: date, found: re.Match[str]) -> Period:
-    many, unit = found.groups()
+def _ago(today: date, match: re.Match[str]) -> Period:
+    many, unit = match.groups()
     count = _AMOUNT.get(many) or int(many)
     at = _before(today, count, unit)
     if unit in ("week", "weekend"):
@@ -225,37 +225,37 @@ def _ago(today: date, found: re.Match[str]) -> Period:
     return Period(at, at) if unit == "day" else _whole(at, unit)
 
 
-def _since(today: date, found: re.Match[str]) -> Period:
-    many, unit = found.groups()
+def _since(today: date, match: re.Match[str]) -> Period:
+    many, unit = match.groups()
     return Period(_before(today, _AMOUNT.get(many) or int(many), unit), today)
 
 
-def _last(today: date, found: re.Match[str]) -> Period:
-    unit = found[1]
+def _last(today: date, match: re.Match[str]) -> Period:
+    unit = match[1]
     if unit == "weekend":
         sunday = today - timedelta(today.weekday() + 1)
         return Period(sunday - timedelta(1), sunday)
     return _whole(_before(_whole(today, unit).first, 1, unit), unit)
 
 
-def _this(today: date, found: re.Match[str]) -> Period:
-    return Period(_whole(today, found[1]).first, today)
+def _this(today: date, match: re.Match[str]) -> Period:
+    return Period(_whole(today, match[1]).first, today)
 
 
-def _weekday(today: date, found: re.Match[str]) -> Period:
-    ago = (today.weekday() - WEEKDAYS.index(found[1]) - 1) % 7 + 1
+def _weekday(today: date, match: re.Match[str]) -> Period:
+    ago = (today.weekday() - WEEKDAYS.index(match[1]) - 1) % 7 + 1
     return Period(today - timedelta(ago), today - timedelta(ago))
 
 
-def _season(today: date, found: re.Match[str]) -> Period:
-    month = _SEASONS[found[1]]
-    year = int(found[2]) if found[2] else today.year - (date(today.year, month, 1) > today)
+def _season(today: date, match: re.Match[str]) -> Period:
+    month = _SEASONS[match[1]]
+    year = int(match[2]) if match[2] else today.year - (date(today.year, month, 1) > today)
     after = date(year + (month == 12), month % 12 + 3, 1)
     return Period(date(year, month, 1), after - timedelta(1))
 
 
-def _year(today: date, found: re.Match[str]) -> Period:
-    return Period(date(int(found[1]), 1, 1), date(int(found[1]), 12, 31))
+def _year(today: date, match: re.Match[str]) -> Period:
+    return Period(date(int(match[1]), 1, 1), date(int(match[1]), 12, 31))
 
 
 def _before(today: date, count: int, unit: str) -> date:

@@ -103,9 +103,9 @@ class Features:
         return cls(np.empty((count, 0), np.float32), Tokens.none(count), words, _alone(count))
 
     @classmethod
-    def of_texts(cls, said: Sequence[tuple[str, datetime]]) -> Self:
+    def of_texts(cls, texts: Sequence[tuple[str, datetime]]) -> Self:
         """Build from the words of texts and of their days."""
-        return cls.of_words([_terms([*_day(at.date()), *written(text)]) for text, at in said])
+        return cls.of_words([_terms([*_day(at.date()), *written(text)]) for text, at in texts])
 
     @classmethod
     def of_statements(cls, texts: Sequence[str], encodings: Sequence[Encoding]) -> Self:
@@ -123,13 +123,13 @@ class Features:
         texts = [str(turn) for turn in turns]
         encodings = encode(texts)
         rows = [encoding.vector for encoding in encodings]
-        said = [written(text) for text in texts]
+        chunks = [written(text) for text in texts]
         return cls(
             np.stack(rows).astype(np.float32) if rows else np.empty((0, 0), np.float32),
             Tokens.of([encoding.tokens for encoding in encodings]),
             [
                 _terms([*_day(turn.said_at.date()), *pieces], _speakers(turn))
-                for turn, pieces in zip(turns, said, strict=True)
+                for turn, pieces in zip(turns, chunks, strict=True)
             ],
             np.array([_place(turn) for turn in turns], PLACE),
         )
@@ -167,7 +167,7 @@ def _place(turn: Turn) -> tuple[int, ...]:
 
 def _speakers(turn: Turn) -> list[int]:
     named = [f"{SPEAKER}{word}" for word in turn.speaker.casefold().split()[:1]]
-    return [term_of(one) for one in (*named, *([USER] if turn.is_user else []))]
+    return [term_of(name) for name in (*named, *([USER] if turn.is_user else []))]
 
 
 def _terms(pieces: Sequence[Written], speakers: Sequence[int] = ()) -> Terms:

@@ -71,7 +71,7 @@ class SegmentIndex:
 
     @made_once
     def _places(self) -> np.ndarray:
-        return np.concatenate([np.zeros(0, PLACE), *(one.places for one in self.segments)])
+        return np.concatenate([np.zeros(0, PLACE), *(segment.places for segment in self.segments)])
 
     @made_once
     def _ordered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -94,15 +94,15 @@ class SegmentIndex:
         order, at, sessions = self._ordered
         rows = at[chosen]
         near = (rows[:, None] + np.arange(-REACH, REACH + 1)).clip(0, max(0, len(order) - 1))
-        there = np.zeros(len(order), np.bool_)
-        there[near[sessions[near] == sessions[rows, None]]] = True
-        found: np.ndarray = order[there]
-        return found
+        included = np.zeros(len(order), np.bool_)
+        included[near[sessions[near] == sessions[rows, None]]] = True
+        records: np.ndarray = order[included]
+        return records
 
     def _in_order(self, chosen: np.ndarray) -> np.ndarray:
         order, at, _ = self._ordered
-        found: np.ndarray = order[np.sort(at[chosen])]
-        return found
+        records: np.ndarray = order[np.sort(at[chosen])]
+        return records
 
     def extended(self, ids: Sequence[str], features: Features, *, compact: bool = False) -> Self:
         """Return an index with additional records. For `compact` see `Segment.of`."""
@@ -128,15 +128,15 @@ class SegmentIndex:
 
     def search(self, query: Query, limit: int) -> Ranked:
         """Return the best records of this index and of the query's pending index, best first."""
-        searched: list[tuple[SegmentIndex, Query]] = [(self, query)]
+        pairs: list[tuple[SegmentIndex, Query]] = [(self, query)]
         if query.pending is not None:
-            searched.append((query.pending.index, query.pending.query))
+            pairs.append((query.pending.index, query.pending.query))
         depth = max(DEPTH, limit)
         if query.is_direction:
             return nearest(
-                [index._nearest_to(one.meaning, depth) for index, one in searched], limit
+                [index._nearest_to(encoded.meaning, depth) for index, encoded in pairs], limit
             )
-        return ranked([index.candidates(one, depth) for index, one in searched], query, limit)
+        return ranked([index.candidates(encoded, depth) for index, encoded in pairs], query, limit)
 
     def _nearest_to(self, meaning: np.ndarray, depth: int) -> tuple[Named, np.ndarray]:
         """Return the records nearest to a direction with their cosines, unordered."""
@@ -177,29 +177,29 @@ class SegmentIndex:
 
     def _within(self, period: Period) -> np.ndarray:
         days = self._places["day"]
-        found: np.ndarray = (days >= period.first.toordinal()) & (days <= period.last.toordinal())
-        return found
+        matches: np.ndarray = (days >= period.first.toordinal()) & (days <= period.last.toordinal())
+        return matches
 
     def _weights(self, words: Sequence[Sequence[int]]) -> np.ndarray:
         """Return the weight of each word's weightiest form in each record, (words, n)."""
-        found = np.zeros((len(words), len(self)), np.float32)
-        numbers = np.array([number for word in words for number in word], np.uint32)
+        weights = np.zeros((len(words), len(self)), np.float32)
+        terms = np.array([term for word in words for term in word], np.uint32)
         owners = np.repeat(np.arange(len(words)), [len(word) for word in words])
         for first, segment in zip(self._firsts, self.segments, strict=False):
-            segment.words.found(numbers).raise_to(found[:, first : first + segment.records], owners)
-        return found
+            segment.words.find(terms).raise_to(weights[:, first : first + segment.records], owners)
+        return weights
 
     def _cosines(self, meaning: np.ndarray) -> np.ndarray:
-        found = np.zeros(len(self), np.float32)
+        cosines = np.zeros(len(self), np.float32)
         if not len(meaning):
-            return found
+            return cosines
         vector = np.ascontiguousarray(meaning, np.float32)
         # BLAS reads past the array, so it may set floating-point flags for finite numbers
         with np.errstate(invalid="ignore", over="ignore"):
             for first, segment in zip(self._firsts, self.segments, strict=False):
-                found[first : first + segment.records] = segment.meaning.products(vector)
+                cosines[first : first + segment.records] = segment.meaning.products(vector)
         # the last bits of a sum depend on the row's place; rounding gives equal rows equal cosines
-        return np.round(found, _DIGITS, out=found)
+        return np.round(cosines, _DIGITS, out=cosines)
 
     def _best_pieces(self, places: np.ndarray, tokens: np.ndarray) -> np.ndarray:
         """Return `Tokens.best` of these records."""
@@ -211,15 +211,15 @@ class SegmentIndex:
             self.segments[number].tokens.at(places[at == number] - self._firsts[number])
             for number in np.unique(at).tolist()
         ]
-        found = np.empty((len(places), len(tokens)), np.float32)
+        best = np.empty((len(places), len(tokens)), np.float32)
         if pieces:
-            found[order] = Tokens.joined(pieces).best(tokens)
-        return found
+            best[order] = Tokens.joined(pieces).best(tokens)
+        return best
 
 
-def _are_merged(one: Segment, other: Segment) -> bool:
+def _are_merged(left: Segment, right: Segment) -> bool:
     """Return whether to merge two neighbouring segments. A much larger one is not copied."""
-    return one.records < _MERGED * other.records and one.records + other.records <= MOST_ROWS
+    return left.records < _MERGED * right.records and left.records + right.records <= MOST_ROWS
 
 
 def _best(scores: np.ndarray, depth: int, above: float) -> np.ndarray:

@@ -57,52 +57,56 @@ def asking(text: str) -> int:
     """Return the percentage of a text's words that are in questions; 0 if not `only_asks(text)`."""
     if not only_asks(text):
         return 0
-    said = sentences(_TAG.sub(".", text))
-    return 100 * sum(map(words_asking, said)) // sum(len(one.split()) for one in said)
+    parts = sentences(_TAG.sub(".", text))
+    return 100 * sum(map(words_asking, parts)) // sum(len(part.split()) for part in parts)
 
 
 def tells_nothing(
-    asked: frozenset[str], languages: frozenset[str], text: str, is_user: bool
+    query_words: frozenset[str], languages: frozenset[str], text: str, is_user: bool
 ) -> bool:
     """Return whether a message only repeats the question, or says that the answer is unknown.
 
     Args:
-        asked: The question's words, in its own languages.
+        query_words: The question's words, in its own languages.
         languages: The question's languages.
     """
     is_question = only_asks(text)
     if is_user and not is_question:  # the most common case
         return False
-    said = said_in(text, languages)
-    if not said or len(said) > 2 * FULL:
+    text_words = words_in(text, languages)
+    if not text_words or len(text_words) > 2 * FULL:
         return False
     if is_question:
-        return said <= asked
-    not_knowing = said_in(_NOT_KNOWING_TEXT, languages)
-    return not said.isdisjoint(not_knowing) and said - asked <= not_knowing
+        return text_words <= query_words
+    not_knowing = words_in(_NOT_KNOWING_TEXT, languages)
+    return not text_words.isdisjoint(not_knowing) and text_words - query_words <= not_knowing
 
 
 @lru_cache(_MOST_KNOWN)
-def repeats(asked: frozenset[str], languages: frozenset[str], text: str) -> bool:
+def repeats(query_words: frozenset[str], languages: frozenset[str], text: str) -> bool:
     """Return whether a message repeats the question, and its other clauses do not answer it.
 
     They count as an answer if, together, they contain half of the question's words.
 
     Args:
-        asked: The question's words, in its own languages.
+        query_words: The question's words, in its own languages.
         languages: The question's languages.
     """
-    least = max(1.0, _SAME * len(asked))
-    if len(said_in(text, languages) & asked) < least:  # the most common case
+    least = max(1.0, _SAME * len(query_words))
+    if len(words_in(text, languages) & query_words) < least:  # the most common case
         return False
-    clauses = [clause for one in sentences(text) for clause in one.rsplit(", ", 1)]
-    same = [one for one in clauses if len(said_in(one, languages) & asked) >= least and asks(one)]
+    clauses = [clause for part in sentences(text) for clause in part.rsplit(", ", 1)]
+    same = [
+        part
+        for part in clauses
+        if len(words_in(part, languages) & query_words) >= least and asks(part)
+    ]
     if not same:
         return False
-    others = frozenset().union(*(said_in(one, languages) for one in clauses if one not in same))
-    return 2 * len(others & asked) < len(asked)
+    others = frozenset().union(*(words_in(part, languages) for part in clauses if part not in same))
+    return 2 * len(others & query_words) < len(query_words)
 
 
 @lru_cache(_MOST_KNOWN)
-def said_in(text: str, languages: frozenset[str]) -> frozenset[str]:
+def words_in(text: str, languages: frozenset[str]) -> frozenset[str]:
     return frozenset(words(text, languages))

@@ -85,26 +85,26 @@ def elected(votes: Iterable[int]) -> frozenset[str]:
 def persons(text: str) -> Persons:
     """Return whether a text says "I" or "you" in one of its languages other than English."""
     folded = text.casefold().replace("\u2019", "'")
-    said = {part for word in WORD.findall(folded) for part in word.split("'")}
+    words = {part for word in WORD.findall(folded) for part in word.split("'")}
     here = languages_of(text)
     names = [name for name in _NAMES if name in here or name not in ALL_LATIN]
     return Persons(
-        *(any(_says(folded, said, name, kind) for name in names) for kind in ("first", "second"))
+        *(any(_says(folded, words, name, kind) for name in names) for kind in ("first", "second"))
     )
 
 
-def _says(text: str, said: set[str], name: str, kind: str) -> bool:
-    known = _LISTS[f"{name} {kind}"]
-    return any(word in text for word in known) if name in _UNSPACED else not said.isdisjoint(known)
+def _says(text: str, words: set[str], name: str, kind: str) -> bool:
+    forms = _LISTS[f"{name} {kind}"]
+    return any(word in text for word in forms) if name in _UNSPACED else not words.isdisjoint(forms)
 
 
 @lru_cache(1)
 def _votes() -> dict[str, int]:
     """Return the votes of each common word. The sum of several integers counts their votes."""
-    known = {**COMMON_WORDS, "english": STOP_WORDS | frozenset(_LISTS["english voters"])}
+    lists = {**COMMON_WORDS, "english": STOP_WORDS | frozenset(_LISTS["english voters"])}
     votes: dict[str, int] = {}
     for place, name in enumerate(LATIN):
-        written = {form for word in known[name] for form in (word, unaccented(word))}
+        written = {form for word in lists[name] for form in (word, unaccented(word))}
         before = _OPENING.get(name, ("",))
         for word in (f"{a}{w}{b}" for w in written for a in before for b in _BEHIND):
             votes[word] = votes.get(word, 0) | 1 << _BOX * place

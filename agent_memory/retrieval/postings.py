@@ -13,7 +13,7 @@ import numpy as np
 
 from agent_memory.retrieval.bm25 import K1, damping
 from agent_memory.retrieval.languages import ENGLISH, elected, vote_of
-from agent_memory.retrieval.words import Known, forms_of
+from agent_memory.retrieval.words import Cached, forms_of
 
 _PLAIN = 0.25  # count of a word's plain form if it is none of the stems
 
@@ -74,17 +74,17 @@ def written(text: str, languages: frozenset[str] | None = None) -> list[Written]
     return read if languages == ENGLISH else _written.each(pieces, languages)
 
 
-@Known
+@Cached
 def _in_english(piece: str) -> Written:
     return _written(piece, ENGLISH)
 
 
-@Known
+@Cached
 def _written(piece: str, languages: frozenset[str]) -> Written:
     forms = forms_of(piece, languages)
     return Written(
-        tuple(term_of(stem) for one in forms for stem in one.stems),
-        tuple(term_of(one.plain) for one in forms if one.plain not in one.stems),
+        tuple(term_of(stem) for form in forms for stem in form.stems),
+        tuple(term_of(form.plain) for form in forms if form.plain not in form.stems),
         len(forms),
         vote_of(piece),
     )
@@ -181,16 +181,16 @@ class Postings(NamedTuple):
             for start, end in zip([0, *ends], ends, strict=False)
         ]
 
-    def found(self, asked: np.ndarray) -> Found:
+    def find(self, numbers: np.ndarray) -> Matches:
         """Look up word numbers (uint32)."""
-        at = np.searchsorted(self.terms, asked)
+        at = np.searchsorted(self.terms, numbers)
         at[at == len(self.terms)] = 0
-        which = np.flatnonzero(self.terms[at] == asked) if len(self.terms) else at[:0]
+        which = np.flatnonzero(self.terms[at] == numbers) if len(self.terms) else at[:0]
         starts = self.starts[at[which]].astype(np.intp)
-        return Found(self, which, starts, self.starts[at[which] + 1] - starts)
+        return Matches(self, which, starts, self.starts[at[which] + 1] - starts)
 
 
-class Found(NamedTuple):
+class Matches(NamedTuple):
     """The postings of the words that were looked up.
 
     Attributes:
@@ -211,10 +211,10 @@ class Found(NamedTuple):
             weights: (rows, records) float32, changed in place.
             rows: The row of each word that was looked up. Several words may share a row.
         """
-        found = zip(
+        runs = zip(
             rows[self.which].tolist(), self.starts.tolist(), self.sizes.tolist(), strict=True
         )
-        for row, start, size in found:
+        for row, start, size in runs:
             places = self.postings.places[start : start + size]
             own = self.postings.weights[start : start + size].astype(np.float32)
             weights[row, places] = np.maximum(weights[row, places], own)

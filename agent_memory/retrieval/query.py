@@ -81,7 +81,7 @@ class Query:
     pending: Pending | None = None
 
     @classmethod
-    def asked(cls, question: str, encoder: Encoder, today: date | None = None) -> Self:
+    def of_question(cls, question: str, encoder: Encoder, today: date | None = None) -> Self:
         """Encode a question and build its query.
 
         Args:
@@ -102,11 +102,11 @@ class Query:
         ends = np.searchsorted(encoding.starts, [m.end() for m in _WRITTEN.finditer(question)])
         first = 0
         for written, end in zip(_WRITTEN.findall(question), ends.tolist(), strict=True):
-            known = [
+            terms = [
                 tuple(dict.fromkeys(map(term_of, (*form.stems, form.plain))))
                 for form in forms_of(written, languages)
             ]
-            places = [words.setdefault(numbers, len(words)) for numbers in known]
+            places = [words.setdefault(numbers, len(words)) for numbers in terms]
             # a number matches exactly or not at all, however near its word pieces are
             count = 0 if _NUMBER.search(written) else end - first
             for nth in range(count if places else 0):

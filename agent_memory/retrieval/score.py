@@ -25,8 +25,8 @@ _NEIGHBOUR_WORDS = 60
 
 def in_order(places: np.ndarray) -> np.ndarray:
     """Return the indexes that sort `features.PLACE` rows by session, seq and passage."""
-    found: np.ndarray = np.lexsort((places["part"], places["seq"], places["session"]))
-    return found
+    order: np.ndarray = np.lexsort((places["part"], places["seq"], places["session"]))
+    return order
 
 
 class Named(NamedTuple):
@@ -102,7 +102,7 @@ class Candidates(NamedTuple):
         if len(parts) == 1:
             return parts[0]
         places, cosines, filled, best, weights, meant = (
-            np.concatenate(one) for one in zip(*(part[1:7] for part in parts), strict=True)
+            np.concatenate(column) for column in zip(*(part[1:7] for part in parts), strict=True)
         )
         names = Named.joined([part.names for part in parts])
         total, holding = sum(part.total for part in parts), sum(part.holding for part in parts)
@@ -111,7 +111,7 @@ class Candidates(NamedTuple):
         return every.at(order[~_repeated(places[order], names.at(order))])
 
     def at(self, rows: np.ndarray) -> Self:
-        places, cosines, filled, best, weights, meant = (one[rows] for one in self[1:7])
+        places, cosines, filled, best, weights, meant = (column[rows] for column in self[1:7])
         return type(self)(
             self.names.at(rows),
             places,
@@ -208,8 +208,8 @@ class Ranked(NamedTuple):
 @cache
 def fitted() -> Mapping[str, Any]:
     text = files("agent_memory.retrieval").joinpath("score.json").read_text(encoding="utf-8")
-    found: Mapping[str, Any] = json.loads(text)
-    return found
+    numbers: Mapping[str, Any] = json.loads(text)
+    return numbers
 
 
 def informativeness(count: int, holding: np.ndarray) -> np.ndarray:
@@ -222,15 +222,15 @@ def informativeness(count: int, holding: np.ndarray) -> np.ndarray:
     return worth.astype(np.float32)
 
 
-def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
+def ranked(per_index: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     """Return the best `limit` candidates of one or several indexes, best first."""
-    one = Candidates.joined(found)
-    worth = informativeness(one.total, one.holding)
+    candidates = Candidates.joined(per_index)
+    worth = informativeness(candidates.total, candidates.holding)
     with np.errstate(invalid="ignore"):  # BLAS reads past the finite numbers; see `index`
-        parts = _parts(one, query, worth)
-    relevance = _relevance(parts, len(worth), one.total)
+        parts = _parts(candidates, query, worth)
+    relevance = _relevance(parts, len(worth), candidates.total)
     others = fitted()["other_words"]
-    if one.filled.any() and parts[:, PARTS.index("words")].max() < others["below"]:
+    if candidates.filled.any() and parts[:, PARTS.index("words")].max() < others["below"]:
         # no record has half of the question's words in any form: shared words are mostly chance
         parts[:, [PARTS.index(name) for name in _OF_WORDS]] *= others["share"]
     weights = fitted()["rank"]
@@ -242,23 +242,23 @@ def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     counted = np.maximum.accumulate(alone[::-1])[::-1]
     best = best[:limit]
     return Ranked(
-        one.names.at(best).all(),
-        one.names.at(best).vectors(),
+        candidates.names.at(best).all(),
+        candidates.names.at(best).vectors(),
         counted[:limit],
         relevance[best],
         parts[best],
-        one.cosines[best],
-        (one.weights @ worth)[best],
+        candidates.cosines[best],
+        (candidates.weights @ worth)[best],
     )
 
 
-def nearest(found: Sequence[tuple[Named, np.ndarray]], limit: int) -> Ranked:
+def nearest(per_index: Sequence[tuple[Named, np.ndarray]], limit: int) -> Ranked:
     """Rank records of one or several indexes by their cosines alone; their relevance is 0.
 
     A record that several indexes have is taken from the first.
     """
-    names = Named.joined([one for one, _ in found])
-    cosines = np.concatenate([one for _, one in found])
+    names = Named.joined([names for names, _ in per_index])
+    cosines = np.concatenate([cosines for _, cosines in per_index])
     first: dict[str, int] = {}
     for at in np.argsort(-cosines, kind="stable").tolist():
         if len(first) == limit:
@@ -291,20 +291,20 @@ def _relevance(parts: np.ndarray, words: int, total: int) -> np.ndarray:
     covered = (1 - 1 / max(1, words)) * own["coverage_around"] ** 2
     near += by["meant"] * own["meant"] + by["coverage"] * covered + by["dated"] * own["dated"]
     few = by["few"] * math.log(_MANY / min(_MANY, max(_FEW, total)))
-    found: np.ndarray = 1 / (1 + np.exp(-by["slope"] * (near + few - by["middle"])))
-    return found
+    relevance: np.ndarray = 1 / (1 + np.exp(-by["slope"] * (near + few - by["middle"])))
+    return relevance
 
 
-def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
-    numbers, count = fitted(), len(one.places)
-    there = (one.weights > 0).astype(np.float32)
-    strength = _by_word(one.best, query.owners, there.shape[1])
-    compared = np.asarray(one.best.any(axis=1))  # records with word pieces
+def _parts(candidates: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
+    numbers, count = fitted(), len(candidates.places)
+    there = (candidates.weights > 0).astype(np.float32)
+    strength = _by_word(candidates.best, query.owners, there.shape[1])
+    compared = np.asarray(candidates.best.any(axis=1))  # records with word pieces
     unread = np.where(there > 0, 1, numbers["absent"])
     # a number has no pieces in a query: it is present or absent
     present = np.where(np.isin(np.arange(there.shape[1]), query.owners), numbers["present"], 1)
     strength = np.where(compared[:, None], np.maximum(strength, present * there), unread)
-    near = one.neighbours()
+    near = candidates.neighbours()
     share = worth / worth.sum() if len(worth) else worth
     words = strength @ share
     around, covered = strength, there
@@ -313,8 +313,8 @@ def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
         covered = np.maximum(covered, _at(there, place))
     words_around = around @ share
     # the cosine of unrelated texts becomes 0; the minimum of -1 matters for baselines near 1
-    cosines = np.maximum(-1, (one.cosines - query.baseline) / (1 - query.baseline))
-    meaning = np.where(one.filled, cosines, numbers["without_vector"] * (there @ share))
+    cosines = np.maximum(-1, (candidates.cosines - query.baseline) / (1 - query.baseline))
+    meaning = np.where(candidates.filled, cosines, numbers["without_vector"] * (there @ share))
     if not len(worth):  # a question of stop words only is ranked by meaning
         words = words_around = meaning
     total, size = meaning.copy(), np.ones(count, np.float32)
@@ -322,13 +322,13 @@ def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
         part = numbers["meaning_around"][name]
         total += part * _at(meaning, place)
         size += part * (place >= 0)
-    dated = _dated(one.places["day"], query.period)
+    dated = _dated(candidates.places["day"], query.period)
     nearest = _nearest(meaning, dated > 0) if dated.any() else _nearest(meaning)
-    length = np.log1p(one.places["words"] / _LONG_WORDS) - _LONG_FROM
+    length = np.log1p(candidates.places["words"] / _LONG_WORDS) - _LONG_FROM
     return np.column_stack([
         meaning, total / size, nearest, words, words_around, covered @ share,
-        length.clip(0, _LONG_TO), one.places["asks"] / 100,
-        one.meant, dated,
+        length.clip(0, _LONG_TO), candidates.places["asks"] / 100,
+        candidates.meant, dated,
     ]).astype(np.float32)  # fmt: skip
 
 
@@ -340,8 +340,8 @@ def _dated(days: np.ndarray, period: Period | None) -> np.ndarray:
     if period is None:
         return np.zeros(len(days), np.float32)
     first, last = period.first.toordinal(), period.last.toordinal()
-    found: np.ndarray = np.where(days <= last, 1.0, 0.5) * ((days >= first) & (days <= last + 2))
-    return found
+    scores: np.ndarray = np.where(days <= last, 1.0, 0.5) * ((days >= first) & (days <= last + 2))
+    return scores
 
 
 def _nearest(meaning: np.ndarray, among: np.ndarray | None = None) -> np.ndarray:
@@ -359,16 +359,16 @@ def _nearest(meaning: np.ndarray, among: np.ndarray | None = None) -> np.ndarray
     possible = meaning if among is None else np.where(among, meaning, -np.inf)
     nearest = float(possible.max())
     near = np.exp((possible - nearest) / fitted()["nearest"])
-    found: np.ndarray = near / near.sum() * min(1.0, max(0.0, nearest / fitted()["near"]))
-    return found
+    probabilities: np.ndarray = near / near.sum() * min(1.0, max(0.0, nearest / fitted()["near"]))
+    return probabilities
 
 
 def _by_word(best: np.ndarray, owners: np.ndarray, words: int) -> np.ndarray:
     """Return for each record and word the mean of `best` over the word's pieces."""
     belongs = np.zeros((len(owners), words), np.float32)
     belongs[np.arange(len(owners)), owners] = 1
-    found: np.ndarray = best @ (belongs / np.maximum(1, belongs.sum(axis=0)))
-    return found
+    means: np.ndarray = best @ (belongs / np.maximum(1, belongs.sum(axis=0)))
+    return means
 
 
 def _at(values: np.ndarray, place: np.ndarray) -> np.ndarray:

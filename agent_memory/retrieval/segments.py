@@ -69,9 +69,9 @@ class Names:
         if wanted.packed is None:  # no id has 32 characters, or one of these is not hexadecimal
             return [p for p in range(len(self)) if self[p] in ids] if ours else []
         # filter by the first 16 bits
-        known = np.zeros(2**16, np.bool_)
-        known[_beginnings(wanted.packed)] = True
-        likely = np.flatnonzero(known[_beginnings(self.packed)]).tolist()
+        present = np.zeros(2**16, np.bool_)
+        present[_beginnings(wanted.packed)] = True
+        likely = np.flatnonzero(present[_beginnings(self.packed)]).tolist()
         return [place for place in likely if self[place] in ids]
 
     def only(self, keep: np.ndarray) -> Names:

@@ -14,7 +14,7 @@ from operator import eq
 from agent_memory.core.records import Hit, Record
 from agent_memory.core.text import names as names_in
 from agent_memory.retrieval.dates import MONTHS, NUMBERS, WEEKDAYS
-from agent_memory.retrieval.informativeness import FULL, asking, said_in
+from agent_memory.retrieval.informativeness import FULL, asking, words_in
 from agent_memory.retrieval.languages import languages_of
 
 ALL = 100  # the value of `asking` for a text that consists of questions
@@ -89,17 +89,17 @@ def place_of(record: Record) -> tuple[object, ...]:
     return record.created_at, record.session_id, record.first
 
 
-def follows(record: Record, stated: Record) -> bool:
+def follows(record: Record, statement: Record) -> bool:
     """Return whether a record is a later statement of the same speaker."""
-    same = record.metadata.get("speaker") == stated.metadata.get("speaker")
-    return same and place_of(record) > place_of(stated) and asking(text_of(record)) < ALL
+    same = record.metadata.get("speaker") == statement.metadata.get("speaker")
+    return same and place_of(record) > place_of(statement) and asking(text_of(record)) < ALL
 
 
 @lru_cache(_MOST_KNOWN)
-def asked_words(question: str) -> tuple[frozenset[str], frozenset[str]]:
+def question_words(question: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the languages of a question, and its words in them."""
     languages = languages_of(question)
-    return languages, said_in(question, languages)
+    return languages, words_in(question, languages)
 
 
 def changes(hit: Hit) -> bool:
@@ -108,7 +108,7 @@ def changes(hit: Hit) -> bool:
 
 def kinds_of_values(text: str) -> frozenset[str]:
     """Return the kinds of values in a text: day, date, time, money."""
-    return frozenset(str(found.lastgroup) for found in _KIND.finditer(text))
+    return frozenset(str(match.lastgroup) for match in _KIND.finditer(text))
 
 
 def first_word(text: str) -> str:
@@ -121,16 +121,16 @@ def _uncounted(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(_COUNTED.sub("", text.casefold())))
 
 
-def leans(text: str, stated: str, about: Sequence[str], question: str) -> bool:
+def leans(text: str, statement: str, about: Sequence[str], question: str) -> bool:
     if len(text.split()) > FULL:
         return False
     if _TAKES_BACK.search(text):
         return True
     if is_about_another(text, about) or _OF_ITS_OWN.search(text):
         return False
-    if names_another(text, stated, question):
+    if names_another(text, statement, question):
         return False
-    if _VALUE.search(text) and _VALUE.search(stated):
+    if _VALUE.search(text) and _VALUE.search(statement):
         return True
     return bool(_CHANGES.search(text) and _POINTS_BACK.search(text))
 
@@ -147,24 +147,24 @@ def is_about_another(text: str, about: Sequence[str]) -> bool:
     return any(name.casefold() not in _CALENDAR for name in names_in(f". {text}"))
 
 
-def names_another(text: str, stated: str, question: str) -> bool:
+def names_another(text: str, statement: str, question: str) -> bool:
     """Return whether a text is about another thing than a statement, such as another room's code.
 
     This is so if the text has some of the words that the statement shares with the question, but
     not all of them.
     """
-    languages, asked = asked_words(question)
-    shared, own = said_in(stated, languages) & asked, said_in(text, languages)
+    languages, query_words = question_words(question)
+    shared, own = words_in(statement, languages) & query_words, words_in(text, languages)
     return not own.isdisjoint(shared) and not shared <= own
 
 
-def has_form(new: frozenset[str], old: frozenset[str], asked: frozenset[str]) -> bool:
+def has_form(new: frozenset[str], old: frozenset[str], query_words: frozenset[str]) -> bool:
     """Return whether a new statement has the form of an old one.
 
     This means that it contains most words of the old statement, and every word that the old
     statement shares with the question.
     """
-    return old & asked <= new and repeats_most(new, old)
+    return old & query_words <= new and repeats_most(new, old)
 
 
 def repeats_most(new: frozenset[str], old: frozenset[str]) -> bool:
@@ -173,11 +173,11 @@ def repeats_most(new: frozenset[str], old: frozenset[str]) -> bool:
 
 def differs_in_value(hit: Hit, other: Hit) -> bool:
     """Return whether two texts differ only in one short span, which is then a value."""
-    one, two = _uncounted(text_of(hit.record)), _uncounted(text_of(other.record))
-    begin = _equal_words(one, two)
-    same = begin + _equal_words(one[begin:][::-1], two[begin:][::-1])
-    return same >= _SAME_WORDS and 2 * same >= max(len(one), len(two))
+    new, old = _uncounted(text_of(hit.record)), _uncounted(text_of(other.record))
+    begin = _equal_words(new, old)
+    same = begin + _equal_words(new[begin:][::-1], old[begin:][::-1])
+    return same >= _SAME_WORDS and 2 * same >= max(len(new), len(old))
 
 
-def _equal_words(one: Sequence[str], two: Sequence[str]) -> int:
-    return len([*takewhile(bool, map(eq, one, two))])
+def _equal_words(first: Sequence[str], second: Sequence[str]) -> int:
+    return len([*takewhile(bool, map(eq, first, second))])

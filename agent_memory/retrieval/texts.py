@@ -64,15 +64,15 @@ def cosines(rows: np.ndarray, vector: np.ndarray) -> list[float]:
     products = (rows * vector).sum(axis=1)
     # the root of the product is exact for a vector with itself
     lengths = np.sqrt((rows * rows).sum(axis=1) * (vector * vector).sum())
-    found: list[float] = np.clip(products / lengths, -1.0, 1.0).tolist()
-    return found
+    result: list[float] = np.clip(products / lengths, -1.0, 1.0).tolist()
+    return result
 
 
 def packed(vector: np.ndarray) -> str:
     """Encode a vector as text without loss, in single precision if that is exact."""
     small = vector.astype(_SMALL)
-    kept = small if (small == vector).all() else vector.astype(_LARGE)
-    return b64encode(kept.tobytes()).decode("ascii")
+    exact = small if (small == vector).all() else vector.astype(_LARGE)
+    return b64encode(exact.tobytes()).decode("ascii")
 
 
 def unpacked(text: str, dimension: int) -> np.ndarray:
@@ -107,7 +107,7 @@ class TextIndex:
         """Return for each text the probability that it is relevant to a question."""
         if len(query.meaning) != self._index.dimension:  # one side has no vectors
             query = query.by_words()
-        found = self._index.search(query, len(self.texts))
+        ranked = self._index.search(query, len(self.texts))
         relevance = np.zeros(len(self.texts))
-        relevance[[int(name) for name in found.names]] = found.relevance
+        relevance[[int(name) for name in ranked.names]] = ranked.relevance
         return relevance

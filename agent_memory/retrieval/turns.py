@@ -38,20 +38,20 @@ def turns_said(entry: Entry) -> list[Turn]:
     message, whole = entry.message, entry.message.text()
     text = whole.strip()
     begin = whole.index(text)
-    found = passages(text) if text and text != DELETED else []
-    count = len(text.split()) if found else 0
+    spans = passages(text) if text and text != DELETED else []
+    count = len(text.split()) if spans else 0
     return [
         Turn(
             speaker(message),
             text[start:end],
             entry.said_at,
             role_of(message) == "user",
-            Part(number, len(found), begin + start),
+            Part(number, len(spans), begin + start),
             entry.session_id,
             entry.seq,
             count,
         )
-        for number, (start, end) in enumerate(found)
+        for number, (start, end) in enumerate(spans)
     ]
 
 

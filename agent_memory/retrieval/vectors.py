@@ -81,9 +81,9 @@ class Vectors(NamedTuple):
             return cls(np.concatenate([part.rows for part in parts]), None, length)
         if any(part.scales is None for part in full):
             return cls(np.concatenate([part.floats() for part in parts]), None, length)
-        given = [part if part.scales is not None else part._zeros() for part in parts]
-        scales = np.concatenate([part.scales for part in given if part.scales is not None])
-        return cls(np.concatenate([part.rows for part in given]), scales, length)
+        scaled = [part if part.scales is not None else part._zeros() for part in parts]
+        scales = np.concatenate([part.scales for part in scaled if part.scales is not None])
+        return cls(np.concatenate([part.rows for part in scaled]), scales, length)
 
     def _zeros(self) -> Self:
         count = len(self.rows)
@@ -125,14 +125,14 @@ class Vectors(NamedTuple):
             return np.zeros(count, np.float32)
         if self.scales is None:
             return np.asarray(self.rows @ vector)
-        found = np.empty(count, np.float32)
+        result = np.empty(count, np.float32)
         converted = np.empty((min(_ROWS, count), self.length), np.float32)
         for at in range(0, count, _ROWS):
             some = converted[: min(_ROWS, count - at)]
             some[:] = self.rows[at : at + _ROWS]
-            np.dot(some, vector, out=found[at : at + _ROWS])
-        found *= self.scales
-        return found
+            np.dot(some, vector, out=result[at : at + _ROWS])
+        result *= self.scales
+        return result
 
 
 def rounded_rows(matrix: np.ndarray, which: np.ndarray) -> np.ndarray:
@@ -140,9 +140,9 @@ def rounded_rows(matrix: np.ndarray, which: np.ndarray) -> np.ndarray:
     if matrix.shape[1] < LEAST_LENGTH:
         return matrix
     some = which & _scales(matrix)[1]
-    found = matrix.copy()
-    found[some] = Vectors.of(matrix[some], True).floats()
-    return found
+    copy = matrix.copy()
+    copy[some] = Vectors.of(matrix[some], True).floats()
+    return copy
 
 
 def _scales(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -220,13 +220,13 @@ class Tokens(NamedTuple):
         Returns:
             (records, pieces of the question); 0 for a record without pieces.
         """
-        found = np.zeros((len(self.starts) - 1, len(questions)), np.float32)
+        cosines = np.zeros((len(self.starts) - 1, len(questions)), np.float32)
         filled = np.flatnonzero(np.diff(self.starts))
         if len(filled) and len(questions):
             products = _products(self.rows, questions.astype(np.float32).T)
             first = self.starts[:-1][filled].astype(np.intp)
-            found[filled] = np.maximum.reduceat(products, first, axis=0) / 127**2
-        return found
+            cosines[filled] = np.maximum.reduceat(products, first, axis=0) / 127**2
+        return cosines
 
 
 def _products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -235,8 +235,8 @@ def _products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     OpenBLAS computes larger products on threads that wait for each other. That is a hundred times
     slower while other work is running.
     """
-    found = np.empty((len(rows), columns.shape[1]), np.float32)
+    products = np.empty((len(rows), columns.shape[1]), np.float32)
     step = max(1, _MOST_PRODUCTS // columns.size)
     for at in range(0, len(rows), step):
-        np.matmul(rows[at : at + step].astype(np.float32), columns, out=found[at : at + step])
-    return found
+        np.matmul(rows[at : at + step].astype(np.float32), columns, out=products[at : at + step])
+    return products

@@ -28,8 +28,8 @@ def stem(word: str, language: str) -> str:
     if language == "turkish":
         # k becomes ğ before a vowel: çocuk, çocuğum
         return word[:_TURKISH].replace("\u011f", "k")
-    made = _stemmers.made.get(language) or _stemmers.make(language)
-    stemmed: str = made.stemWord(word)
+    stemmer = _stemmers.cached.get(language) or _stemmers.make(language)
+    stemmed: str = stemmer.stemWord(word)
     return stemmed if len(stemmed) >= _LEAST else word
 
 
@@ -48,13 +48,13 @@ class _Stemmers(threading.local):
     """Stemmers by language, separate for each thread because a stemmer has state."""
 
     def __init__(self) -> None:
-        self.made: dict[str, Any] = {}
+        self.cached: dict[str, Any] = {}
 
     def make(self, language: str) -> Any:
         import Stemmer
 
-        self.made[language] = Stemmer.Stemmer(language, 0)  # no cache, since `Known` has one
-        return self.made[language]
+        self.cached[language] = Stemmer.Stemmer(language, 0)  # no cache, since `Cached` has one
+        return self.cached[language]
 
 
 _stemmers = _Stemmers()
@@ -102,7 +102,7 @@ class _Results(dict[str, T]):
         return result
 
 
-class Known(Generic[T]):
+class Cached(Generic[T]):
     """A function of a chunk, which is the text between two blanks, with cached results."""
 
     def __init__(self, call: Callable[..., T]) -> None:
@@ -116,12 +116,12 @@ class Known(Generic[T]):
         return list(map(self._of(rest).__getitem__, pieces))
 
     def _of(self, rest: tuple[frozenset[str], ...]) -> _Results[T]:
-        found = self._results.get(rest)
-        if found is None or found.size > _MOST_KNOWN:
+        results = self._results.get(rest)
+        if results is None or results.size > _MOST_KNOWN:
             if len(self._results) >= _MOST_LANGUAGES:
                 self._results.clear()
-            found = self._results[rest] = _Results(lambda written: self._call(written, *rest))
-        return found
+            results = self._results[rest] = _Results(lambda written: self._call(written, *rest))
+        return results
 
 
 class Forms(NamedTuple):
@@ -155,9 +155,9 @@ def roots(text: str, languages: frozenset[str] = ENGLISH) -> dict[str, str]:
     Use a root as a quick filter that ignores case. Texts without the word may contain its root.
     Texts with other accents, or with an irregular form such as "dying", may lack it.
     """
-    found = {word.casefold() for written in text.split() for word in WORD.findall(written)}
+    spellings = {word.casefold() for written in text.split() for word in WORD.findall(written)}
     begun: dict[str, str] = {}
-    for written in found:
+    for written in spellings:
         for word in _words_of(written, languages):
             roots = [begun.get(word, written), _root(written, word)]
             begun[word] = min(roots, key=_size)
@@ -187,30 +187,30 @@ def words_up_to(most: int, text: str) -> int:
     return count
 
 
-@Known
+@Cached
 def _words_of(written: str, languages: frozenset[str]) -> tuple[str, ...]:
     """Return the words of one chunk; see `words`."""
     forms = forms_of(written, languages)
     if languages == ENGLISH:
-        return tuple(one.stems[0] for one in forms)
-    return tuple(min(one.stems, key=_size) for one in forms)
+        return tuple(form.stems[0] for form in forms)
+    return tuple(min(form.stems, key=_size) for form in forms)
 
 
 def _size(word: str) -> tuple[int, str]:
     return len(word), word
 
 
-@Known
+@Cached
 def forms_of(written: str, languages: frozenset[str] = ENGLISH) -> tuple[Forms, ...]:
     """Return the forms of each word in a chunk. Latin words may be in any of `languages`."""
     if not written.isascii():
         folded = unicodedata.normalize("NFKC", written.casefold())
-        return tuple(one for word in WORD.findall(folded) for one in _parts(word, languages))
-    found = ASCII_WORD.findall(written.lower())
+        return tuple(form for word in WORD.findall(folded) for form in _parts(word, languages))
+    spellings = ASCII_WORD.findall(written.lower())
     if languages == ENGLISH:
-        stems = [stem(word, "english") for word in found if word not in STOP_WORDS]
-        return tuple(Forms(one, (one,)) for one in stems)
-    return tuple(one for word in found for one in _of_letters(word, languages))
+        stems = [stem(word, "english") for word in spellings if word not in STOP_WORDS]
+        return tuple(Forms(plain, (plain,)) for plain in stems)
+    return tuple(form for word in spellings for form in _of_letters(word, languages))
 
 
 def _parts(word: str, languages: frozenset[str]) -> Iterator[Forms]:
@@ -231,12 +231,12 @@ def _of_letters(word: str, languages: frozenset[str]) -> Iterator[Forms]:
         return
     script = script_of(word)
     own_script = ENGLISH if script is None else frozenset([script])
-    known = languages if is_latin(word) else own_script
-    if not known & ENGLISH and any(word in COMMON_WORDS.get(name, ()) for name in known):
+    possible = languages if is_latin(word) else own_script
+    if not possible & ENGLISH and any(word in COMMON_WORDS.get(name, ()) for name in possible):
         return
     plain = stem(bare, "english") if bare.isascii() else bare
-    own = [plain] if known & ENGLISH else []
-    stems = [unaccented(stem(word, name)) for name in sorted(known - ENGLISH)]
+    own = [plain] if possible & ENGLISH else []
+    stems = [unaccented(stem(word, name)) for name in sorted(possible - ENGLISH)]
     yield Forms(plain, tuple(dict.fromkeys([*own, *stems])))
 
 

@@ -253,7 +253,7 @@ class WordIndex(ItemIndex):
         from agent_memory.retrieval.query import Query
 
         owner, most, least = self._owner(user_id), how_many("top_k", top_k), above(threshold)
-        question = Query.asked(text_of("query", query), NoEmbedder())
+        question = Query.of_question(text_of("query", query), NoEmbedder())
         if not most or not question.words:
             return []
         hits = self._vectors.search_vectors(self._block, owner, question, most)

@@ -67,9 +67,9 @@ class Bounded(Strategy):
     def _room(self) -> Self:
         for what in ("stm_tokens", "messages", "turns"):
             most, keep = f"max_{what}", f"keep_{what.removeprefix('stm_')}"
-            limit, kept = getattr(self, most), getattr(self, keep)
-            if limit is not None and kept is not None and kept > limit:
-                raise InvalidShares(f"{keep} is {kept}, but {most} is {limit}. Lower {keep}.")
+            limit, target = getattr(self, most), getattr(self, keep)
+            if limit is not None and target is not None and target > limit:
+                raise InvalidShares(f"{keep} is {target}, but {most} is {limit}. Lower {keep}.")
         return self
 
     @property

@@ -128,7 +128,7 @@ def worded(texts: Sequence[str], meaning: np.ndarray | None = None) -> Features:
 
 def for_words(words: str, vector: np.ndarray | None = None) -> Query:
     """Return a query for words, with a vector if one is given."""
-    query = Query.asked(words, NoEmbedder())
+    query = Query.of_question(words, NoEmbedder())
     return query if vector is None else replace(query, meaning=vector)
 
 

@@ -212,7 +212,7 @@ class LogBlock(ManualBlock):
         from agent_memory.retrieval.turns import recalls
         from agent_memory.stores.kernel.indexes import hits
 
-        query = Query.asked(question, NoEmbedder(), today)
+        query = Query.of_question(question, NoEmbedder(), today)
         found = hits(known.traits.search(query, len(known.records)), known.records)
         least = scope.floor * self.resources.min_relevance
         best = answers(

@@ -71,12 +71,12 @@ class BestEffort:
         """Return the query of a question, without a vector while the embedder is down."""
         from agent_memory.retrieval.query import Query
 
-        query = self._attempt(lambda embedder: Query.asked(question, embedder, today))
+        query = self._attempt(lambda embedder: Query.of_question(question, embedder, today))
         if query is not None:
             self._failed = 0
             return query
         notice(f"texts are compared by their words alone for now. {self._why}")
-        return Query.asked(question, NoEmbedder(), today)
+        return Query.of_question(question, NoEmbedder(), today)
 
     def has_vectors(self) -> bool | None:
         """Return whether the embedder gives vectors; None while it is down."""
