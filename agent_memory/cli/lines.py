@@ -63,14 +63,14 @@ def write_line(entry: Entry) -> bytes:
 
 def _message(fields: Any) -> Message:
     from agent_memory.core.messages import Message
-    from agent_memory.core.timestamps import TIMES, moment_said
+    from agent_memory.core.timestamps import TIMES, parse_time
 
     if not isinstance(fields, dict):
         raise InvalidMessage('not an object. Write {"role": "user", "content": "..."}.')
     fields = dict(fields)
     for key in TIMES:
         said = fields.get(key)
-        if fields.get("created_at") is None and said is not None and moment_said(said) is None:
+        if fields.get("created_at") is None and said is not None and parse_time(said) is None:
             raise InvalidMessage(
                 f"the message's `{key}` {said!r} is not a time. Use epoch seconds, or ISO 8601 "
                 'such as "2026-03-01T12:00:00+00:00".'

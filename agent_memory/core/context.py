@@ -204,25 +204,25 @@ _SUMMARY = ("<summary>\n", "\n</summary>")
 
 
 def without_context(
-    messages: Sequence[Any], context: MemoryContext | None, asked: Sequence[Message]
+    messages: Sequence[Any], context: MemoryContext | None, question: Sequence[Message]
 ) -> Sequence[Any]:
     """If the messages begin with those of the context, return only the messages after them.
 
     If no message follows the context, the list is returned unchanged: it may be a new turn that
-    repeats the last one. `asked` holds the context's question, if the question is not stored yet.
+    repeats the last one. `question` holds the context's question, if it is not stored yet.
     The result then begins with the question.
 
     Raises:
         InvalidMessage: The messages hold recalls or a summary of another context.
     """
-    if context is not None and len(messages) >= len(context.shown) + len(asked) > 0:
+    if context is not None and len(messages) >= len(context.shown) + len(question) > 0:
         sent = context.to_messages()
         copies = [*map(_as_sent, messages[: len(sent)])]
         if len(messages) > len(sent) and copies == sent:
-            begin = len(sent) - len(asked)
-            if copies[begin:] == chat_of(asked):  # the caller's own question may have metadata
+            begin = len(sent) - len(question)
+            if copies[begin:] == chat_of(question):  # the caller's own question may have metadata
                 return messages[begin:]
-            return [*asked, *messages[len(sent) :]]
+            return [*question, *messages[len(sent) :]]
     for place, message in enumerate(messages):
         if _is_of_a_context(message):
             raise InvalidMessage(

@@ -29,7 +29,7 @@ _NEAR = 200  # a cut moves by at most this many characters, to the end of a sent
 _SEARCHED = 1_000_000  # characters of a text that are searched for the question
 _HITS = 5_000
 _MOST_TRIED = 40
-_ASKED = 1_000  # only so many characters at each end of a question are used
+_QUESTION_END = 1_000  # only so many characters at each end of a question are used
 _PASSAGE = 400  # characters of a passage. A longer sentence is cut to the part around a word
 _WORD = 40
 _LEAST_SHARE = 0.5  # a passage needs this share of the best passage's score
@@ -201,7 +201,7 @@ def _passages(text: str, question: str, count: Count, frame: _Frame) -> list[Spa
     Words that are rare in the text count more.
     """
     limit, within = frame.passages, (frame.begin, frame.last)
-    wanted = set(terms(question[:_ASKED])) | set(terms(question[-_ASKED:]))
+    wanted = set(terms(question[:_QUESTION_END])) | set(terms(question[-_QUESTION_END:]))
     wanted = {word for word in wanted if len(word) > 1}
     if not wanted:
         return []

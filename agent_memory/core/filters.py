@@ -26,7 +26,7 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "$eq": operator.eq,
     "$ne": operator.ne,
-    "$in": lambda value, wanted: any(value == one for one in wanted),
+    "$in": lambda value, wanted: any(value == item for item in wanted),
     "$gt": _ordered(operator.gt),
     "$gte": _ordered(operator.ge),
     "$lt": _ordered(operator.lt),

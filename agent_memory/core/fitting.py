@@ -108,7 +108,7 @@ class Fitting:
         steps = [list(unit) for unit in units(turn)]
         newest = next(unit for unit in steps if turn[-1] is unit[-1])
         question = self._question_of(turn, newest)
-        question_seqs = {one.seq for one in question}
+        question_seqs = {entry.seq for entry in question}
         steps = [unit for unit in steps if unit is not newest and unit[0].seq not in question_seqs]
         room = self.room - self.free
         least = [self.shortener.least(entry.message) for entry in question]
@@ -269,7 +269,7 @@ class Placed:
         while (extra := cost(passages := joined(chosen, of_messages))) > room:
             chosen = select(chosen, sum(r.tokens for r in chosen) - max(1, extra - room), limits)
         whole = {id(recall) for recall in chosen}
-        return [one if id(one) in whole else self._priced(one) for one in passages], extra
+        return [item if id(item) in whole else self._priced(item) for item in passages], extra
 
     def _priced(self, recall: Recall) -> Recall:
         return replace(recall, tokens=self.counter.text(render_line(recall)) + 1)

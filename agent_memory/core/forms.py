@@ -18,7 +18,7 @@ class Form(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
 
-def kept_by_all(text: str) -> str:
+def check_storable(text: str) -> str:
     """Check that every database can store a text in a column."""
     if not is_storable(text):
         raise ValueError("it holds a NUL or a lone surrogate")
@@ -40,5 +40,5 @@ def _shallow(value: dict[str, Any]) -> dict[str, Any]:
 Count = Annotated[int, Field(ge=0, le=_MOST)]
 Seq = Annotated[int, Field(ge=1, le=_MOST)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Name = Annotated[str, Field(min_length=1, max_length=MAX_ID), AfterValidator(kept_by_all)]
+Name = Annotated[str, Field(min_length=1, max_length=MAX_ID), AfterValidator(check_storable)]
 Plain = Annotated[dict[str, Any], AfterValidator(_shallow)]

@@ -17,7 +17,7 @@ from agent_memory.core.records import Recall, Scope, Source
 from agent_memory.core.text import identifiers, names
 
 _ALIKE = 0.8
-_MOST_KNOWN = 2_000
+_MOST_CACHED = 2_000
 
 
 class _Words(NamedTuple):
@@ -48,17 +48,17 @@ def doubles(texts: Sequence[str]) -> dict[int, int]:
     return duplicates
 
 
-@lru_cache(_MOST_KNOWN)  # called for each block, then for the merge
+@lru_cache(_MOST_CACHED)  # called for each block, then for the merge
 def _words(text: str) -> _Words:
     pairs = frozenset(map(hash, pairwise(["", *text.casefold().split()]))) or frozenset([0])
     return _Words(pairs, sorted(pairs)[: len(pairs) - ceil(_ALIKE * len(pairs)) + 1])
 
 
-def _alike(one: _Words, other: _Words) -> bool:
-    few, many = sorted((len(one.pairs), len(other.pairs)))
+def _alike(words: _Words, other: _Words) -> bool:
+    few, many = sorted((len(words.pairs), len(other.pairs)))
     if few < _ALIKE * many:
         return False
-    common = len(one.pairs & other.pairs)
+    common = len(words.pairs & other.pairs)
     return common >= _ALIKE * (few + many - common)
 
 
@@ -75,7 +75,7 @@ _STANDING = 300
 
 
 def merge(
-    found: Mapping[str, Sequence[Recall]],
+    by_block: Mapping[str, Sequence[Recall]],
     shown: Collection[Source] = (),
     among: Collection[str] | None = None,
     floors: Mapping[str, float] = MappingProxyType({}),
@@ -101,21 +101,21 @@ def merge(
     shown = frozenset(shown)
     wanted = [
         recall
-        for block, recalls in found.items()
+        for block, recalls in by_block.items()
         for recall in recalls
         if not recall.sources
         or (among is not None and block not in among)
         or not shown.issuperset(recall.sources)
     ]
-    every = (recall for recalls in found.values() for recall in recalls)
+    every = (recall for recalls in by_block.values() for recall in recalls)
     ranked = [
         (weight, recall)
         for weight, recall in zip(_weights(wanted, every), wanted, strict=True)
         if recall.pinned or weight >= floors.get(recall.block, -math.inf)
     ]
     likely = {
-        block: max((one.relevance for one in recalls if one.relevance is not None), default=1.0)
-        for block, recalls in found.items()
+        block: max((item.relevance for item in recalls if item.relevance is not None), default=1.0)
+        for block, recalls in by_block.items()
     }
     ranked.sort(key=lambda pair: (not pair[1].pinned, -pair[0] * likely[pair[1].block]))
     return _folded([recall for _, recall in ranked])

@@ -48,12 +48,12 @@ class WriteKey:
     Attributes:
         name: A digest of the key's text.
         digest: A digest of the content to write under the key.
-        told: The description of the key in error messages.
+        label: The description of the key in error messages.
     """
 
     name: str
     digest: str
-    told: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Once:
         for key in self.keys:
             if key.name in valid and key.digest != valid[key.name].digest:
                 raise Conflict(
-                    f"{key.told} was used in this session for other content. Nothing was stored. "
+                    f"{key.label} was used in this session for other content. Nothing was stored. "
                     "Give the new content its own key."
                 )
         if self.key is not None and self.key.name in valid:
@@ -123,7 +123,7 @@ class Once:
             if own is not None and own.name in first_uses:
                 if own.digest != first_uses[own.name].digest:
                     raise Conflict(
-                        f"{own.told} appears twice in the list, with different content. Nothing "
+                        f"{own.label} appears twice in the list, with different content. Nothing "
                         "was stored. Give each message its own id."
                     )
                 continue
@@ -137,7 +137,7 @@ class Once:
             check_end(self.expected_end, end)
         return Chosen(tuple(places), None if places else newest)
 
-    def kept(self, places: Sequence[int], entries: Sequence[Entry], head: Head) -> list[KeptKey]:
+    def to_save(self, places: Sequence[int], entries: Sequence[Entry], head: Head) -> list[KeptKey]:
         """Return the keys to store after the drafts at `places` were appended as `entries`."""
         if not entries:
             return []
@@ -213,10 +213,10 @@ def key_of_import(source_id: str, message: Message) -> WriteKey:
     return _key("import", source_id, [message], f"The imported message {quoted(source_id)}")
 
 
-def _key(kind: str, value: str, messages: Sequence[Message], told: str) -> WriteKey:
+def _key(kind: str, value: str, messages: Sequence[Message], label: str) -> WriteKey:
     """Return a key. Keys with the same text but another `kind` are different."""
     name = sha256(_canonical([kind, value]).encode()).hexdigest()[:_NAME_DIGITS]
-    return WriteKey(name, digest_of(messages), told)
+    return WriteKey(name, digest_of(messages), label)
 
 
 def check_end(expected_end: object, end: int | None = None) -> None:

@@ -16,7 +16,7 @@ from agent_memory.core.ids import is_storable
 from agent_memory.core.limits import UNREADABLE, is_whole, quoted
 from agent_memory.core.recognition import check_count, dated, fields_in
 from agent_memory.core.settings_model import requirement
-from agent_memory.core.timestamps import TIMES, moment_said, now_utc
+from agent_memory.core.timestamps import TIMES, now_utc, parse_time
 from agent_memory.errors import InvalidMessage
 
 SYSTEM_ROLES = ("system", "developer")
@@ -117,7 +117,7 @@ class Message(BaseModel):
             self._require_views()
         extra = self.model_extra or {}
         if extra and "created_at" not in self.model_fields_set:
-            times = (moment_said(extra[key]) for key in TIMES if key in extra)
+            times = (parse_time(extra[key]) for key in TIMES if key in extra)
             if (at := next((time for time in times if time is not None), None)) is not None:
                 # `_set` leaves `model_fields_set` unchanged, which lists the caller's fields.
                 _set(self, "created_at", at)
@@ -292,7 +292,7 @@ class Message(BaseModel):
         time = fields.get("created_at")
         if time is None:
             timestamp = next((fields[key] for key in TIMES if type(fields.get(key)) is str), None)
-            values["created_at"] = moment_said(timestamp) or created_at
+            values["created_at"] = parse_time(timestamp) or created_at
         else:
             values["created_at"] = datetime.fromisoformat(time)
         extra = {key: values.pop(key) for key in fields if key not in _FIELDS}

@@ -66,7 +66,7 @@ class Shown:
     held: frozenset[Source] = frozenset()
 
     @property
-    def asked(self) -> list[Message]:
+    def turn_messages(self) -> list[Message]:
         return [draft.message for draft in self.drafts]
 
     @property
@@ -140,14 +140,14 @@ class Packer:
         self,
         head: Head | None,
         entries: Sequence[Entry],
-        asked: Sequence[Message] = (),
+        turn: Sequence[Message] = (),
         *,
         once: bool = False,
     ) -> Shown:
         """Return the messages of a context, without recalls, within the budget.
 
         Args:
-            asked: The current turn. A system message in it replaces the session's.
+            turn: The current turn. A system message in it replaces the session's.
             once: Whether to leave out the current turn if the window already ends with it.
         """
         encoding, count = self.counter.encoding, self.counter.message
@@ -156,14 +156,14 @@ class Packer:
             for entry in entries
         ]
         was_cut = head is not None and head.start > 0
-        systems = [message for message in asked if message.is_system]
-        messages = [message for message in asked if not message.is_system] if systems else asked
+        systems = [message for message in turn if message.is_system]
+        messages = [message for message in turn if not message.is_system] if systems else turn
         end = max(head.end if head is not None else 0, own[-1].seq if own else 0)
         drafts = self._entries(messages, end)
         all_of_it = [*own, *drafts] if drafts else own
         if was_cut and (late := late_results(all_of_it)):
             all_of_it = [
-                self._as_plain(one, _LATE) if one.seq in late else one for one in all_of_it
+                self._as_plain(entry, _LATE) if entry.seq in late else entry for entry in all_of_it
             ]
         shown = visible(all_of_it, was_cut=was_cut)
         if once and drafts and _ends_with_question(shown, drafts):
@@ -202,7 +202,7 @@ class Packer:
             placed = Placed(self.counter, self.role, self.blocks, len(window.leading))
             room = min(self.max_recall_tokens, self.max_tokens - used)
             # Recalls do not change the cost of messages before the newest user message.
-            near = from_newest_user([*messages[len(window.leading) :], *window.asked])
+            near = from_newest_user([*messages[len(window.leading) :], *window.turn_messages])
             chat = chat_of([*window.leading, *near])
             chosen, extra = placed.choose(recalls, room, chat, question)
             if asks_for_all(question):
@@ -216,7 +216,7 @@ class Packer:
             head=head,
             blocks=self.blocks,
             memory_role=self.role,
-            asked=window.asked,
+            asked=window.turn_messages,
         )
 
     def _in_part(
@@ -383,8 +383,8 @@ def _ends_with_question(shown: Sequence[Entry], drafts: Sequence[Entry]) -> bool
     newest = next((entry for entry in reversed(shown) if entry.seq < first), None)
     if newest is None or not is_user(newest):
         return False
-    asked, last = shape_of(drafts[-1].message).views, shape_of(newest.message).views
-    return [view.get("content") for view in asked] == [view.get("content") for view in last]
+    new, stored = shape_of(drafts[-1].message).views, shape_of(newest.message).views
+    return [view.get("content") for view in new] == [view.get("content") for view in stored]
 
 
 def _unpaired(entries: Sequence[Entry]) -> tuple[str, ...]:

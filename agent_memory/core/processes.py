@@ -34,7 +34,7 @@ _child_hooks: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.We
 
 
 _Locks = weakref.WeakValueDictionary[int, threading.RLock]
-_locks, _known = _Locks(), _Locks()
+_locks, _checked = _Locks(), _Locks()
 
 
 def _existing(locks: _Locks) -> list[threading.RLock]:
@@ -57,15 +57,15 @@ def fork_safe_lock(*, own: bool = False) -> threading.RLock:
     """
     if not own:
         return _SHARED[next(_turns) % len(_SHARED)]
-    lock = known_lock()
+    lock = checked_lock()
     _locks[id(lock)] = lock
     return lock
 
 
-def known_lock() -> threading.RLock:
+def checked_lock() -> threading.RLock:
     """Return a lock that `holds_a_lock` checks."""
     lock = threading.RLock()
-    _known[id(lock)] = lock
+    _checked[id(lock)] = lock
     return lock
 
 
@@ -78,8 +78,8 @@ def is_own(lock: threading.RLock) -> bool:
 
 
 def holds_a_lock() -> bool:
-    """Return whether this thread holds any lock of `known_lock` or `fork_safe_lock`."""
-    return any(is_own(lock) for lock in _existing(_known))
+    """Return whether this thread holds any lock of `checked_lock` or `fork_safe_lock`."""
+    return any(is_own(lock) for lock in _existing(_checked))
 
 
 def interrupts_a_holder() -> bool:

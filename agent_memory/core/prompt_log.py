@@ -37,12 +37,12 @@ def pieces(
     With `leads`, the recalls end the first message. Otherwise they precede the newest user message.
     """
     above: list[Piece] = [
-        (hash((one.role, one.content if type(one.content) is str else None)), tokens)
-        for one, tokens in leading
+        (hash((message.role, message.content if type(message.content) is str else None)), tokens)
+        for message, tokens in leading
     ]
     below = [*_pieces_of_turns(turns), *map(_piece, current)]
     if recalls:
-        memory = hash(tuple([(one.block, str(one)) for one in recalls])), recall_tokens
+        memory = hash(tuple([(recall.block, str(recall)) for recall in recalls])), recall_tokens
         if leads:
             key, tokens = above[0] if above else (0, 0)
             return [(hash((key, memory[0])), tokens + recall_tokens), *above[1:], *below]
@@ -73,12 +73,12 @@ def same(before: Sequence[Piece], now: Sequence[Piece]) -> int:
     """Return the tokens of the pieces with which both contexts begin."""
     if now[: len(before)] == before:
         return sum([tokens for _, tokens in before])
-    tokens_kept = 0
+    common = 0
     for (was, _), (key, tokens) in zip(before, now, strict=False):
         if was != key:
             break
-        tokens_kept += tokens
-    return tokens_kept
+        common += tokens
+    return common
 
 
 _LONGEST = 300  # characters of a record that was left out
@@ -172,16 +172,16 @@ def encode_context(
 
     `logged` holds the window's entries as they stand in the log, and `question` the query text.
     """
-    messages = {one.seq: one.message for one in logged if one.session_id}
-    newest = next((one.seq for one in reversed(shown.turns) if is_user(one)), 0)
+    messages = {entry.seq: entry.message for entry in logged if entry.session_id}
+    newest = next((entry.seq for entry in reversed(shown.turns) if is_user(entry)), 0)
     turn = shown.drafts[0].seq if shown.drafts else newest
-    above = {digest(text): Text(text) for text in [one.to_json() for one in shown.leading]}
+    above = {digest(text): Text(text) for text in [message.to_json() for message in shown.leading]}
     fields: Fields = {
         "above": list(above),
-        "turns": [_turn(one, messages) for one in shown.turns],
-        "asked": [one.to_json() for one in context.asked],
-        "recalls": [_named(one) for one in context.recalls],
-        "left_out": [[_named(one.recall), one.why] for one in left_out[:_MOST]],
+        "turns": [_turn(entry, messages) for entry in shown.turns],
+        "asked": [message.to_json() for message in context.asked],
+        "recalls": [_named(recall) for recall in context.recalls],
+        "left_out": [[_named(item.recall), item.why] for item in left_out[:_MOST]],
         "blocks": {name: info.kind for name, info in context.blocks.items()},
         "role": context.memory_role,
         "format": context.format,
@@ -195,7 +195,9 @@ def encode_context(
     }
     static = {name for name, info in context.blocks.items() if info.kind == "static"}
     texts = {
-        name_of(one): _text(one) for one in context.recalls if one.sources or one.block in static
+        name_of(recall): _text(recall)
+        for recall in context.recalls
+        if recall.sources or recall.block in static
     }
     upto = max([turn, *shows(fields)])
     return StoredContext(turn, len(context.asked), upto, question, fields, {**above, **texts})
@@ -227,25 +229,25 @@ def decode_context(
             turns=tuple(turns),
         )  # fmt: skip
 
-    leading = [text_of(one) for one in fields["above"]]
-    messages = [Message.from_json(one, at) for one in leading if one is not None]
+    leading = [text_of(name) for name in fields["above"]]
+    messages = [Message.from_json(text, at) for text in leading if text is not None]
     missing += len(leading) - len(messages)
-    for one in fields["turns"]:
-        seq, text = (one, None) if isinstance(one, int) else one
+    for item in fields["turns"]:
+        seq, text = (item, None) if isinstance(item, int) else item
         if seq not in entries and seq != _ELSEWHERE:
             missing += 1
         else:
             message = entries[seq].message if text is None else Message.from_json(text, at)
             messages.append(message)
-    recalls = [recall_of(one, text_of(one[0])) for one in fields["recalls"]]
-    missing += sum(not one.text for one in recalls)
+    recalls = [recall_of(named, text_of(named[0])) for named in fields["recalls"]]
+    missing += sum(not recall.text for recall in recalls)
     left_out = [
         LeftOut(replace(recall, text=source_text(recall)[:_LONGEST]), why)
-        for recall, why in ((recall_of(one, None), why) for one, why in fields["left_out"])
+        for recall, why in ((recall_of(named, None), why) for named, why in fields["left_out"])
     ]
     context = MemoryContext(
         shown=messages,
-        recalls=[one for one in recalls if one.text],
+        recalls=[recall for recall in recalls if recall.text],
         tokens=fields["tokens"],
         max_tokens=fields["max_tokens"],
         warnings=fields["warnings"],
@@ -253,7 +255,7 @@ def decode_context(
         blocks={name: BlockInfo(kind, None) for name, kind in fields["blocks"].items()},
         memory_role=fields["role"],
         format=fields["format"],
-        asked=[Message.from_json(one, at) for one in fields["asked"]],
+        asked=[Message.from_json(text, at) for text in fields["asked"]],
         kept_tokens=fields["kept_tokens"],
     )
     return SentContext(
@@ -289,7 +291,7 @@ def digest_of_context(context: MemoryContext) -> str:
 
 def _named(recall: Recall) -> list[Any]:
     views = {name: round(value, _DIGITS) for name, value in recall.views.items()}
-    score, sources = round(recall.score, _DIGITS), [list(one) for one in recall.sources]
+    score, sources = round(recall.score, _DIGITS), [list(source) for source in recall.sources]
     named = name_of(recall), recall.block, recall.id
     return [*named, score, recall.tokens, recall.told_time, sources, views, list(recall.turns)]
 

@@ -137,8 +137,8 @@ def _shown_entries(
                     del pending[_led(pending, form) :]
                 continue
         is_output = entry.seq in pairs and pairs[entry.seq][1]
-        is_given = is_output or role_of(message) in _INPUT_ROLES
-        goes_with = is_own and not is_compaction and not is_given
+        is_input = is_output or role_of(message) in _INPUT_ROLES
+        goes_with = is_own and not is_compaction and not is_input
         if not goes_with:
             upto = _led(pending, form)
             shown += [_standing(item, counter) for item in pending[:upto]]

@@ -23,7 +23,7 @@ MOST = 2_000
 _END = MOST // 2
 _LINE = 200  # characters at each end to search for questions, if neither has a short paragraph
 _TAIL = 40
-_MOST_KNOWN = 4_000
+_MOST_CACHED = 4_000
 _BREAK = "\n\n"
 
 _SENTENCES = re.compile(r"(?<=[.!?。！？])\s+")
@@ -75,7 +75,7 @@ _ALL = re.compile(
 )
 
 
-@lru_cache(_MOST_KNOWN)  # each query checks the same recalled texts
+@lru_cache(_MOST_CACHED)  # each query checks the same recalled texts
 def asks(text: str) -> bool:
     return _ASKS.search(text) is not None or _OPENS_ASKING.search(text) is not None
 
@@ -105,7 +105,7 @@ def asks_for_all(text: str) -> bool:
     return _ALL.search(text) is not None
 
 
-def asked_for(message: Message) -> Message:
+def query_message(message: Message) -> Message:
     """Return the message with its query text alone.
 
     Thanks and greetings are left out, as in "Thank you! Which size was it?". A message of more than
@@ -114,14 +114,14 @@ def asked_for(message: Message) -> Message:
     only the questions at both ends are used.
     """
     text = message.text().strip()
-    asked = asked_in(text)
-    if asked == text:
+    query = query_text(text)
+    if query == text:
         return message
-    return Message(role=role_of(message), content=asked, created_at=message.created_at)
+    return Message(role=role_of(message), content=query, created_at=message.created_at)
 
 
-def asked_in(text: str) -> str:
-    """Return the query text of a text; see `asked_for`."""
+def query_text(text: str) -> str:
+    """Return the query text of a text; see `query_message`."""
     text = text.strip()
     if len(text) > MOST:
         text = _at_the_ends(text)

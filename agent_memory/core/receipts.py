@@ -104,8 +104,8 @@ def merged(parts: Iterable[Part]) -> tuple[Part, ...]:
     """Return the worst result of each place, in the order in which the places first appear."""
     by_place: dict[str, Part] = {}
     for part in parts:
-        known = by_place.setdefault(part.place, part)
-        if _WORST[part.state] > _WORST[known.state]:
+        worst = by_place.setdefault(part.place, part)
+        if _WORST[part.state] > _WORST[worst.state]:
             by_place[part.place] = part
     return tuple(by_place.values())
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from agent_memory.core.formats.exact import written
 from agent_memory.core.formats.names import RESPONSES, ROLES, role_in
 from agent_memory.core.limits import MAX_DEPTH
-from agent_memory.core.timestamps import TIMES, moment_said
+from agent_memory.core.timestamps import TIMES, parse_time
 from agent_memory.errors import InvalidMessage
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _items(response: Fields) -> list[Fields]:
             "This response of the Responses API has no output items to store. Pass "
             "a completed response."
         )
-    at = moment_said(response.get("created_at"))
+    at = parse_time(response.get("created_at"))
     dated: dict[str, Any] = {} if at is None else {"created_at": at}
     if response.get("object") == COMPACTED:  # stored as one item
         output = [dict(response)]
@@ -167,7 +167,7 @@ def dated(fields: Fields, zone: tzinfo) -> Fields:
     """Read a time without an offset as a time in `zone`. Add the current time if there is none."""
     at = fields.get("created_at")
     if at is None:
-        has_time = any(moment_said(fields.get(key)) for key in TIMES)
+        has_time = any(parse_time(fields.get(key)) for key in TIMES)
         return fields if has_time else {**fields, "created_at": datetime.now(zone)}
     if isinstance(at, str):
         try:

@@ -125,7 +125,7 @@ def stands_nowhere(message: Message) -> bool:
 REDACTED = "redacted"
 """The key of a message's metadata under which its redacted fields are listed."""
 
-_KEPT = frozenset(
+_SKIP = frozenset(
     {
         *("role", "id", "type", "name", "tool_call_id", "call_id", "status", "format", "model"),
         *("created_at", "url", "data", "file_data", "file_id", "media_type", "mime_type"),
@@ -140,7 +140,7 @@ def redacted(message: Message, redact: Callable[[str], str]) -> Message:
     """Return the redacted message, or the message itself if there is nothing to redact."""
     original = message.to_dict()
     fields = {
-        key: value if key in _KEPT else within(value, redact) for key, value in original.items()
+        key: value if key in _SKIP else within(value, redact) for key, value in original.items()
     }
     changed = sorted(key for key, value in fields.items() if value != original[key])
     if not changed:
@@ -150,7 +150,7 @@ def redacted(message: Message, redact: Callable[[str], str]) -> Message:
 
 
 def within(value: Any, redact: Callable[[str], str]) -> Any:
-    """Return a value with its texts redacted, except `_KEPT` fields. JSON in a text stays valid."""
+    """Return a value with its texts redacted, except `_SKIP` fields. JSON in a text stays valid."""
     if isinstance(value, str):
         return _text(value, redact)
     if is_written(value):  # encoded bytes
@@ -159,7 +159,7 @@ def within(value: Any, redact: Callable[[str], str]) -> Any:
         return [within(item, redact) for item in value]
     if isinstance(value, dict):
         return {
-            key: item if key in _KEPT and isinstance(item, str) else within(item, redact)
+            key: item if key in _SKIP and isinstance(item, str) else within(item, redact)
             for key, item in value.items()
         }
     return value

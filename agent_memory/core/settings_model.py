@@ -196,7 +196,9 @@ Positive = Annotated[int, Range(1, MOST)]
 Amount = Annotated[int, Range(0, MOST)]
 Threads = Annotated[int, Range(1, 256)]
 
-_InSeconds = BeforeValidator(lambda one: one.total_seconds() if isinstance(one, timedelta) else one)
+_InSeconds = BeforeValidator(
+    lambda value: value.total_seconds() if isinstance(value, timedelta) else value
+)
 
 Seconds = Annotated[float, _InSeconds, Range(0, YEAR_SECONDS, above=True)]
 """A time limit of up to a year, in seconds or as a timedelta."""

@@ -87,7 +87,7 @@ def role_of(message: Message) -> str | None:
 
 def newest_user(newest_first: Iterable[Message]) -> Message | None:
     """Return the first user message of an iterable in which newer messages come first."""
-    return next((one for one in newest_first if role_of(one) == "user"), None)
+    return next((message for message in newest_first if role_of(message) == "user"), None)
 
 
 def _is_known(name: str | None) -> bool:
@@ -197,10 +197,10 @@ def pairs(shapes: Sequence[Shape]) -> dict[Place, Place]:
                 early.append(((place, number), turns))
             else:
                 paired[place, number] = call
-        for number, asked_call in enumerate(shape.calls):
-            candidates = pending.get(asked_call.id)
+        for number, new_call in enumerate(shape.calls):
+            candidates = pending.get(new_call.id)
             if candidates is None:
-                pending[asked_call.id] = [(place, number)]
+                pending[new_call.id] = [(place, number)]
             else:
                 candidates.append((place, number))
         turns += shape.speaks and shape.role in ("user", "tool")

@@ -283,16 +283,14 @@ def shares(costs: Sequence[int], room: int, least: Sequence[int] | None = None) 
     gets at least its number in `least`. The sum of `least` must not exceed the room.
     """
     floor = list(least or [0] * len(costs))
-    shares_given = [min(cost, low) for cost, low in zip(costs, floor, strict=True)]
-    left = room - sum(shares_given)
-    order = sorted(range(len(costs)), key=lambda place: costs[place] - shares_given[place])
+    amounts = [min(cost, low) for cost, low in zip(costs, floor, strict=True)]
+    left = room - sum(amounts)
+    order = sorted(range(len(costs)), key=lambda place: costs[place] - amounts[place])
     for place_in_order, place in enumerate(order):
-        more = max(
-            0, min(costs[place] - shares_given[place], left // (len(order) - place_in_order))
-        )
-        shares_given[place] += more
+        more = max(0, min(costs[place] - amounts[place], left // (len(order) - place_in_order)))
+        amounts[place] += more
         left -= more
-    return shares_given
+    return amounts
 
 
 def _is_text(part: Any) -> bool:

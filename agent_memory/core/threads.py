@@ -175,8 +175,8 @@ def apart(call: Callable[P, T]) -> Callable[P, T]:
     def run_apart(*args: P.args, **kwargs: P.kwargs) -> T:
         if threading.current_thread() is not threading.main_thread() or interrupts_a_holder():
             return call(*args, **kwargs)
-        made = partial(call, *args, **kwargs)
-        handover = Handover("memory-call", made, context=copy_context())
+        bound = partial(call, *args, **kwargs)
+        handover = Handover("memory-call", bound, context=copy_context())
         try:
             return handover.result()
         finally:

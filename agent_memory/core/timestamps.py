@@ -40,7 +40,7 @@ def check_moment(name: str, value: datetime | date | None) -> datetime | None:
     )
 
 
-def moment_said(value: object) -> datetime | None:
+def parse_time(value: object) -> datetime | None:
     """Parse a number of epoch seconds or milliseconds, or a text in ISO 8601.
 
     Return None for other values, and for numbers below about 100,000,000 (March 1973).

@@ -155,7 +155,7 @@ def tool(name: str, description: str, effects: tuple[Effect, ...] = EFFECTS) -> 
 def tools_of(owner: Any, **words: object) -> list[Tool]:
     """Return the tools of an object, with `words` as further replacements for names in braces."""
     words = {"name": getattr(owner, "name", ""), **words}
-    methods = {name: one for home in type(owner).__mro__[::-1] for name, one in vars(home).items()}
+    methods = {name: item for cls in type(owner).__mro__[::-1] for name, item in vars(cls).items()}
     return [
         _tool(getattr(owner, name), method, words)
         for name, method in methods.items()
@@ -165,10 +165,10 @@ def tools_of(owner: Any, **words: object) -> list[Tool]:
 
 def _tool(bound: Callable[..., str], method: Any, words: Mapping[str, object]) -> Tool:
     name, description, effects = getattr(method, _MARK)
-    arguments, is_given = _arguments(method)
+    arguments, takes_model = _arguments(method)
 
     def run(scope: Scope, values: Arguments) -> str:
-        return bound(scope, values) if is_given else bound(scope, **dict(values))
+        return bound(scope, values) if takes_model else bound(scope, **dict(values))
 
     return Tool(name.format(**words), description.format(**words), arguments, run, effects)
 
@@ -230,7 +230,7 @@ def untitled(schema: Any) -> Any:
     for key, value in stripped.items():
         if key in ("properties", "$defs"):
             # a property may be named "title"
-            stripped[key] = {name: untitled(one) for name, one in value.items()}
+            stripped[key] = {name: untitled(item) for name, item in value.items()}
         elif key not in _VALUES:
             stripped[key] = untitled(value)
     return stripped

@@ -28,10 +28,10 @@ _API = "opentelemetry.trace"
 _WITH_CONTENT = ("true", "1", "span_only", "span_and_event")
 
 
-def told(span: Span | None, attributes: Attributes) -> None:
+def set_attributes(span: Span | None, attributes: Attributes) -> None:
     """Add attributes to a span, if there is one. Attributes that are None are left out."""
     if span is not None:
-        span.set_attributes(_known(attributes))
+        span.set_attributes(_without_none(attributes))
 
 
 def failed(span: Span, kind: str) -> None:
@@ -65,7 +65,7 @@ def under_way(
     from agent_memory import __version__
 
     tracer = provider.get_tracer("agent_memory", __version__)
-    span = tracer.start_span(name, within, _api().SpanKind[kind.upper()], _known(attributes))
+    span = tracer.start_span(name, within, _api().SpanKind[kind.upper()], _without_none(attributes))
     try:
         yield span
     except Exception as error:
@@ -169,7 +169,7 @@ def _provider() -> Any:
     return None if is_default else provider
 
 
-def _known(attributes: Attributes) -> dict[str, Any]:
+def _without_none(attributes: Attributes) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if value is not None}
 
 
@@ -226,7 +226,7 @@ def traced(
             with operation(name, store_id(args[0]), _id(arguments.get("session_id"))) as span:
                 result = call(*args, **kwargs)
                 if span is not None and describe is not None:
-                    told(span, describe(arguments, result))
+                    set_attributes(span, describe(arguments, result))
                 return result
 
         return traced_call
@@ -239,15 +239,15 @@ def tell_search(span: Span | None, query: Message | None, recalls: Iterable[Reca
     if span is None:
         return
     records = list(recalls)
-    told(span, {"gen_ai.memory.record.count": len(records)})
+    set_attributes(span, {"gen_ai.memory.record.count": len(records)})
     if records_content():
         text = None if query is None else query.text()
-        told(span, {"gen_ai.memory.query.text": text, **_records(map(_record, records))})
+        set_attributes(span, {"gen_ai.memory.query.text": text, **_records(map(_record, records))})
 
 
 def tell_absorbed(span: Span | None, block: str, messages: int) -> None:
     """Add to a span the name of a block, and the number of messages that it is going to absorb."""
-    told(span, {"agent_memory.block": block, "gen_ai.memory.record.count": messages})
+    set_attributes(span, {"agent_memory.block": block, "gen_ai.memory.record.count": messages})
 
 
 def of_messages(arguments: Arguments, result: Any) -> Attributes:

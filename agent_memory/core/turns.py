@@ -47,11 +47,11 @@ class Turn:
 def turn_of(
     session_id: str,
     user_id: str | None,
-    asked: list[Message],
+    new_messages: list[Message],
     context: MemoryContext,
     regenerates: Span | None = None,
 ) -> Turn:
-    return Turn(session_id, user_id, asked, context, context.to_messages(), regenerates)
+    return Turn(session_id, user_id, new_messages, context, context.to_messages(), regenerates)
 
 
 def check_turn(value: object) -> None:
@@ -84,12 +84,12 @@ def messages_of(value: object, role: str) -> list[Message]:
     return messages
 
 
-def question_of(asked: Sequence[Message]) -> Sequence[Message]:
+def question_of(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the messages before the assistant's first one, or all if there are none."""
-    for place, message in enumerate(asked):
+    for place, message in enumerate(messages):
         if role_of(message) == "assistant":
-            return asked[:place] or asked
-    return asked
+            return messages[:place] or messages
+    return messages
 
 
 def answer_in(response: object) -> Message:

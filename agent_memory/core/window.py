@@ -61,7 +61,7 @@ class _Layout:
         return result
 
 
-class _Known(NamedTuple):
+class _CachedLayout(NamedTuple):
     """A cached layout.
 
     Attributes:
@@ -76,7 +76,7 @@ class _Known(NamedTuple):
     before: _Layout
 
 
-_LAYOUTS: Cache[tuple[object, ...], _Known] = Cache(64)
+_LAYOUTS: Cache[tuple[object, ...], _CachedLayout] = Cache(64)
 
 
 def is_user(entry: Entry) -> bool:
@@ -258,7 +258,7 @@ def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candida
     """
     tokens = messages = 0
     next_shown: Entry | None = None
-    any_found = at_turn = user_after = False
+    has_candidate = at_turn = user_after = False
     layout = _layout(entries)
     shown, cuttable, anchors = layout.shown, layout.cuttable(), _anchors(entries)
     first = entries[0].seq if entries else 0
@@ -270,16 +270,16 @@ def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candida
                 if anchor.seq != first or start > first:
                     cost = tokens + anchor.tokens
                     yield _Candidate(start, (anchor.seq,), cost, messages + 1, False)
-                    any_found = True
+                    has_candidate = True
             elif at_turn or not user_after:
                 yield _Candidate(start, (), tokens, messages, at_turn)
-                any_found = True
+                has_candidate = True
         if shown[i]:
             next_shown, messages = entry, messages + 1
             at_turn = is_user(entry)
             user_after = user_after or at_turn
         tokens += entry.counted
-        if any_found and tokens > keep_tokens:
+        if has_candidate and tokens > keep_tokens:
             return
 
 
@@ -321,7 +321,7 @@ def _layout(entries: Sequence[Entry]) -> _Layout:
         if is_closed and are_known(entry.message for entry in entries[len(settled) : newest]):
             before, settled = layout, entries[:newest]
     layout = before.with_more(_laid_out(entries[len(settled) :]))
-    return _LAYOUTS.put(key, _Known(entries, layout, settled, before)).layout
+    return _LAYOUTS.put(key, _CachedLayout(entries, layout, settled, before)).layout
 
 
 def _laid_out(entries: Sequence[Entry]) -> _Layout:

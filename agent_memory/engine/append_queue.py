@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from agent_memory.core.processes import begin_anew_in_child, is_own, known_lock
+from agent_memory.core.processes import begin_anew_in_child, checked_lock, is_own
 from agent_memory.errors import StoreUnavailable
 
 J = TypeVar("J")
@@ -52,7 +52,7 @@ class AppendQueue(Generic[J, T]):
 
     def _begin_anew(self) -> None:
         self._main = threading.main_thread().ident
-        self._lock = known_lock()  # a signal handler may append while this is held
+        self._lock = checked_lock()  # a signal handler may append while this is held
         self._pending: list[_Pending[J, T]] = []
 
     def run(self, job: J) -> T:

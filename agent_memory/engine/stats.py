@@ -12,7 +12,7 @@ from random import random
 from time import sleep
 from typing import cast, get_args
 
-from agent_memory.core.processes import begin_anew_in_child, known_lock
+from agent_memory.core.processes import begin_anew_in_child, checked_lock
 from agent_memory.core.records import Record
 from agent_memory.core.system_collections import FIGURES
 from agent_memory.core.threads import repeated
@@ -152,7 +152,7 @@ class SharedMetrics:
         begin_anew_in_child(self, SharedMetrics._let_go)
 
     def _let_go(self) -> None:
-        self._lock = known_lock()  # forks do not wait for it: it is held during store calls
+        self._lock = checked_lock()  # forks do not wait for it: it is held during store calls
 
     def add(self, counted: Counted) -> bool:
         """Add the metrics of this process since the last call that returned True.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from agent_memory.core.timestamps import moment_said
+from agent_memory.core.timestamps import parse_time
 
 Json = dict[str, Any]
 
@@ -28,7 +28,7 @@ def moment(*said: object) -> datetime | None:
             continue
         if isinstance(value, datetime):
             return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        if (found := moment_said(value)) is not None:
+        if (found := parse_time(value)) is not None:
             return found
     return None
 

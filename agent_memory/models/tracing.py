@@ -58,7 +58,7 @@ def asking(call: Call, api_base: str | None, options: Mapping[str, Any]) -> Iter
     with tracing.under_way(f"{operation} {model}", attributes, "client") as span:
         if span is not None and call.kind == "completion" and tracing.records_content():
             sent = [_message(one) for one in call.sent]
-            tracing.told(span, {"gen_ai.input.messages": tracing.as_json(sent)})
+            tracing.set_attributes(span, {"gen_ai.input.messages": tracing.as_json(sent)})
         yield span
 
 
@@ -69,7 +69,7 @@ def answered(span: Span | None, response: Any, usage: Usage) -> None:
     choices = getattr(response, "choices", None) or ()
     reasons = [str(one.finish_reason) for one in choices if one.finish_reason]
     details = getattr(getattr(response, "usage", None), "prompt_tokens_details", None)
-    tracing.told(
+    tracing.set_attributes(
         span,
         {
             "gen_ai.response.id": getattr(response, "id", None),
@@ -86,7 +86,7 @@ def answered(span: Span | None, response: Any, usage: Usage) -> None:
             {**_message(one.message.model_dump()), "finish_reason": str(one.finish_reason)}
             for one in choices
         ]
-        tracing.told(span, {"gen_ai.output.messages": tracing.as_json(answers)})
+        tracing.set_attributes(span, {"gen_ai.output.messages": tracing.as_json(answers)})
 
 
 def _provider(prefix: str, model: str) -> str:

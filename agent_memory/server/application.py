@@ -33,7 +33,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route, Router
 
 from agent_memory.client.calls import EXACT
-from agent_memory.core.tracing import arriving, failed, is_on, span, told
+from agent_memory.core.tracing import arriving, failed, is_on, set_attributes, span
 from agent_memory.errors import AgentMemoryError
 from agent_memory.listening.asgi import marked, shown_in
 from agent_memory.server.calls import OPERATIONS
@@ -384,7 +384,9 @@ class Application:
         seconds = perf_counter() - seen.began
         if traced is not None:
             traced.update_name(f"{seen.method} {seen.route}")
-            told(traced, {"http.route": seen.route, "http.response.status_code": seen.status})
+            set_attributes(
+                traced, {"http.route": seen.route, "http.response.status_code": seen.status}
+            )
             if seen.status >= 500:
                 failed(traced, str(seen.status))
         if self._metrics is not None:

@@ -93,11 +93,11 @@ class ChatHistory:
         self._check(session_id, user_id)
         if not isinstance(messages, Iterable) or isinstance(messages, str | Mapping | BaseModel):
             raise InvalidMessage("Pass a list of messages: save replaces all of a session's.")
-        given = [one for each in messages for one in Message.all_of(each)]
+        new = [message for item in messages for message in Message.all_of(item)]
         self._components.deletion.retried(
             session_id,
             lambda: self._components.editor.change(
-                session_id, lambda log: given, user_id, self._drafted
+                session_id, lambda log: new, user_id, self._drafted
             ),
         )
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from agent_memory.retrieval.features import Features
 
-_GIVEN = "given"
+_NO_MODEL = "given"
 _WORDS = "words"
 _LEAST_DEPTH = 50
 
@@ -62,7 +62,7 @@ class VectorIndex(ItemIndex):
     ) -> None:
         self._embedder = _embedder(embedding, dimension)
         self.dimension = _dimension(self._embedder, dimension)
-        model = self._embedder.name if self._embedder is not None else _GIVEN
+        model = self._embedder.name if self._embedder is not None else _NO_MODEL
         super().__init__(store, name, namespace, (self.dimension + 1, model))  # `lifted` adds one
 
     def __repr__(self) -> str:
@@ -92,11 +92,11 @@ class VectorIndex(ItemIndex):
         """
         owner, most, least = self._owner(user_id), how_many("top_k", top_k), above(threshold)
         item = Item("query", query) if isinstance(query, str) else Item("query", vector=query)
-        (wanted,) = self._vectors_of([item], "The query").values()
-        return self._best(owner, wanted, most, least)
+        (vector,) = self._vectors_of([item], "The query").values()
+        return self._best(owner, vector, most, least)
 
-    def _told(self, dimension: int, model: str) -> str:
-        return super()._told(dimension - 1, model)
+    def _describe(self, dimension: int, model: str) -> str:
+        return super()._describe(dimension - 1, model)
 
     def _vectors_of(
         self, items: Sequence[Item], what: str = "The vector of item {!r}"
@@ -104,8 +104,8 @@ class VectorIndex(ItemIndex):
         """Return the vectors of items by id. All texts are embedded in one call."""
         from agent_memory.retrieval.texts import vector_of
 
-        rows: dict[str, Any] = {one.id: one.vector for one in items if one.vector is not None}
-        texts = {one.id: one.text or "" for one in items if one.vector is None}
+        rows: dict[str, Any] = {item.id: item.vector for item in items if item.vector is not None}
+        texts = {item.id: item.text or "" for item in items if item.vector is None}
         if texts and self._embedder is None:
             raise InvalidInput(
                 f"The index {self._name!r} has no embedder for texts. Pass vectors, or open it "
@@ -142,25 +142,25 @@ class VectorIndex(ItemIndex):
         vector = unpacked(record.metadata["vector"], self.dimension)
         return replace(super()._item(record), vector=vector)
 
-    def _best(self, owner: str, wanted: np.ndarray, top_k: int, threshold: float) -> list[Match]:
+    def _best(self, owner: str, vector: np.ndarray, top_k: int, threshold: float) -> list[Match]:
         from agent_memory.retrieval.query import Query
         from agent_memory.retrieval.texts import lifted, most_unseen
 
-        question, depth = Query(lifted(wanted)), max(_LEAST_DEPTH, 2 * top_k)
+        question, depth = Query(lifted(vector)), max(_LEAST_DEPTH, 2 * top_k)
         while top_k:
             hits = self._vectors.search_vectors(self._block, owner, question, depth)
-            found = self._scored(hits, wanted)
-            best = [match_of(record, score) for record, score in found[:top_k] if score > threshold]
+            pairs = self._scored(hits, vector)
+            best = [match_of(record, score) for record, score in pairs[:top_k] if score > threshold]
             if len(hits) < depth:
                 return best
             # single precision may have excluded an item that is as good as the last result
             unseen = most_unseen(min(hit.cosine for hit in hits))
-            if unseen < max(found[top_k - 1][1], threshold):
+            if unseen < max(pairs[top_k - 1][1], threshold):
                 return best
             depth *= 4
         return []
 
-    def _scored(self, hits: Sequence[Hit], wanted: np.ndarray) -> list[tuple[Record, float]]:
+    def _scored(self, hits: Sequence[Hit], vector: np.ndarray) -> list[tuple[Record, float]]:
         """Score hits by their original vectors, best first."""
         import numpy as np
 
@@ -169,15 +169,15 @@ class VectorIndex(ItemIndex):
         if not hits:
             return []
         records = [hit.record for hit in hits]
-        rows = np.stack([unpacked(one.metadata["vector"], self.dimension) for one in records])
-        scored = zip(records, cosines(rows, wanted), strict=True)
-        return sorted(scored, key=lambda one: (-one[1], one[0].metadata["id"]))
+        rows = np.stack([unpacked(record.metadata["vector"], self.dimension) for record in records])
+        scored = zip(records, cosines(rows, vector), strict=True)
+        return sorted(scored, key=lambda pair: (-pair[1], pair[0].metadata["id"]))
 
 
-def _embedder(given: str | Embedder | None, dimension: int | None) -> Embedder | None:
-    if given is None and dimension is not None:
+def _embedder(value: str | Embedder | None, dimension: int | None) -> Embedder | None:
+    if value is None and dimension is not None:
         return None
-    return open_embedder(given) if given is None or isinstance(given, str) else given
+    return open_embedder(value) if value is None or isinstance(value, str) else value
 
 
 def _dimension(embedder: Embedder | None, wanted: int | None) -> int:
@@ -257,8 +257,8 @@ class WordIndex(ItemIndex):
         if not most or not question.words:
             return []
         hits = self._vectors.search_vectors(self._block, owner, question, most)
-        found = [match_of(hit.record, hit.words) for hit in hits if hit.words > max(least, 0.0)]
-        return sorted(found, key=lambda match: (-match.score, match.id))[:most]
+        matches = [match_of(hit.record, hit.words) for hit in hits if hit.words > max(least, 0.0)]
+        return sorted(matches, key=lambda match: (-match.score, match.id))[:most]
 
     def _indexed(self, items: Sequence[Item]) -> tuple[Features, list[dict[str, Any]]]:
         from agent_memory.retrieval.features import Features

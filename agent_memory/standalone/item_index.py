@@ -100,7 +100,7 @@ _EVERYBODYS = "everybody"
 class ItemIndex(ABC):
     """Items by id. An item belongs to a user, or is shared.
 
-    `made_with` is the dimension and the model of the index's vectors. The store saves both, and
+    `space` is the dimension and the model of the index's vectors. The store saves both, and
     refuses to open the index with others.
     """
 
@@ -109,7 +109,7 @@ class ItemIndex(ABC):
         store: str | Store | VectorStore,
         name: str,
         namespace: str,
-        made_with: tuple[int, str],
+        space: tuple[int, str],
     ) -> None:
         if not _NAME.fullmatch(name):
             raise ConfigError(
@@ -121,7 +121,7 @@ class ItemIndex(ABC):
         self._vectors = _opened(store, namespace) if isinstance(store, str) else store
         self._closed = False
         try:
-            self._open(*made_with)
+            self._open(*space)
         except BaseException:
             self.close()
             raise
@@ -176,8 +176,8 @@ class ItemIndex(ABC):
             UnsupportedOperation: The store is encrypted, on a server that runs searches itself.
         """
         owner = self._owner(user_id)
-        found = (self._read(owner, session_id=self._key(owner, one)) for one in _ids(ids))
-        return [item for items in found for item in items]
+        groups = (self._read(owner, session_id=self._key(owner, item_id)) for item_id in _ids(ids))
+        return [item for items in groups for item in items]
 
     def items(self, *, prefix: str = "", user_id: str | None = None) -> Iterator[Item]:
         """Iterate over all items whose ids have a prefix, in any order. Reads the whole index.
@@ -194,14 +194,14 @@ class ItemIndex(ABC):
 
     def delete_prefix(self, prefix: str, *, user_id: str | None = None) -> None:
         """Delete all items whose ids have a prefix. Idempotent. Reads the whole index."""
-        found = [item.id for item in self.items(prefix=prefix, user_id=user_id)]
-        self.delete(found, user_id=user_id)
+        ids = [item.id for item in self.items(prefix=prefix, user_id=user_id)]
+        self.delete(ids, user_id=user_id)
 
     def delete(self, ids: str | Iterable[str], *, user_id: str | None = None) -> None:
         """Delete items by id, one after the other. Idempotent."""
         owner = self._owner(user_id)
-        for one in _ids(ids):
-            self._vectors.delete_vectors(self._block, session_id=self._key(owner, one))
+        for item_id in _ids(ids):
+            self._vectors.delete_vectors(self._block, session_id=self._key(owner, item_id))
 
     def delete_user(self, user_id: str) -> None:
         """Delete all items of a user. Idempotent.
@@ -231,7 +231,7 @@ class ItemIndex(ABC):
         metadata = record.metadata
         return Item(metadata["id"], _text(record), None, deepcopy(metadata["metadata"]))
 
-    def _told(self, dimension: int, model: str) -> str:
+    def _describe(self, dimension: int, model: str) -> str:
         """Describe the index's vectors, for an error."""
         return f"vectors of {model!r} with {dimension} numbers"
 
@@ -241,8 +241,9 @@ class ItemIndex(ABC):
         except DimensionMismatch as error:
             was = self._vectors.vector_blocks()[self._block]
             raise DimensionMismatch(
-                f"The index {self._name!r} was created with {self._told(*was)}, and is opened for "
-                f"{self._told(dimension, model)}. Open it as it was created, or use another `name`."
+                f"The index {self._name!r} was created with {self._describe(*was)}, and is opened "
+                f"for {self._describe(dimension, model)}. Open it as it was created, or use "
+                "another `name`."
             ) from error
         if keeps_records(self._vectors):
             register(self._vectors, self._block, "indexes")
@@ -274,10 +275,10 @@ def match_of(record: Record, score: float) -> Match:
     return Match(metadata["id"], score, _text(record), deepcopy(metadata["metadata"]))
 
 
-def _ids(given: str | Iterable[str]) -> list[str]:
-    ids = [given] if isinstance(given, str) else list(given)
-    for one in ids:
-        check_id("The id of an item", one)
+def _ids(value: str | Iterable[str]) -> list[str]:
+    ids = [value] if isinstance(value, str) else list(value)
+    for item_id in ids:
+        check_id("The id of an item", item_id)
     return ids
 
 

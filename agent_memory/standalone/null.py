@@ -72,8 +72,8 @@ class NullMemory(AgentMemory):
     ) -> Head:
         """Validate the messages and discard them."""
         self._guard.check(session_id, user_id)
-        for one in message if isinstance(message, list | tuple) else [message]:
-            Message.all_of(one)
+        for item in message if isinstance(message, list | tuple) else [message]:
+            Message.all_of(item)
         return Head(session_id, user_id, created_at=datetime.now(UTC))
 
     def _bring(self, reading: Reading) -> Head:

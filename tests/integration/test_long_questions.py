@@ -10,7 +10,7 @@ import pytest
 
 from agent_memory import AgentMemory, VectorMemory
 from agent_memory.core.messages import Message
-from agent_memory.core.query_text import MOST, asked_for
+from agent_memory.core.query_text import MOST, query_message
 from agent_memory.core.records import Entry, Lag, Recall, Scope
 from agent_memory.core.threads import given_up
 from agent_memory.engine.recall.runner import TimeLimited
@@ -143,7 +143,7 @@ def test_a_long_question_finds(where: str, blocks: list[Block]) -> None:
 def test_a_short_question_stays_as_it_is() -> None:
     """Wrong: a short question is copied or shortened."""
     message = Message(role="user", content="x" * MOST)
-    assert asked_for(message) is message
+    assert query_message(message) is message
 
 
 def test_what_was_given_up_stops() -> None:

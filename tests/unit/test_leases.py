@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from agent_memory.core.messages import Message
-from agent_memory.core.processes import fork_safe_lock, holds_a_lock, known_lock
+from agent_memory.core.processes import checked_lock, fork_safe_lock, holds_a_lock
 from agent_memory.core.records import Draft, Lease
 from agent_memory.engine.edit.edit import under_lease
 from agent_memory.engine.leases import Leases, Unheld
@@ -160,7 +160,7 @@ def made_meanwhile() -> Iterator[None]:
 @pytest.mark.usefixtures("made_meanwhile")
 def test_locks_are_looked_at_while_others_are_made() -> None:
     """Wrong: a call raises "Set changed size during iteration"."""
-    mine = [known_lock() for _ in range(200)]
+    mine = [checked_lock() for _ in range(200)]
     for _ in range(300):
         assert not holds_a_lock()
         with mine[150]:
@@ -169,7 +169,7 @@ def test_locks_are_looked_at_while_others_are_made() -> None:
 
 def test_a_lock_that_is_gone_is_not_known() -> None:
     """Wrong: a deleted lock stays in the list of held locks."""
-    lock = known_lock()
+    lock = checked_lock()
     with lock:
         assert holds_a_lock()
         del lock

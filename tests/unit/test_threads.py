@@ -350,7 +350,7 @@ def run(script: str) -> None:
 FORK = """
 import os, threading, time
 from agent_memory.core import threads
-from agent_memory.core.processes import holds_a_lock, known_lock
+from agent_memory.core.processes import holds_a_lock, checked_lock
 from agent_memory.core.threads import Handover, repeated
 from agent_memory.engine.recall.runner import MOST_ABANDONED, TimeLimited, together
 
@@ -421,7 +421,7 @@ def test_a_call_that_forks() -> None:
 EXIT = """
 import atexit, threading, time
 from agent_memory.core import threads
-from agent_memory.core.processes import holds_a_lock, known_lock
+from agent_memory.core.processes import holds_a_lock, checked_lock
 from agent_memory.core.threads import Handover, repeated
 from agent_memory.engine.recall.runner import together
 

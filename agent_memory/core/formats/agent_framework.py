@@ -27,10 +27,10 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     used = [block for block in blocks if block.get("type") == "function_call"]
     calls = neutral.calls_in(used, "call_id", "name", "arguments")
     role = raw.get("role")
-    said = neutral.said_by(role, parts, calls) if role in _ROLES else []
-    if said and isinstance(raw.get("author_name"), str) and role != "system":
-        said[0]["name"] = raw["author_name"]
-    return views + said
+    messages = neutral.views_of(role, parts, calls) if role in _ROLES else []
+    if messages and isinstance(raw.get("author_name"), str) and role != "system":
+        messages[0]["name"] = raw["author_name"]
+    return views + messages
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:
@@ -46,7 +46,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     contents: list[Json] = [
         neutral.text_part(neutral.mark_of(part)) for part in neutral.parts_of(content)
     ]
-    for call_id, name, arguments in neutral.asked_in(view):
+    for call_id, name, arguments in neutral.parsed_calls(view):
         used = {"type": "function_call", "call_id": call_id, "name": name}
         contents.append({**used, "arguments": dumped(arguments)})
     message: Json = {"type": "message", "role": role, "contents": contents}

@@ -32,9 +32,9 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     calls: list[Json] = []
     answers: list[Json] = []
     for part in dicts(raw.get("parts", raw.get("content"))):
-        shown = list(_said(part))
+        shown = list(_shown(part))
         if answers and (shown or part.get("type") == "step-start"):
-            views += [*neutral.said_by(role, texts, calls), *answers]
+            views += [*neutral.views_of(role, texts, calls), *answers]
             texts, calls, answers = [], [], []
         texts += shown
         tool = _tool(part)
@@ -44,7 +44,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
                 calls.append(neutral.call_of(call_id, name, tool.get("input", tool.get("args"))))
             if (output := _output(tool)) is not None:
                 answers.append(neutral.answer_of(call_id, output, name))
-    return [*views, *neutral.said_by(role, texts, calls), *answers]
+    return [*views, *neutral.views_of(role, texts, calls), *answers]
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
@@ -55,7 +55,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         named = {**result, "toolName": view.get("name") or "tool", "output": output}
         return [{"role": "tool", "content": [named]}]
     parts = [_part(part, role) for part in neutral.parts_of(content)]
-    for call_id, name, arguments in neutral.asked_in(view):
+    for call_id, name, arguments in neutral.parsed_calls(view):
         call = {"type": "tool-call", "toolCallId": call_id, "toolName": name}
         parts.append({**call, "input": arguments})
     text = neutral.joined(parts)
@@ -108,13 +108,13 @@ def _output(tool: Json) -> Any:
         return None if output is None else dumped(output)
     kind, value = mapping(output).get("type"), mapping(output).get("value")
     if kind == "content" and isinstance(value, list):
-        return neutral.joined([item for part in dicts(value) for item in _said(part)])
+        return neutral.joined([item for part in dicts(value) for item in _shown(part)])
     if kind == "execution-denied":
         return str(mapping(output).get("reason") or "[denied]")
     return dumped(value if isinstance(kind, str) and "value" in output else output)
 
 
-def _said(part: Json) -> Iterator[Json]:
+def _shown(part: Json) -> Iterator[Json]:
     kind = str(part.get("type"))
     if kind == "text":
         if says(part.get("text")):

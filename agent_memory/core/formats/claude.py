@@ -72,7 +72,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     ]
     parts = [part for block in blocks for part in _parts(block)]
     uses = [block for block in blocks if block.get("type") == "tool_use"]
-    return views + neutral.said_by(role, parts, neutral.calls_in(uses, "id", "name", "input"))
+    return views + neutral.views_of(role, parts, neutral.calls_in(uses, "id", "name", "input"))
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
@@ -91,7 +91,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         blocks = [block_of(part) for part in neutral.parts_of(content)]
     uses = [
         {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
-        for call_id, name, arguments in neutral.asked_in(view)
+        for call_id, name, arguments in neutral.parsed_calls(view)
     ]
     if uses:
         if isinstance(blocks, str):

@@ -72,7 +72,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     ]
     parts = [part for block in blocks for part in _parts(block)]
     uses = dicts([block.get("toolUse") for block in blocks])
-    return views + neutral.said_by(
+    return views + neutral.views_of(
         str(role), parts, neutral.calls_in(uses, "toolUseId", "name", "input")
     )
 
@@ -86,7 +86,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         return [{"role": "user", "content": [{"toolResult": result}]}]
     uses = [
         {"toolUse": {"toolUseId": call_id, "name": name, "input": arguments}}
-        for call_id, name, arguments in neutral.asked_in(view)
+        for call_id, name, arguments in neutral.parsed_calls(view)
     ]
     return [{"role": role, "content": [*blocks, *uses]}] if blocks or uses else []
 

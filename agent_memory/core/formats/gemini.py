@@ -39,9 +39,9 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     parts = [part for part in dicts(raw.get("parts")) if not part.get("thought")]
     role = _role(raw)
     views = [_answer(item) for part in parts if (item := _field(part, *_ANSWER))]
-    shown_parts = [item for part in parts for item in _chat_parts(part)]
+    content = [item for part in parts for item in _chat_parts(part)]
     calls = [item for part in parts if (item := _field(part, *_CALL))]
-    return views + neutral.said_by(role, shown_parts, neutral.calls_in(calls, "id", "name", "args"))
+    return views + neutral.views_of(role, content, neutral.calls_in(calls, "id", "name", "args"))
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
@@ -60,7 +60,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     parts = [_part(part) for part in neutral.parts_of(content)]
     calls = [
         {"functionCall": {**({"id": call_id} if call_id else {}), "name": name, "args": args}}
-        for call_id, name, args in neutral.asked_in(view, _NO_NAME)
+        for call_id, name, args in neutral.parsed_calls(view, _NO_NAME)
     ]
     parts += [call | _UNSIGNED for call in calls[:1]] + calls[1:]
     return [{"role": "model" if role == "assistant" else "user", "parts": parts}] if parts else []

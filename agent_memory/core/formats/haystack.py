@@ -20,10 +20,10 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     views = [_answer(result) for result in results]
     used = [mapping(part["tool_call"]) for part in parts if "tool_call" in part]
     calls = neutral.calls_in(used, "id", "tool_name", "arguments")
-    said = neutral.said_by(role, [shown for part in parts for shown in _shown(part)], calls)
-    if said and isinstance(raw.get("name"), str) and role != "system":
-        said[0]["name"] = raw["name"]
-    return [*views, *said]
+    messages = neutral.views_of(role, [shown for part in parts for shown in _shown(part)], calls)
+    if messages and isinstance(raw.get("name"), str) and role != "system":
+        messages[0]["name"] = raw["name"]
+    return [*views, *messages]
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:
@@ -45,7 +45,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     content = [_part(part, role) for part in neutral.parts_of(view.get("content"))]
     content += [
         {"tool_call": {"id": call_id, "tool_name": name, "arguments": arguments}}
-        for call_id, name, arguments in neutral.asked_in(view)
+        for call_id, name, arguments in neutral.parsed_calls(view)
     ]
     return [{**message, "content": content}] if content else []
 

@@ -82,7 +82,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
             if kind in ("human", "ai", "tool")
             else neutral.text_of(content)
         )
-    calls = neutral.asked_in(view)
+    calls = neutral.parsed_calls(view)
     if not (content or calls or kind == "tool"):
         return []
     data: Json = {"type": kind, "content": content or ""}

@@ -50,9 +50,9 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         {"block_type": "text", "text": neutral.mark_of(part)}
         for part in neutral.parts_of(view.get("content"))
     ]
-    for call_id, name, given in neutral.asked_in(view):
+    for call_id, name, arguments in neutral.parsed_calls(view):
         called = {"block_type": "tool_call", "tool_call_id": call_id, "tool_name": name}
-        blocks.append({**called, "tool_kwargs": given})
+        blocks.append({**called, "tool_kwargs": arguments})
     more = {name: view[name] for name in ("tool_call_id", "name") if view.get(name) is not None}
     return [{"role": view.get("role"), "additional_kwargs": more, "blocks": blocks}]
 

@@ -188,17 +188,17 @@ def calls_of(view: Mapping[str, Any]) -> list[Json]:
     return calls
 
 
-def asked_in(
+def parsed_calls(
     view: Mapping[str, Any], other: re.Pattern[str] = _NO_NAME
 ) -> list[tuple[Any, str, Json]]:
     """Return the id, the tool name (see `tool_name`) and the arguments of each call.
 
     Arguments that are not a JSON object become the field `arguments` of a new object.
     """
-    return [_asked(call, other) for call in calls_of(view)]
+    return [_parsed_call(call, other) for call in calls_of(view)]
 
 
-def _asked(call: Json, other: re.Pattern[str]) -> tuple[Any, str, Json]:
+def _parsed_call(call: Json, other: re.Pattern[str]) -> tuple[Any, str, Json]:
     function = mapping(call.get("function"))
     arguments = function.get("arguments")
     if not function and (custom := mapping(call.get("custom"))):
@@ -218,7 +218,7 @@ def answer_of(call_id: object, content: Any, name: object = None) -> Json:
     return {**view, "name": name} if isinstance(name, str) and name else view
 
 
-def said_by(role: str, parts: Sequence[Json], calls: Sequence[Json] = ()) -> list[Json]:
+def views_of(role: str, parts: Sequence[Json], calls: Sequence[Json] = ()) -> list[Json]:
     """Return a list of one chat message. Empty if there are neither parts nor calls."""
     if not (parts or calls):
         return []

@@ -19,10 +19,10 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     """Return a response or a request as chat messages. Thinking is left out."""
     parts = dicts(raw.get("parts"))
     if raw.get("kind") == "response":
-        texts = [p for p in parts if p.get("part_kind") == "text" and p.get("content")]
+        texts = [part for part in parts if part.get("part_kind") == "text" and part.get("content")]
         used = [part for part in parts if part.get("part_kind") == "tool-call"]
         calls = neutral.calls_in(used, "tool_call_id", "tool_name", "args")
-        return neutral.said_by(
+        return neutral.views_of(
             "assistant", [neutral.text_part(str(part["content"])) for part in texts], calls
         )
     return [view for part in parts for view in _chat_messages(part)]
@@ -42,7 +42,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         parts: list[Json] = []
         if content:
             parts.append({"part_kind": "text", "content": neutral.text_of(content)})
-        for call_id, name, args in neutral.asked_in(view):
+        for call_id, name, args in neutral.parsed_calls(view):
             call_part = {"part_kind": "tool-call", "tool_name": name, "args": args}
             parts.append({**call_part, "tool_call_id": call_id})
         return [{"kind": "response", "parts": parts}] if parts else []

@@ -107,7 +107,7 @@ class Format:
     is_exact: bool = False
 
 
-def _made(name: str, file: str, **more: Any) -> Format:
+def _build(name: str, file: str, **more: Any) -> Format:
     """Build a format from a module of this folder, whose functions are named like the fields."""
     module = import_module(f"agent_memory.core.formats.{file}")
     own = {field.name for field in fields(Format)} & vars(module).keys()
@@ -121,7 +121,7 @@ _FORMATS: dict[str, Format] = {}
 def _formats() -> dict[str, Format]:
     from agent_memory.core.formats import gemini
 
-    shared = _made(
+    shared = _build(
         names.RESPONSES,
         "responses",
         ids=Ids(re.compile(r".{1,64}", re.DOTALL), unique=True),
@@ -129,15 +129,15 @@ def _formats() -> dict[str, Format]:
         in_runs=True,
     )
     every = [
-        _made(names.CHAT, "chat", ids=Ids(re.compile(r".{1,40}", re.DOTALL), functions=True)),
-        _made(
+        _build(names.CHAT, "chat", ids=Ids(re.compile(r".{1,40}", re.DOTALL), functions=True)),
+        _build(
             names.LANGCHAIN,
             "langchain",
             ids=Ids(re.compile(r".{1,40}", re.DOTALL)),
             arguments=Arguments("input"),
             is_exact=True,
         ),
-        _made(
+        _build(
             names.ANTHROPIC,
             "claude",
             ids=Ids(re.compile(r"[a-zA-Z0-9_-]+"), unique=True),
@@ -146,27 +146,27 @@ def _formats() -> dict[str, Format]:
         shared,
         # A separate format, because xAI cannot read OpenAI's encrypted items.
         replace(shared, name="xai.responses", recognises=_never),
-        _made(
+        _build(
             names.GOOGLE,
             "gemini",
             ids=Ids(None),
             arguments=Arguments("contents", ("config", "system_instruction"), user_first=True),
             is_exact=True,
         ),
-        _made(
+        _build(
             names.CONVERSE,
             "converse",
             ids=Ids(re.compile(r"[a-zA-Z0-9_.:-]{1,64}"), unique=True),
             arguments=Arguments(system=("system",), system_parts=True, user_first=True),
             is_exact=True,
         ),
-        _made(names.AI_SDK, "ai_sdk", arguments=Arguments(system=("system",)), is_exact=True),
+        _build(names.AI_SDK, "ai_sdk", arguments=Arguments(system=("system",)), is_exact=True),
         Format(names.ADK, gemini.to_chat_of_event, gemini.from_chat, unseen=gemini.unseen_of_event),
-        _made(names.AGENT_FRAMEWORK, "agent_framework"),
-        _made(names.PYDANTIC_AI, "pydantic_ai"),
-        _made(names.LLAMA_INDEX, "llama_index"),
-        _made(names.HAYSTACK, "haystack", is_exact=True),
-        _made(names.SMOLAGENTS, "smolagents", is_exact=True),
+        _build(names.AGENT_FRAMEWORK, "agent_framework"),
+        _build(names.PYDANTIC_AI, "pydantic_ai"),
+        _build(names.LLAMA_INDEX, "llama_index"),
+        _build(names.HAYSTACK, "haystack", is_exact=True),
+        _build(names.SMOLAGENTS, "smolagents", is_exact=True),
     ]
     for form in every:  # another thread may have registered a format of the same name
         _FORMATS.setdefault(form.name, form)
@@ -185,10 +185,10 @@ def format_of(name: str) -> Format:
     """Return the format with this name. Raise InvalidInput if it cannot express contexts."""
     form = _formats().get(name) if isinstance(name, str) else None
     if form is None or form.from_chat is None:
-        known = ", ".join(sorted(key for key, form in _formats().items() if form.from_chat))
+        choices = ", ".join(sorted(key for key, form in _formats().items() if form.from_chat))
         raise InvalidInput(
-            f"Contexts cannot have the format {quoted(name)}. Use one of {known}. To add one, call "
-            "`register` of agent_memory.core.formats.registry."
+            f"Contexts cannot have the format {quoted(name)}. Use one of {choices}. To add one, "
+            "call `register` of agent_memory.core.formats.registry."
         )
     return form
 

@@ -22,13 +22,13 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     """
     for field, role in (("system_prompt", "system"), ("task", "user")):
         if field in raw:
-            return neutral.said_by(role, _parts(raw[field]))
+            return neutral.views_of(role, _parts(raw[field]))
     calls = [call for call in map(_call, dicts(raw.get("tool_calls"))) if _name(call) != _FINAL]
-    views = neutral.said_by("assistant", _parts(raw.get("model_output")), calls)
+    views = neutral.views_of("assistant", _parts(raw.get("model_output")), calls)
     for call in calls:
         text = raw.get("observations") or "" if call is calls[-1] else _WITH_LAST
         views.append(neutral.answer_of(call["id"], text, _name(call)))
-    return views + neutral.said_by("assistant", _parts(raw.get("answer")))
+    return views + neutral.views_of("assistant", _parts(raw.get("answer")))
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:
@@ -45,7 +45,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     if role == "tool":
         return [{"observations": text}]
     step: Json = {"model_output": text} if text else {}
-    if calls := neutral.asked_in(view):
+    if calls := neutral.parsed_calls(view):
         step["tool_calls"] = [
             {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
             for call_id, name, arguments in calls

@@ -306,7 +306,7 @@ def _shape(character: str) -> str:
 
 _BUILD_AFTER = 20_000_000  # work in searched bytes: about ten short messages
 
-_MOST_KEPT, _LONG = 4_096, 2_000
+_MOST_CACHED, _LONG = 4_096, 2_000
 
 # tiktoken panics at a million blanks in a row. Long runs of blanks are therefore split.
 _BLANKS = 200_000
@@ -407,5 +407,5 @@ def _counter(encoding: tiktoken.Encoding, vocabulary: Vocabulary) -> Callable[[s
         cuts = [0, *(blanks.end() for blanks in _MANY_BLANKS.finditer(text)), len(text)]
         return sum(len(encode(text[start:end])) for start, end in pairwise(cuts))
 
-    cached_count = lru_cache(_MOST_KEPT)(count)  # recalled texts are counted at each query
+    cached_count = lru_cache(_MOST_CACHED)(count)  # recalled texts are counted at each query
     return lambda text: cached_count(text) if len(text) < _LONG else count(text)

@@ -14,7 +14,7 @@ from math import inf
 from time import monotonic, time
 from typing import TYPE_CHECKING
 
-from agent_memory.core.processes import begin_anew_in_child, known_lock, wait_for_imports
+from agent_memory.core.processes import begin_anew_in_child, checked_lock, wait_for_imports
 from agent_memory.core.records import Head, Scope
 from agent_memory.core.threads import apart
 from agent_memory.engine.backoff import Backoff
@@ -142,7 +142,7 @@ class Worker:
         begin_anew_in_child(self, Worker._begin)  # the next wake starts new threads
 
     def _begin(self) -> None:
-        self._lock = known_lock()  # acquired in a single C step: see `core.threads.apart`
+        self._lock = checked_lock()  # acquired in a single C step: see `core.threads.apart`
         self._changed = threading.Condition(self._lock)
         self._queue = FairQueue()
         self._busy: dict[str, bool] = {}  # sessions in work; True if woken meanwhile

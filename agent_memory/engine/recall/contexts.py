@@ -16,7 +16,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.packing import Packer, Shown
 from agent_memory.core.prompt_log import SentContext, encode_context
 from agent_memory.core.provider_formats import native
-from agent_memory.core.query_text import asked_for, is_courtesy
+from agent_memory.core.query_text import is_courtesy, query_message
 from agent_memory.core.records import Entry, Head, LeftOut, Recall, Scope
 from agent_memory.core.rendering import OPENING
 from agent_memory.core.shapes import newest_user, role_of
@@ -278,7 +278,7 @@ class Contexts:
         scope = scope_of(head, user_id, session_id)
         if self.blocks:
             scope = replace(scope, shown=window.sources)
-            query = query and asked_for(query)
+            query = query and query_message(query)
         return Seen(packer, head, entries, asked, query, scope, window)
 
     def _view(self, seen: Seen) -> View:

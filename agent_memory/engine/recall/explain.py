@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from agent_memory.core.context import Explanation, dropped_of
 from agent_memory.core.messages import Message
-from agent_memory.core.query_text import asked_for
+from agent_memory.core.query_text import query_message
 from agent_memory.core.records import DeadLetter, LeftOut, Scope
 from agent_memory.core.threads import apart
 from agent_memory.engine.paging import all_heads
@@ -51,7 +51,7 @@ class Explainer:
         context = view.context()
         left_out = [
             *view.left_out(context, seen.window),
-            *self._passed_over(scope, asked_for(message)),
+            *self._passed_over(scope, query_message(message)),
         ]
         warnings += [*notes, *self._parts.troubles(head), *contexts.waiting(scope, head)]
         dropped = dropped_of(head, seen.entries, seen.window.sources, context.recalls)

@@ -14,7 +14,7 @@ from agent_memory.core.fusion import marked
 from agent_memory.core.messages import Message
 from agent_memory.core.notices import error_text, noticed
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
-from agent_memory.core.query_text import asked_for
+from agent_memory.core.query_text import query_message
 from agent_memory.core.records import Recall, Scope, Source
 from agent_memory.core.threads import Handover, apart
 from agent_memory.core.tracing import operation, tell_search
@@ -87,7 +87,7 @@ class FanOut:
 
         `limit` is the maximum number of recalls of a block.
         """
-        message = message and asked_for(message)
+        message = message and query_message(message)
         with operation("search_memory", self._store_id, scope.session_id) as span:
             found, warnings = self._recall(scope, targets, message, limit)
             tell_search(span, message, (recall for recalls in found.values() for recall in recalls))

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from agent_memory.core.forms import Count, Form, Name, Plain, Seq, kept_by_all
+from agent_memory.core.forms import Count, Form, Name, Plain, Seq, check_storable
 from agent_memory.core.ids import MAX_ID
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Head, Record, Scope
@@ -91,7 +91,7 @@ class EntryForm(Form):
     seq: Seq
     tokens: Count
     total: Count
-    encoding: Annotated[str, Field(max_length=MAX_ID), AfterValidator(kept_by_all)]
+    encoding: Annotated[str, Field(max_length=MAX_ID), AfterValidator(check_storable)]
     at: Moment
     message: Plain
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.filters import Where, check_where, matches
 from agent_memory.core.limits import at_most, how_many, quoted, score_of, text_of
-from agent_memory.core.query_text import asked_in
+from agent_memory.core.query_text import query_text
 from agent_memory.core.records import Record, Scope
 from agent_memory.core.system_collections import VALUES
 from agent_memory.core.timestamps import now_utc
@@ -272,7 +272,7 @@ class KeyValues:
         self, query: str, found: Sequence[StoredValue], least: float | None
     ) -> list[tuple[StoredValue, float | None]]:
         embedder = self._embedder()
-        name, wanted = embedder.name, embedder.embed([asked_in(query)])[0]
+        name, wanted = embedder.name, embedder.embed([query_text(query)])[0]
         scored: list[tuple[StoredValue, float | None]] = []
         bare: list[tuple[StoredValue, float | None]] = []
         for value in found:

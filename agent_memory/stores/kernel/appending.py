@@ -159,7 +159,7 @@ def planned(
         if once.since is not None:
             old = Scan(KEY, session=one.session_id, first_below=to_micros(once.since))
             writes.append(DeleteWhere(old))
-        fresh = once.kept(places, entries, head)
+        fresh = once.to_save(places, entries, head)
         writes += [Put(key_document(one.session_id, key)) for key in fresh]
     return Plan(Batch(conditions, writes), KnownSession.of(head), places)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
-from agent_memory.core.processes import begin_anew_in_child, known_lock
+from agent_memory.core.processes import begin_anew_in_child, checked_lock
 from agent_memory.stores.kernel.coding import latest_micros
 from agent_memory.stores.kernel.contract import (
     Condition,
@@ -120,7 +120,7 @@ class Erasures:
 
     def __init__(self) -> None:
         self._begun = self._ended = 0
-        self._turn = known_lock()
+        self._turn = checked_lock()
         begin_anew_in_child(self, Erasures._let_go)
 
     def share(self, erase: Callable[[], None]) -> None:
@@ -137,4 +137,4 @@ class Erasures:
             self._ended = max(self._ended, number)
 
     def _let_go(self) -> None:
-        self._turn = known_lock()
+        self._turn = checked_lock()

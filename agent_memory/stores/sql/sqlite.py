@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeAlias, TypeVar
 
-from agent_memory.core.processes import is_own, known_lock
+from agent_memory.core.processes import checked_lock, is_own
 from agent_memory.errors import Damaged, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
 from agent_memory.stores.kernel.rules import WITHIN_HANDLER, Erasures
@@ -49,7 +49,7 @@ class _WriterLock:
     """A lock for a file's writers in this process, so that they need not poll SQLite's lock."""
 
     def __init__(self) -> None:
-        self.lock = known_lock()
+        self.lock = checked_lock()
         self.erasures = Erasures()
         self.raw: RawFile | None = None
 
