@@ -87,9 +87,9 @@ def _sentence(
         return None
     call = f"{args[0].__name__ if method.__name__ == '__new__' else method.__name__}()"
     parameters = list(signature.parameters.values())[1:]
-    by_name = [it.name for it in parameters if it.kind is it.KEYWORD_ONLY]
-    by_position = [it.name for it in parameters if it.kind is it.POSITIONAL_OR_KEYWORD]
-    takes_any = any(it.kind is it.VAR_KEYWORD for it in parameters)
+    by_name = [param.name for param in parameters if param.kind is param.KEYWORD_ONLY]
+    by_position = [param.name for param in parameters if param.kind is param.POSITIONAL_OR_KEYWORD]
+    takes_any = any(param.kind is param.VAR_KEYWORD for param in parameters)
     unknown = [] if takes_any else [name for name in named if name not in signature.parameters]
     if unknown:
         from difflib import get_close_matches

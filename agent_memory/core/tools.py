@@ -181,7 +181,9 @@ def _arguments(method: Callable[..., str]) -> tuple[type[Arguments], bool]:
     first = hints[parameters[0].name] if parameters else None
     if isinstance(first, type) and issubclass(first, Arguments):
         return first, True
-    fields: dict[str, Any] = {it.name: (hints[it.name], it.default) for it in parameters}
+    fields: dict[str, Any] = {
+        param.name: (hints[param.name], param.default) for param in parameters
+    }
     return create_model(method.__name__, __base__=Arguments, **fields), False
 
 

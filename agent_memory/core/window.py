@@ -184,7 +184,7 @@ def apply(entries: Sequence[Entry], cut: Cut) -> list[Entry]:
 def snap(entries: Sequence[Entry], start: int) -> int:
     """Return the last legal cut at or before seq `start`. 0 if there is none."""
     layout = _layout(entries)
-    legal = (e.seq for e, ok in zip(entries, layout.cuttable(), strict=True) if ok)
+    legal = (entry.seq for entry, ok in zip(entries, layout.cuttable(), strict=True) if ok)
     return max((seq for seq in legal if seq <= start), default=0)
 
 
