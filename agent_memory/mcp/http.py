@@ -28,7 +28,7 @@ from agent_memory.listening.asgi import (
     marked,
     shown_in,
 )
-from agent_memory.mcp.server import Asked, build
+from agent_memory.mcp.server import RequestContext, build
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -78,7 +78,7 @@ def behind(
     """
     if security is None:
         security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    server = build(memory, lambda asked: _caller(asked)[0], lambda asked: _caller(asked)[1])
+    server = build(memory, lambda context: _caller(context)[0], lambda context: _caller(context)[1])
     app = server.streamable_http_app(
         streamable_http_path=PATH,
         stateless_http=True,
@@ -114,9 +114,9 @@ class _Door:
             await self._app(marked(scope, user, frozenset(EFFECTS)), receive, send)
 
 
-def _caller(asked: Asked) -> tuple[str, Set[str]]:
-    assert asked.request is not None, "over HTTP there is always a request"
-    return caller_of(asked.request.scope)
+def _caller(context: RequestContext) -> tuple[str, Set[str]]:
+    assert context.request is not None, "over HTTP there is always a request"
+    return caller_of(context.request.scope)
 
 
 class Tokens:
@@ -134,9 +134,9 @@ class Tokens:
 
     def __init__(self, users: Mapping[str, object]) -> None:
         self._users: dict[bytes, str] = {}
-        for place, (user, given) in enumerate(users.items(), 1):
+        for place, (user, tokens) in enumerate(users.items(), 1):
             check_id("The user's id", user)
-            for token in given if isinstance(given, list) else [given]:
+            for token in tokens if isinstance(tokens, list) else [tokens]:
                 if self._users.setdefault(_digest(place, token), user) != user:
                     raise ConfigError(f"{user!r} has the token of another user. Use another token.")
         if not self._users:
@@ -166,11 +166,11 @@ class Tokens:
 
     def user_of(self, token: bytes) -> str | None:
         """Return the user of a token, or None. The running time does not depend on the token."""
-        digest, found = hashlib.sha256(token).digest(), None
-        for known, user in self._users.items():
-            if hmac.compare_digest(known, digest):
-                found = user
-        return found
+        digest, owner = hashlib.sha256(token).digest(), None
+        for stored, user in self._users.items():
+            if hmac.compare_digest(stored, digest):
+                owner = user
+        return owner
 
 
 def _digest(place: int, token: object) -> bytes:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Asked = ServerRequestContext[Any]
+RequestContext = ServerRequestContext[Any]
 """The context of a request."""
 
 _LISTING = f"{SESSIONS}{{?after}}"
@@ -49,8 +49,8 @@ _LOG_DESCRIPTION = "The messages of a session, oldest first; `next` is the URI o
 
 def build(
     memory: AgentMemory | AsyncAgentMemory,
-    user_of: Callable[[Asked], str],
-    may: Callable[[Asked], Set[str]] = lambda asked: frozenset(EFFECTS),
+    user_of: Callable[[RequestContext], str],
+    may: Callable[[RequestContext], Set[str]] = lambda context: frozenset(EFFECTS),
 ) -> Server[Any]:
     """Return a server over a memory.
 
@@ -79,8 +79,8 @@ class _Answers:
     def __init__(
         self,
         memory: AsyncAgentMemory,
-        user_of: Callable[[Asked], str],
-        may: Callable[[Asked], Set[str]],
+        user_of: Callable[[RequestContext], str],
+        may: Callable[[RequestContext], Set[str]],
     ) -> None:
         self._memory = memory
         self._user_of = user_of
@@ -89,30 +89,30 @@ class _Answers:
         self._tools = {name: _shown(offer) for name, offer in self._offers.items()}
 
     async def list_tools(
-        self, asked: Asked, params: types.PaginatedRequestParams | None
+        self, context: RequestContext, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[self._tools[name] for name in self._offered(asked)])
+        return types.ListToolsResult(tools=[self._tools[name] for name in self._offered(context)])
 
     async def call_tool(
-        self, asked: Asked, params: types.CallToolRequestParams
+        self, context: RequestContext, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        offered = self._offered(asked)
+        offered = self._offered(context)
         offer = offered.get(params.name)
         if offer is None:
             there = ", ".join(offered) or "none for this credential"
             return _failed(f"There is no tool {params.name[:64]!r}. Tools: {there}.")
         try:
-            text = await self._run(asked, lambda scope: offer.tool.call(scope, params.arguments))
+            text = await self._run(context, lambda scope: offer.tool.call(scope, params.arguments))
         except InvalidInput as error:
             return _failed(str(error))
         except Exception as error:  # logged, and not shown to the client
             logger.exception("the tool %r failed: %r", params.name, error)
             return _failed(_DOWN)
-        given = json.loads(text) if offer.answer is not None else None
-        return types.CallToolResult(content=[_text(text)], structured_content=given)
+        structured = json.loads(text) if offer.answer is not None else None
+        return types.CallToolResult(content=[_text(text)], structured_content=structured)
 
     async def list_resources(
-        self, asked: Asked, params: types.PaginatedRequestParams | None
+        self, context: RequestContext, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         listing = types.Resource(
             uri=SESSIONS,
@@ -123,7 +123,7 @@ class _Answers:
         return types.ListResourcesResult(resources=[listing])
 
     async def list_templates(
-        self, asked: Asked, params: types.PaginatedRequestParams | None
+        self, context: RequestContext, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
         listing = types.ResourceTemplate(
             uri_template=_LISTING,
@@ -137,30 +137,32 @@ class _Answers:
         return types.ListResourceTemplatesResult(resource_templates=[listing, log])
 
     async def read_resource(
-        self, asked: Asked, params: types.ReadResourceRequestParams
+        self, context: RequestContext, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         uri = params.uri
         try:
-            if "read" not in self._may(asked):
+            if "read" not in self._may(context):
                 raise ToolRefused('This needs the right "read". The credential lacks it.')
             memory = self._memory.memory
-            text = await self._run(asked, lambda scope: read(memory, scope, uri))
+            text = await self._run(context, lambda scope: read(memory, scope, uri))
         except InvalidInput as error:
             raise MCPError(types.INVALID_PARAMS, str(error), {"uri": uri}) from None
         except Exception as error:  # logged, and not shown to the client
             logger.exception("the resource %r failed: %r", uri, error)
             raise MCPError(types.INTERNAL_ERROR, _DOWN, {"uri": uri}) from None
-        found = types.TextResourceContents(uri=uri, text=text, mime_type=_JSON)
-        return types.ReadResourceResult(contents=[found])
+        resource = types.TextResourceContents(uri=uri, text=text, mime_type=_JSON)
+        return types.ReadResourceResult(contents=[resource])
 
-    async def _run(self, asked: Asked, call: Callable[[Scope], str]) -> str:
+    async def _run(self, context: RequestContext, call: Callable[[Scope], str]) -> str:
         """Run a call on a thread, with the request's user. A started call runs to its end."""
-        scope = Scope(self._user_of(asked))
+        scope = Scope(self._user_of(context))
         return _sendable(await self._memory.run(call, scope))
 
-    def _offered(self, asked: Asked) -> Mapping[str, Offer]:
-        may = self._may(asked)
-        return {name: one for name, one in self._offers.items() if may >= set(one.tool.effects)}
+    def _offered(self, context: RequestContext) -> Mapping[str, Offer]:
+        may = self._may(context)
+        return {
+            name: offer for name, offer in self._offers.items() if may >= set(offer.tool.effects)
+        }
 
 
 def _shown(offer: Offer) -> types.Tool:
@@ -189,17 +191,17 @@ def _sendable(text: str) -> str:
 
 def read(memory: AgentMemory, scope: Scope, uri: str) -> str:
     """Return a resource as JSON. Its `next` is the URI of the next page; null on the last page."""
-    if found := _LISTING_URI.fullmatch(uri):
-        return _sessions(memory, scope, unquote(found[1]) if found[1] else None)
-    if found := _LOG_URI.fullmatch(uri):
-        return _log(memory, scope, unquote(found[1]), int(found[2] or 0))
+    if match := _LISTING_URI.fullmatch(uri):
+        return _sessions(memory, scope, unquote(match[1]) if match[1] else None)
+    if match := _LOG_URI.fullmatch(uri):
+        return _log(memory, scope, unquote(match[1]), int(match[2] or 0))
     raise InvalidInput(f"There is no resource {uri[:200]!r}. Use {_LISTING} or {_LOG}.")
 
 
 def _sessions(memory: AgentMemory, scope: Scope, after: str | None) -> str:
     heads = memory.sessions(user_id=scope.user_id, limit=_PAGE + 1, after=after)
     page = heads[:_PAGE]
-    told = [
+    sessions = [
         {
             "session_id": head.session_id,
             "uri": _uri(head.session_id),
@@ -209,7 +211,7 @@ def _sessions(memory: AgentMemory, scope: Scope, after: str | None) -> str:
         for head in page
     ]
     more = f"{SESSIONS}?after={_quoted(page[-1].session_id)}" if len(heads) > _PAGE else None
-    return json.dumps({"sessions": told, "next": more}, ensure_ascii=False)
+    return json.dumps({"sessions": sessions, "next": more}, ensure_ascii=False)
 
 
 def _log(memory: AgentMemory, scope: Scope, session_id: str, after: int) -> str:
@@ -218,11 +220,11 @@ def _log(memory: AgentMemory, scope: Scope, session_id: str, after: int) -> str:
     page = entries[:_PAGE]
     more = f"{_uri(session_id)}?after={page[-1].seq}" if len(entries) > _PAGE else None
     messages = [
-        {"seq": one.seq, **one.message.to_dict(), "created_at": one.created_at.isoformat()}
-        for one in page
+        {"seq": entry.seq, **entry.message.to_dict(), "created_at": entry.created_at.isoformat()}
+        for entry in page
     ]
-    told = {"session_id": session_id, "messages": messages, "next": more}
-    return json.dumps(told, ensure_ascii=False)
+    log = {"session_id": session_id, "messages": messages, "next": more}
+    return json.dumps(log, ensure_ascii=False)
 
 
 def _uri(session_id: str) -> str:

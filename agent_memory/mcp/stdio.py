@@ -28,31 +28,31 @@ def wire() -> tuple[TextIO, TextIO]:
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
-    heard, told = os.pipe()
+    read_end, write_end = os.pipe()
 
     def end() -> None:
         # the reader then finds the end of the pipe, and the writer gets no error
-        os.dup2(nothing, told, inheritable=False)
+        os.dup2(nothing, write_end, inheritable=False)
 
     def pass_on() -> None:
         try:
             while chunk := os.read(theirs, 65_536):
                 while chunk:
-                    chunk = chunk[os.write(told, chunk) :]
+                    chunk = chunk[os.write(write_end, chunk) :]
         finally:
             end()
 
     def hear(number: int, frame: object) -> None:
-        for one in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(one, signal.SIG_DFL)
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(signum, signal.SIG_DFL)
         end()
 
-    for one in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(one, hear)
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, hear)
     # a daemon thread ends with the process, even while it waits for input
     threading.Thread(target=pass_on, daemon=True, name="stdin").start()
     return (
-        os.fdopen(heard, encoding="utf-8", errors="replace"),
+        os.fdopen(read_end, encoding="utf-8", errors="replace"),
         os.fdopen(ours, "w", encoding="utf-8", newline="\n"),
     )
 

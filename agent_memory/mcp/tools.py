@@ -152,15 +152,15 @@ class Offer:
 
 
 def offers(memory: AgentMemory) -> dict[str, Offer]:
-    found: dict[str, Offer] = {}
+    by_name: dict[str, Offer] = {}
     for offer in (*_own(memory), *_of_blocks(memory)):
         name = offer.tool.name
-        if name in found:
+        if name in by_name:
             raise ConfigError(
                 f"Two tools are named {name!r}. Give the block of one of them another `name`."
             )
-        found[name] = offer
-    return found
+        by_name[name] = offer
+    return by_name
 
 
 def _of_blocks(memory: AgentMemory) -> Iterator[Offer]:
@@ -190,14 +190,14 @@ class _Own:
         "Files and skills have their own tools.",
         _READING,
     )
-    def search(self, scope: Scope, asked: Search) -> str:
+    def search(self, scope: Scope, search: Search) -> str:
         finding = self._memory.components.finding
-        if not asked.query.strip():
-            return _page(finding.all_of(scope, asked), asked)
-        found, warnings = finding.found(scope, asked, asked.limit)
+        if not search.query.strip():
+            return _page(finding.all_of(scope, search), search)
+        memories, warnings = finding.found(scope, search, search.limit)
         for warning in warnings:
             logger.warning("search_memories: %s", warning)
-        return _json({"memories": found, **({"in_part": True} if warnings else {})})
+        return _json({"memories": memories, **({"in_part": True} if warnings else {})})
 
     @tool(
         "add_memory",
@@ -282,8 +282,8 @@ class _Own:
         check_own(self._memory, scope, session_id)
         context = self._memory.get(session_id, query or None, user_id=scope.user_id)
         chat = context.to_messages()
-        given = Context(chat, context.tokens, context.max_tokens, context.warnings)
-        return _json(asdict(given))
+        answer = Context(chat, context.tokens, context.max_tokens, context.warnings)
+        return _json(asdict(answer))
 
     def _user(self, scope: Scope) -> User:
         assert scope.user_id is not None, "the server names the user of each call"
@@ -297,21 +297,21 @@ def check_own(memory: AgentMemory, scope: Scope, session_id: str) -> None:
         raise ToolRefused(f"There is no session {session_id!r}. {SESSIONS} lists the sessions.")
 
 
-def _page(there: list[dict[str, Any]], asked: Search) -> str:
+def _page(memories: list[dict[str, Any]], search: Search) -> str:
     begin = 0
-    if asked.after:
-        places = [_place(one) for one in there]
-        if asked.after not in places:
+    if search.after:
+        places = [_place(memory) for memory in memories]
+        if search.after not in places:
             raise ToolRefused(
-                f"`after` names {quoted(asked.after)}, which is gone. Start at the first page."
+                f"`after` names {quoted(search.after)}, which is gone. Start at the first page."
             )
-        begin = places.index(asked.after) + 1
-    page, rest = there[begin : begin + asked.limit], there[begin + asked.limit :]
+        begin = places.index(search.after) + 1
+    page, rest = memories[begin : begin + search.limit], memories[begin + search.limit :]
     return _json({"memories": page, **({"next": _place(page[-1])} if rest else {})})
 
 
-def _place(one: dict[str, Any]) -> str:
-    return str(one["id"]) if "id" in one else f"{one['session_id']}#{one['seq']}"
+def _place(memory: dict[str, Any]) -> str:
+    return str(memory["id"]) if "id" in memory else f"{memory['session_id']}#{memory['seq']}"
 
 
 def _noted(note: Note) -> dict[str, Any]:
