@@ -301,7 +301,7 @@ class VectorMemory(Block):
         query = self._meanings.query(question, today)
         tails = self.resources.pending.of(self.name, scope)
         soon = self._meanings.soon()
-        make, make_known = (partial(self._made, scope, one) for one in (soon, soon.known))
+        make, make_known = (partial(self._made, scope, one) for one in (soon, soon.cached))
         waiting = self._waiting.index(tails, scope.owner, question, make, soon.is_whole, make_known)
         if not soon.is_whole():
             self.said(scope)

@@ -57,7 +57,7 @@ def asking(call: Call, api_base: str | None, options: Mapping[str, Any]) -> Iter
     }
     with tracing.under_way(f"{operation} {model}", attributes, "client") as span:
         if span is not None and call.kind == "completion" and tracing.records_content():
-            sent = [_message(one) for one in call.sent]
+            sent = [_message(message) for message in call.sent]
             tracing.set_attributes(span, {"gen_ai.input.messages": tracing.as_json(sent)})
         yield span
 
@@ -67,7 +67,7 @@ def answered(span: Span | None, response: Any, usage: Usage) -> None:
     if span is None:
         return
     choices = getattr(response, "choices", None) or ()
-    reasons = [str(one.finish_reason) for one in choices if one.finish_reason]
+    reasons = [str(choice.finish_reason) for choice in choices if choice.finish_reason]
     details = getattr(getattr(response, "usage", None), "prompt_tokens_details", None)
     tracing.set_attributes(
         span,
@@ -83,8 +83,8 @@ def answered(span: Span | None, response: Any, usage: Usage) -> None:
     )
     if choices and tracing.records_content():
         answers = [
-            {**_message(one.message.model_dump()), "finish_reason": str(one.finish_reason)}
-            for one in choices
+            {**_message(choice.message.model_dump()), "finish_reason": str(choice.finish_reason)}
+            for choice in choices
         ]
         tracing.set_attributes(span, {"gen_ai.output.messages": tracing.as_json(answers)})
 
@@ -93,8 +93,8 @@ def _provider(prefix: str, model: str) -> str:
     if not prefix:
         from agent_memory.models.loading import load_litellm
 
-        known = load_litellm().model_cost.get(model) or {}
-        prefix = str(known.get("litellm_provider", "_OTHER"))
+        entry = load_litellm().model_cost.get(model) or {}
+        prefix = str(entry.get("litellm_provider", "_OTHER"))
     return _PROVIDERS.get(prefix, prefix)
 
 
@@ -122,8 +122,8 @@ def _parts(content: str | Sequence[Mapping[str, Any]] | None) -> list[dict[str, 
     if isinstance(content, str):
         return [{"type": "text", "content": content}]
     return [
-        {"type": "text", "content": one["text"]} if one.get("type") == "text" else dict(one)
-        for one in content
+        {"type": "text", "content": part["text"]} if part.get("type") == "text" else dict(part)
+        for part in content
     ]
 
 

@@ -236,8 +236,8 @@ class Charges:
             answer = LONG_ANSWER if call.answer is None else call.answer
             prompt = partial(self._count, call)  # deferred: slow for a long request
             call.settle = self._hold(call.account, call.model, prompt, answer)
-        one = Usage(embedding_calls=1) if call.kind == "embedding" else Usage(calls=1)
-        self._add(call, one)
+        usage = Usage(embedding_calls=1) if call.kind == "embedding" else Usage(calls=1)
+        self._add(call, usage)
 
     def failed(self, call: Call, may_be_billed: bool) -> None:
         """Record a failed attempt. If the provider cannot bill it, release its reservation."""

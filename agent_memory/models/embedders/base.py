@@ -142,7 +142,7 @@ class CachedEmbedder:
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         import numpy as np
 
-        rows = [one.vector for one in self.encode(texts)]
+        rows = [encoding.vector for encoding in self.encode(texts)]
         return np.stack(rows) if rows else np.zeros((0, self.dimension), np.float32)
 
     def encode_query(self, text: str) -> Encoding:
@@ -190,7 +190,7 @@ class CachedEmbedder:
         requested = [*texts, *more]
         encoded = self._encoded(requested, self.inner.embed)
         if more:
-            self._measure([one.vector for one in encoded[len(texts) :]])
+            self._measure([encoding.vector for encoding in encoded[len(texts) :]])
         return encoded[: len(texts)]
 
     def _measure(self, rows: Sequence[np.ndarray]) -> None:

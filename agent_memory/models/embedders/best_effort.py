@@ -126,7 +126,7 @@ class SoonEncoded:
         """Return whether all calls so far encoded all their texts."""
         return self._whole
 
-    def known(self, texts: Sequence[str]) -> list[Encoding]:
+    def cached(self, texts: Sequence[str]) -> list[Encoding]:
         """Return the cached encodings of texts, with zeros for texts that are not cached."""
         return self._encoded(texts, until=0.0)
 
@@ -142,11 +142,11 @@ class SoonEncoded:
         if embedder is None:
             self._whole = self._whole and not texts
             return NoEmbedder().encode(texts)
-        found: dict[int, Encoding] = {}
+        encodings: dict[int, Encoding] = {}
         missing: list[int] = []
         for at, text in enumerate(texts):
             if embedder.cached([text]):
-                found[at] = embedder.encode([text])[0]
+                encodings[at] = embedder.encode([text])[0]
             else:
                 missing.append(at)
         while missing and time.monotonic() < until and not self._best.rests:
@@ -157,17 +157,17 @@ class SoonEncoded:
                 room -= len(texts[batch[-1]])
             batch.reverse()
             try:
-                made = embedder.encode([texts[at] for at in batch])
+                encoded = embedder.encode([texts[at] for at in batch])
             except DOWN as error:
                 self._best.rest(error)
                 missing += batch
             else:
-                found |= dict(zip(batch, made, strict=True))
+                encodings |= dict(zip(batch, encoded, strict=True))
         if not missing:
-            return [found[at] for at in range(len(texts))]
+            return [encodings[at] for at in range(len(texts))]
         self._whole = False
         blank = _blank(embedder.dimension)
-        return [found.get(at, blank) for at in range(len(texts))]
+        return [encodings.get(at, blank) for at in range(len(texts))]
 
 
 def _blank(dimension: int) -> Encoding:

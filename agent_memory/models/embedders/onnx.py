@@ -51,9 +51,9 @@ class FastEmbedEmbedder:
         """
         from fastembed import TextEmbedding
 
-        for known in TextEmbedding.list_supported_models():
-            if known["model"].lower() == self.model.lower():
-                return int(known["dim"])
+        for entry in TextEmbedding.list_supported_models():
+            if entry["model"].lower() == self.model.lower():
+                return int(entry["dim"])
         raise ConfigError(
             f"fastembed has no model {self.model!r}. "
             "TextEmbedding.list_supported_models() lists its models."

@@ -10,14 +10,14 @@ import numpy as np
 from agent_memory.errors import AgentMemoryError, ModelOutputInvalid, ModelUnavailable
 
 
-def answered(name: str, function: Callable[[Any], Any], asked: Any) -> Any:
+def answered(name: str, function: Callable[[Any], Any], argument: Any) -> Any:
     """Call a user's function and return its result.
 
     Raises:
         ModelUnavailable: The function raised an error other than an `AgentMemoryError`.
     """
     try:
-        return function(asked)
+        return function(argument)
     except AgentMemoryError:
         raise
     except Exception as error:  # a user's function may raise anything
