@@ -172,8 +172,8 @@ class Damaged(StoreError):
         damage: The record and its readable part, if known.
     """
 
-    def __init__(self, told: str, damage: Damage | None = None) -> None:
-        super().__init__(told)
+    def __init__(self, message: str, damage: Damage | None = None) -> None:
+        super().__init__(message)
         self.damage = damage
 
 
@@ -200,8 +200,8 @@ class SpendingLimitReached(ModelError):
         seconds: Seconds until a retry may succeed.
     """
 
-    def __init__(self, told: str, seconds: float = 0.0) -> None:
-        super().__init__(told)
+    def __init__(self, message: str, seconds: float = 0.0) -> None:
+        super().__init__(message)
         self.seconds = seconds
 
 

@@ -112,10 +112,10 @@ def shares(memory: AgentMemory, *, agent_id: str | None = None, prefix: str = ""
     """
     memory.components.guard.check(None, agent_id)
     grants = memory.components.grants
-    found = grants.shares() if agent_id is None else grants.shares_of(agent_id)
+    names = grants.shares() if agent_id is None else grants.shares_of(agent_id)
     return [
         name
-        for name in found
+        for name in names
         if name.startswith(prefix) and (agent_id is None or grants.allows(name, agent_id, "read"))
     ]
 
@@ -218,8 +218,8 @@ def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
     Raises:
         ConfigError: No absorbing block has that name.
     """
-    known = [one.name for one in config.all_blocks if one.absorbs]
-    check_block(block, known)
+    absorbing = [item.name for item in config.all_blocks if item.absorbs]
+    check_block(block, absorbing)
     components, keeps_old = _opened(config, block)
     with closing(components):
         step = Progress(block, "", 0, 0, None)

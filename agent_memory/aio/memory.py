@@ -53,8 +53,8 @@ def awaited(
 
     @wraps(call)
     async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        made: Callable[P, T] = getattr(self._sync, name)
-        result: T = await self._run(partial(made, *args, **kwargs))
+        bound: Callable[P, T] = getattr(self._sync, name)
+        result: T = await self._run(partial(bound, *args, **kwargs))
         return result
 
     method.__qualname__ = f"Async{call.__qualname__}"

@@ -25,7 +25,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BlockLink:
     """A bound block that `get` or `search` asks for recalls.
 
     Attributes:
@@ -72,40 +72,44 @@ class Members:
 
     memories: dict[str, AgentMemory]
     blocks: dict[str, Block]
-    recalled: list[Asked]
-    searched: list[Asked]
+    recalled: list[BlockLink]
+    searched: list[BlockLink]
 
     @classmethod
     def of(
-        cls, given: Mapping[str, AgentMemory | Block], memories: dict[str, AgentMemory]
+        cls, members: Mapping[str, AgentMemory | Block], memories: dict[str, AgentMemory]
     ) -> Members:
         """Bind the member blocks to the first memory, and list the blocks to ask."""
-        blocks = {name: _named(name, one) for name, one in given.items() if isinstance(one, Block)}
+        blocks = {
+            name: _named(name, member)
+            for name, member in members.items()
+            if isinstance(member, Block)
+        }
         first, home = next(iter(memories.items()))
         _check_names(blocks, first, {*home.blocks, home.components.default_notes.name})
         bound = _bound(blocks, home.components.resources)
-        recalled: list[Asked] = []
-        searched: list[Asked] = []
-        for name in given:
+        recalled: list[BlockLink] = []
+        searched: list[BlockLink] = []
+        for name in members:
             if name in bound:
-                alone = Asked(name, name, bound[name], None)
+                alone = BlockLink(name, name, bound[name], None)
                 recalled.append(alone)
                 searched += [alone] if alone.block.searched else []
                 continue
             memory = memories[name]
-            for asked, found in (
+            for links, own in (
                 (recalled, memory.components.contexts.blocks),
                 (searched, memory.components.search.blocks),
             ):
-                asked += [Asked(f"{name}.{one.name}", name, one, memory) for one in found]
+                links += [BlockLink(f"{name}.{block.name}", name, block, memory) for block in own]
         return cls(memories, bound, recalled, searched)
 
 
-def memories_in(given: Mapping[str, AgentMemory | Block]) -> dict[str, AgentMemory]:
+def memories_in(members: Mapping[str, AgentMemory | Block]) -> dict[str, AgentMemory]:
     """Validate all members, and return the memories."""
-    for name, one in given.items():
-        _check(name, one)
-    memories = {name: one for name, one in given.items() if isinstance(one, AgentMemory)}
+    for name, member in members.items():
+        _check(name, member)
+    memories = {name: member for name, member in members.items() if isinstance(member, AgentMemory)}
     if not memories:
         raise ConfigError("A CompositeMemory needs an AgentMemory to store sessions. Add one.")
     return memories
@@ -148,8 +152,8 @@ def _bound(blocks: Mapping[str, Block], resources: Resources) -> dict[str, Block
     bound: dict[str, Block] = {}
     with ExitStack() as opened:  # if one cannot be bound, the others are closed
         for name, block in blocks.items():
-            bound[name] = one = block.bind(resources)
-            opened.callback(one.close)
+            bound[name] = bound_block = block.bind(resources)
+            opened.callback(bound_block.close)
         opened.pop_all()
     return bound
 
@@ -173,7 +177,7 @@ def all_done(what: str, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
 
 def named(name: str, absorbed: Iterable[Absorbed]) -> list[Absorbed]:
     """Rename blocks to "<member>.<block>" in the results of absorbing."""
-    return [replace(one, block=f"{name}.{one.block}") for one in absorbed]
+    return [replace(result, block=f"{name}.{result.block}") for result in absorbed]
 
 
 _LONGEST = 64  # the limit of chat APIs
@@ -185,13 +189,13 @@ def tools_of(members: Members, home: str, user_id: str | None) -> dict[str, Tool
     A tool of another memory than the home works on the user's data in that memory. If the tool
     needs a session, it is left out.
     """
-    found = {**members.memories[home].components.toolbox.tools()}
+    tools = {**members.memories[home].components.toolbox.tools()}
     others = [tool for block in members.blocks.values() for tool in block.tools()]
     if user_id is not None:
         away = {name: memory for name, memory in members.memories.items() if name != home}
         others += [_of(name, tool) for name, memory in away.items() for tool in _lasting(memory)]
     for tool in others:
-        if tool.name in found:
+        if tool.name in tools:
             raise ConfigError(
                 f"Two tools are named {tool.name!r}. Rename the member or the block of one of them."
             )
@@ -200,8 +204,8 @@ def tools_of(members: Members, home: str, user_id: str | None) -> dict[str, Tool
                 f"The tool name {tool.name!r} has more than {_LONGEST} characters. Give its "
                 "member a shorter name."
             )
-        found[tool.name] = tool
-    return found
+        tools[tool.name] = tool
+    return tools
 
 
 def _lasting(memory: AgentMemory) -> Iterator[Tool]:
@@ -218,8 +222,10 @@ def _lasting(memory: AgentMemory) -> Iterator[Tool]:
 
 
 def _of(member: str, tool: Tool) -> Tool:
-    def run(scope: Scope, asked: Any) -> str:
-        return tool.run(Scope(scope.user_id, key=scope.key), asked)  # only the home has the session
+    def run(scope: Scope, request: Any) -> str:
+        return tool.run(
+            Scope(scope.user_id, key=scope.key), request
+        )  # only the home has the session
 
     description = f"In the memory {member!r}: {tool.description}"
     return replace(tool, name=f"{member}_{tool.name}", description=description, run=run)

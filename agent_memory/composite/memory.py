@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from agent_memory.composite.members import (
-    Asked,
+    BlockLink,
     Members,
     Routing,
     Rule,
@@ -64,8 +64,8 @@ def at_home(
     def method(
         self: CompositeMemory, session_id: str, *args: Any, user_id: str | None = None, **named: Any
     ) -> T:
-        made: Callable[..., T] = getattr(self.home(session_id, user_id), call.__name__)
-        return made(session_id, *args, user_id=user_id, **named)
+        bound: Callable[..., T] = getattr(self.home(session_id, user_id), call.__name__)
+        return bound(session_id, *args, user_id=user_id, **named)
 
     return cast("Callable[Concatenate[CompositeMemory, P], T]", method)
 
@@ -115,12 +115,12 @@ class CompositeMemory:
         self._route = Routing(memories, next(iter(memories)) if route is None else route)
         self._members = Members.of(members, memories)
         self.memories, self.blocks = self._members.memories, self._members.blocks
-        asked = (*self._members.recalled, *self._members.searched)
-        own_limits = {one.name: limits[one.member] for one in asked if one.member in limits}
+        queried = (*self._members.recalled, *self._members.searched)
+        own_limits = {link.name: limits[link.member] for link in queried if link.member in limits}
         self._fan_out = FanOut(timeout, own_limits)
         self._infos = {
-            one.name: BlockInfo(one.block.kind, one.block.max_tokens, one.block.selective)
-            for one in self._members.recalled
+            link.name: BlockInfo(link.block.kind, link.block.max_tokens, link.block.selective)
+            for link in self._members.recalled
         }
 
     def __repr__(self) -> str:
@@ -169,9 +169,9 @@ class CompositeMemory:
             StoreError: The home's session store failed. Other failures are named in `warnings`.
         """
         query = query_of(message)
-        asked = to_add(query)
-        view = self._view(session_id, asked, user_id, query, max_tokens, once=True)
-        return self._pack(session_id, user_id, view)(asked)
+        messages = to_add(query)
+        view = self._view(session_id, messages, user_id, query, max_tokens, once=True)
+        return self._pack(session_id, user_id, view)(messages)
 
     def _pack(self, session_id: str, user_id: str | None, view: View) -> Pack:
         return self.home(session_id, user_id).components.contexts.sending(session_id, view)
@@ -179,7 +179,7 @@ class CompositeMemory:
     def _view(
         self,
         session_id: str,
-        asked: Sequence[Message],
+        messages: Sequence[Message],
         user_id: str | None,
         query: Message | None = None,
         max_tokens: int | None = None,
@@ -192,18 +192,18 @@ class CompositeMemory:
         contexts = home.components.contexts
         packer = contexts.packer.lowered(checked_budget(max_tokens))
         packer = replace(packer, blocks=self._infos, reads_turn=reads_turn)
-        seen = contexts.see(session_id, asked, user_id, packer=packer, query=query, once=once)
-        scope, head = seen.scope, seen.head
-        blocks = [one for one in self._members.recalled if is_queried(one.block, seen.query)]
+        session = contexts.see(session_id, messages, user_id, packer=packer, query=query, once=once)
+        scope, head = session.scope, session.head
+        blocks = [link for link in self._members.recalled if is_queried(link.block, session.query)]
         with Account("other", scope.user_id, within=current_account()).charged() as account:
-            found, warnings = self._recall(blocks, name, scope, seen.query, packer.candidates)
+            by_block, warnings = self._recall(blocks, name, scope, session.query, packer.candidates)
         for other, memory in self.memories.items():
             troubles = memory.components.troubles(head if memory is home else None)
             if memory is home:
                 troubles += contexts.waiting(scope, head)
             warnings += [f"{other}: {trouble}" for trouble in troubles]
-        here = {one.name for one in blocks if one.is_in(name)}
-        return View(seen, found, warnings, here, account.usage)
+        here = {link.name for link in blocks if link.is_in(name)}
+        return View(session, by_block, warnings, here, account.usage)
 
     def search(
         self,
@@ -226,18 +226,18 @@ class CompositeMemory:
         scope = replace(
             scope_of(head, user_id, session_id), only_session=session_id is not None, floor=SEARCHED
         )
-        asked = Message(role="user", content=query)
+        message = Message(role="user", content=query)
         blocks, most = self._members.searched, most_of(limit, scope, len(self.memories))
-        found, warnings = self._recall(blocks, name, scope, asked, most)
+        by_block, warnings = self._recall(blocks, name, scope, message, most)
         for warning in warnings:
             logger.warning("search: %s", warning)
         if session_id is not None:  # other memories were searched without the session
             here = {block.name for block in blocks if block.is_in(name)}
-            found = {
-                block: [one for one in recalls if _comes_from(one, session_id, block in here)]
-                for block, recalls in found.items()
+            by_block = {
+                block: [hit for hit in recalls if _comes_from(hit, session_id, block in here)]
+                for block, recalls in by_block.items()
             }
-        return home.search.priced(merge(found)[:limit])
+        return home.search.priced(merge(by_block)[:limit])
 
     def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]:
         """End the session in its home and in the member blocks. See `AgentMemory.end`."""
@@ -262,9 +262,11 @@ class CompositeMemory:
             name = self._route.home(session_id, user_id)
             return named(name, self.memories[name].flush(session_id, user_id=user_id))
         self._check(None, user_id)
-        calls = {name: partial(one.flush, user_id=user_id) for name, one in self.memories.items()}
+        calls = {
+            name: partial(memory.flush, user_id=user_id) for name, memory in self.memories.items()
+        }
         done = all_done("flush", calls)
-        return [one for name, absorbed in done.items() for one in named(name, absorbed)]
+        return [result for name, absorbed in done.items() for result in named(name, absorbed)]
 
     def delete(self, session_id: str, *, user_id: str | None = None) -> None:
         """Erase a session and its derived records from its home and from member blocks.
@@ -388,7 +390,7 @@ class CompositeMemory:
             StoreError: Some members could not be closed. The others were closed.
         """
         members: dict[str, Block | AgentMemory] = {**self.blocks, **self.memories}
-        all_done("close", {name: one.close for name, one in members.items()})
+        all_done("close", {name: member.close for name, member in members.items()})
 
     @property
     def _first(self) -> AgentMemory:
@@ -403,12 +405,12 @@ class CompositeMemory:
 
         def begin(
             session_id: str,
-            asked: Sequence[Message],
+            messages: Sequence[Message],
             *,
             user_id: str | None,
             reads_turn: bool = False,
         ) -> Pack:
-            view = self._view(session_id, asked, user_id, reads_turn=reads_turn)
+            view = self._view(session_id, messages, user_id, reads_turn=reads_turn)
             return self._pack(session_id, user_id, view)
 
         def notify(turn: Turn, messages: Sequence[Message] | None) -> None:
@@ -426,20 +428,20 @@ class CompositeMemory:
 
     def _recall(
         self,
-        blocks: list[Asked],
+        blocks: list[BlockLink],
         home: str | None,
         scope: Scope,
         message: Message | None,
         limit: int,
     ) -> tuple[dict[str, list[Recall]], list[str]]:
         """Return each block's recalls, and a warning for each block that failed or timed out."""
-        targets = [one.target(scope, home) for one in blocks]
-        found, warnings = self._fan_out.recall(scope, targets, message, limit)
+        targets = [link.target(scope, home) for link in blocks]
+        by_block, warnings = self._fan_out.recall(scope, targets, message, limit)
         for name in self.memories:
-            own = [one.target(scope, home) for one in blocks if one.member == name]
-            here = {one.name: found[one.name] for one in own if one.name in found}
-            found |= self._fan_out.marked(own, here)
-        return found, warnings
+            own = [link.target(scope, home) for link in blocks if link.member == name]
+            here = {link.name: by_block[link.name] for link in own if link.name in by_block}
+            by_block |= self._fan_out.marked(own, here)
+        return by_block, warnings
 
     def _forgotten(self, scope: Scope) -> dict[str, Callable[[], object]]:
         """Return for each manual member block a call that erases the block's data of a scope."""

@@ -344,23 +344,23 @@ class AgentMemoryConfig(Sourced):
     @property
     def language_models(self) -> frozenset[str]:
         """The language models that the strategy and the blocks call."""
-        asked = [*self.strategy.language_models]
+        models = [*self.strategy.language_models]
         for block in self.all_blocks:
-            asked += block.language_models
-        return frozenset(name for one in asked if (name := one or self.model) is not None)
+            models += block.language_models
+        return frozenset(name for model in models if (name := model or self.model) is not None)
 
 
 def _without_effect(config: AgentMemoryConfig) -> dict[str, str]:
     """Return the settings without effect in a configuration, each with the reason and the fix."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     blocks = config.all_blocks
     if not blocks:
-        found["max_recall_tokens"] = "no block recalls. Add one to `blocks`, or remove it."
+        reasons["max_recall_tokens"] = "no block recalls. Add one to `blocks`, or remove it."
     embeddings = [config.embedding, *(getattr(block, "embedding", None) for block in blocks)]
-    named = [one for one in embeddings if one is not None]
-    if config.embedding is not None and all(is_remote(one) or callable(one) for one in named):
-        found["embedding_threads"] = "no embedding model runs on this machine. Remove it."
-    return found
+    named = [model for model in embeddings if model is not None]
+    if config.embedding is not None and all(is_remote(model) or callable(model) for model in named):
+        reasons["embedding_threads"] = "no embedding model runs on this machine. Remove it."
+    return reasons
 
 
 def _default(kind: str, **fields: Any) -> Block:

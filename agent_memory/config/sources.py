@@ -44,9 +44,9 @@ class Sourced(SettingsModel):
     @classmethod
     def alone(cls, **fields: Any) -> Self:
         """Create from these fields only, without a file or the environment."""
-        made = cls.__new__(cls)
-        SettingsModel.__init__(made, **fields)
-        return made
+        created = cls.__new__(cls)
+        SettingsModel.__init__(created, **fields)
+        return created
 
 
 @contextmanager
@@ -119,25 +119,25 @@ def read_text(path: Path, what: str) -> str:
     raise ConfigError(f"Cannot read {what} {path}: {reason}.") from None
 
 
-def read_settings(given: str | Path) -> dict[str, Any]:
+def read_settings(file: str | Path) -> dict[str, Any]:
     """Read a TOML, YAML or JSON file of settings, or raise `ConfigError`."""
-    if not isinstance(given, str | PathLike):
-        raise ConfigError(f"Settings cannot be read from {quoted(given)}. Pass the path of a file.")
-    path = Path(given)
+    if not isinstance(file, str | PathLike):
+        raise ConfigError(f"Settings cannot be read from {quoted(file)}. Pass the path of a file.")
+    path = Path(file)
     text = read_text(path, "the configuration").removeprefix("\ufeff")  # from Windows editors
     try:
         match path.suffix.lower():
             case ".toml":
                 import tomllib
 
-                found = tomllib.loads(text)
+                table = tomllib.loads(text)
             case ".json":
-                found = json.loads(text)
+                table = json.loads(text)
             case ".yaml" | ".yml":
                 import yaml
 
                 try:
-                    found = yaml.safe_load(text)
+                    table = yaml.safe_load(text)
                 except yaml.YAMLError as error:
                     mark = getattr(error, "problem_mark", None)
                     line = f" (at line {mark.line + 1})" if mark else ""
@@ -147,6 +147,6 @@ def read_settings(given: str | Path) -> dict[str, Any]:
                 raise ConfigError(f"{path} is not a .toml, .yaml, .yml or .json file.")
     except ValueError as error:
         raise ConfigError(f"{path} is not valid {path.suffix[1:].upper()}: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(table, dict):
         raise ConfigError(f"{path} must hold a table of settings.")
-    return found
+    return table

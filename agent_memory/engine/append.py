@@ -85,18 +85,18 @@ class Appender:
         or the error, for each update in order.
         """
         requests: dict[int, Append] = {}
-        found: dict[int, _Stored | Exception] = {}
+        results: dict[int, _Stored | Exception] = {}
         for place, update in enumerate(updates):
             try:
                 requests[place] = self._request(accepted(update))
             except Exception as error:  # noqa: BLE001 - a bad message must not stop the others
-                found[place] = error
+                results[place] = error
         done = self._store.append_all(list(requests.values()))
         for (place, append), result in zip(requests.items(), done, strict=True):
-            found[place] = (
+            results[place] = (
                 result if isinstance(result, Exception) else self._record(append.drafts, result)
             )
-        return [found[place] for place in range(len(updates))]
+        return [results[place] for place in range(len(updates))]
 
     def _request(self, update: Update) -> Append:
         """Check an update and return the request for the store."""
@@ -131,7 +131,7 @@ class Appender:
         skipped.
         """
         drafts = self.drafts([message for _, message in messages], session_id, user_id)
-        ids = tuple(key_of_import(*one) for one in messages)
+        ids = tuple(key_of_import(*pair) for pair in messages)
         once = Once(ids=ids, at=datetime.now(UTC))
         done = self._store.append_once(session_id, drafts, once, user_id)
         self._record(drafts, done)
@@ -144,18 +144,18 @@ class Appender:
         other content.
         """
         once = Once(key=key, since=self._since(datetime.now(UTC)))
-        found = {one.name: one for one in self._store.keys(head.session_id, once.names)}
-        if not found or not is_there(self._store, head):
+        keys = {row.name: row for row in self._store.keys(head.session_id, once.names)}
+        if not keys or not is_there(self._store, head):
             return None
-        stored_key = once.chosen(1, 0, found).before
+        stored_key = once.chosen(1, 0, keys).before
         if stored_key is None:
             return None
         log = range_of(self._store, head, stored_key.seq - 1, stored_key.end)
         return [entry.message for entry in log]
 
     def _since(self, now: datetime) -> datetime | None:
-        kept = self._config.keep_keys
-        return None if kept == "forever" else now - kept
+        duration = self._config.keep_keys
+        return None if duration == "forever" else now - duration
 
     def drafts(self, messages: Sequence[Any], session_id: str, user_id: str | None) -> list[Draft]:
         """Return messages in any form as drafts: parsed, redacted, with their token counts."""
@@ -163,7 +163,7 @@ class Appender:
             head = self._store.head(session_id)
             user_id = head.user_id if head is not None else None
         zone = self._zones.of(user_id)
-        messages = [one for each in messages for one in Message.all_of(each, zone)]
+        messages = [message for value in messages for message in Message.all_of(value, zone)]
         for message in messages:
             check_size(message, self._config.max_message_bytes)
         return drafts_of(messages, self._counter, self._config.redact)

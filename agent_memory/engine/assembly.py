@@ -109,7 +109,7 @@ class Components:
             if config.shares:
                 self.grants.begin(config.shares)
             opened.pop_all()
-        self.elsewhere = [name for name, one in self.blocks.items() if one.store is not None]
+        self.elsewhere = [name for name, block in self.blocks.items() if block.store is not None]
         if self.elsewhere:
             from agent_memory.ltm_blocks.registry import register
 

@@ -72,8 +72,8 @@ class Guard:
         try:
             head = self._store.head(session_id)
         except Damaged as error:  # the session exists
-            known = error.damage.head if error.damage is not None else None
-            if known is not None and known.user_id == user_id:
+            existing = error.damage.head if error.damage is not None else None
+            if existing is not None and existing.user_id == user_id:
                 raise
             return "another's"
         if head is None:

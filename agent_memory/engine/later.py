@@ -75,8 +75,8 @@ def part(place: str, takes: str | None = None) -> Any:
     module, name = place.split(":")
 
     def make(owner: Any) -> Any:
-        made = getattr(import_module(f"agent_memory.engine.{module}"), name)
-        return made(owner if takes is None else getattr(owner, takes))
+        factory = getattr(import_module(f"agent_memory.engine.{module}"), name)
+        return factory(owner if takes is None else getattr(owner, takes))
 
     return made_later(make)
 

@@ -83,8 +83,8 @@ class Listing:
             return self._newest(user_id, limit, after, prefix)
         if prefix is None:
             return self.completed(page_of(self._store, user_id, limit=limit, after=after))
-        found = self._of_prefix(user_id, text_of("prefix", prefix), after)
-        return self.completed([head for head, _ in zip(found, range(limit), strict=False)])
+        heads = self._of_prefix(user_id, text_of("prefix", prefix), after)
+        return self.completed([head for head, _ in zip(heads, range(limit), strict=False)])
 
     def describe(self, session_id: str, scope: Scope, metadata: dict[str, Any]) -> None:
         if not isinstance(metadata, dict):
@@ -92,16 +92,16 @@ class Listing:
         self._values(replace(scope, session_id=session_id)).put((), _NAME, metadata)
 
     def _newest_of(self, heads: Sequence[Head]) -> dict[str, Entry]:
-        found: dict[str, Entry] = {}
+        entries: dict[str, Entry] = {}
         for at in range(0, len(heads), _AT_ONCE):
             ids = [head.session_id for head in heads[at : at + _AT_ONCE]]
             newest = self._store.tails(_NOBODY, ids, before=0, limit=1)
-            found.update((entry.session_id, entry) for entry in newest)
-        return found
+            entries.update((entry.session_id, entry) for entry in newest)
+        return entries
 
     def _metadata(self, session_id: str) -> dict[str, Any]:
-        found = self._values(Scope(None, session_id)).get((), _NAME)
-        value = None if found is None else found.value
+        item = self._values(Scope(None, session_id)).get((), _NAME)
+        value = None if item is None else item.value
         return value if isinstance(value, dict) else {}  # a caller may store another value
 
     def _of_prefix(self, user_id: str | None, prefix: str, after: str | None) -> Iterator[Head]:
@@ -119,18 +119,18 @@ class Listing:
     def _newest(
         self, user_id: str | None, limit: int, after: str | None, prefix: str | None
     ) -> list[Head]:
-        found = list(self._of_prefix(user_id, prefix or "", None))
-        newest = self._newest_of(found)
+        heads = list(self._of_prefix(user_id, prefix or "", None))
+        newest = self._newest_of(heads)
 
         def age(head: Head) -> tuple[datetime, str]:
             return _time_of(head, newest.get(head.session_id)), head.session_id
 
-        last = next((age(head) for head in found if head.session_id == after), None)
+        last = next((age(head) for head in heads if head.session_id == after), None)
         if after is not None and last is None:
             raise InvalidInput(
                 "No session in this list has the id `after`. Begin again without `after`."
             )
-        older = [head for head in found if last is None or age(head) < last]
+        older = [head for head in heads if last is None or age(head) < last]
         return self.completed(nlargest(limit, older, key=age))
 
 

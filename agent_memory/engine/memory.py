@@ -242,8 +242,8 @@ class AgentMemory(OpenMemory):
         from agent_memory.engine.recall.merged_search import Filter
 
         only = Filter.of(blocks, roles, since, until, where, least, entries)
-        found, _ = self.components.search.run(query, user_id, session_id, limit, only)
-        return found
+        recalls, _ = self.components.search.run(query, user_id, session_id, limit, only)
+        return recalls
 
     def explain(
         self, question: str, *, user_id: str | None = None, session_id: str | None = None
@@ -799,9 +799,9 @@ class AgentMemory(OpenMemory):
         check_share(name)
         from agent_memory.engine.sharing.shares import Share
 
-        made = Share(self, name)
+        share = Share(self, name)
         with self._sharing:
-            return self._shares.setdefault(name, made)
+            return self._shares.setdefault(name, share)
 
     def open(self, kind: str) -> Any:
         """Return a block's handle on data that belongs to no user, such as `open("skills")`.

@@ -117,8 +117,8 @@ class OpenMemory:
             new = self.components.new_in(update.session_id, update.messages)
             return update._replace(messages=new)
 
-        done = self._appender.append_all(updates, accepted)
-        return [one if isinstance(one, Exception) else self._updated(*one) for one in done]
+        results = self._appender.append_all(updates, accepted)
+        return [done if isinstance(done, Exception) else self._updated(*done) for done in results]
 
     def _updated(self, head: Head, before: KeptKey | None) -> Head:
         """Return the head of an update. For a retry, `before` is the first call's stored key."""
@@ -175,7 +175,7 @@ class OpenMemory:
                 if given_up():
                     return done
                 fed = undamaged([head.session_id], self._flush)
-                absorbed = [one for each in fed for one in each]
+                absorbed = [result for results in fed for result in results]
                 done += absorbed
                 if progress is not None:
                     error = next((result.error for result in absorbed if result.error), None)

@@ -44,8 +44,8 @@ def read_of(
     A deleted session's id may soon belong to another user's session. Entries are therefore returned
     only if the session of `head` still exists after the read.
     """
-    found = store.read(head.session_id, after=after, limit=limit)
-    return found if not found or is_there(store, head) else []
+    entries = store.read(head.session_id, after=after, limit=limit)
+    return entries if not entries or is_there(store, head) else []
 
 
 def range_of(store: SessionStore, head: Head, after: int, upto: int) -> list[Entry]:
@@ -63,8 +63,8 @@ def entries_of(store: SessionStore, head: Head) -> Iterator[Entry]:
 
 def picked_of(store: SessionStore, head: Head, seqs: Sequence[int]) -> list[Entry]:
     """Return the stored entries with these seqs. Empty if the session is gone."""
-    found = store.pick(head.session_id, seqs)
-    return found if not found or is_there(store, head) else []
+    entries = store.pick(head.session_id, seqs)
+    return entries if not entries or is_there(store, head) else []
 
 
 def head_now(store: SessionStore, head: Head) -> Head | None:
@@ -109,10 +109,10 @@ def page_of(
     With `shared`, return sessions of shared namespaces instead of all others.
     """
     limit, after = how_many("limit", limit), marker(after)
-    found: list[Head] = []
-    while len(found) < limit:
+    heads: list[Head] = []
+    while len(heads) < limit:
         page = store.sessions(user_id=user_id, limit=limit, after=after)
-        found += [
+        heads += [
             head
             for head in page
             if not head.deleting and (share_of(head.session_id) is not None) == shared
@@ -122,4 +122,4 @@ def page_of(
         after = page[-1].session_id
         if not shared and share_of(after) is not None:
             after = PAST_SHARED
-    return found[:limit]
+    return heads[:limit]

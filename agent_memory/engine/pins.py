@@ -35,8 +35,8 @@ class Pins:
         """Return the ids of the user's pinned records."""
         if not scope.is_somebodys:
             return frozenset()
-        found = self._values(scope).search(PINNED, limit=_MOST)
-        return frozenset(value.key for value in found if value.value is True)
+        pins = self._values(scope).search(PINNED, limit=_MOST)
+        return frozenset(value.key for value in pins if value.value is True)
 
     def pin(self, scope: Scope, name: str, *, pinned: bool = True) -> None:
         """Pin or unpin a record by its id."""
@@ -80,8 +80,8 @@ class Pins:
     def held(self, head: Head, entries: Sequence[Entry], room: int) -> frozenset[int]:
         """Return the seqs of the newest pinned entries of a window that fit into `room` tokens."""
         scope = Scope(head.user_id, head.session_id)
-        found = self._values(scope, of_session=True).search(PINNED, limit=_MOST)
-        pins = {pin.key: pin.value for pin in found}
+        values = self._values(scope, of_session=True).search(PINNED, limit=_MOST)
+        pins = {pin.key: pin.value for pin in values}
         held: set[int] = set()
         for entry in reversed(entries) if pins else ():
             if pins.get(str(entry.seq)) == digest_of(entry):

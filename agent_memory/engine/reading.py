@@ -29,7 +29,7 @@ _MOST_OF_A_PAGE = 2_000
 _LEAST = 32
 _SHARE = 6  # a page takes at most a sixth of the budget, so that it fits together with a question
 _CHARS = 8  # for each token of a page, at most this many characters of the text are considered
-_TOLD = ("role", "content", "name", "tool_call_id")
+_STANDARD = ("role", "content", "name", "tool_call_id")
 _FARTHEST = 10**12
 
 
@@ -38,9 +38,9 @@ _TURN: ContextVar[tuple[str, int, Sequence[Message]]] = ContextVar("turn")
 
 
 @contextmanager
-def readable(session_id: str, head: Head | None, asked: Sequence[Message]) -> Iterator[None]:
+def readable(session_id: str, head: Head | None, turn: Sequence[Message]) -> Iterator[None]:
     """Let tool calls in the `with` block read messages of a turn that is not stored yet."""
-    messages = [message for message in asked if not message.is_system]
+    messages = [message for message in turn if not message.is_system]
     token = _TURN.set((session_id, head.end if head is not None else 0, messages))
     try:
         yield
@@ -98,8 +98,8 @@ class MessagePages:
         return compact_json(answer)
 
     def tool(self, arguments: type[ReadMessage] = ReadMessage) -> Tool:
-        (found,) = tools_of(self)
-        return replace(found, arguments=arguments)
+        (tool,) = tools_of(self)
+        return replace(tool, arguments=arguments)
 
     def _entry(self, scope: Scope, request: ReadMessage) -> Entry:
         if (drafted := _of_turn(scope, request)) is not None:
@@ -161,7 +161,7 @@ def _text(message: Message) -> str:
     """Return the whole text of a message: its content, then its other text fields."""
     others = (message.to_openai() or {}).items()
     more = [
-        f"({key}: {text})" for key, text in others if key not in _TOLD and isinstance(text, str)
+        f"({key}: {text})" for key, text in others if key not in _STANDARD and isinstance(text, str)
     ]
     return "\n".join(text for text in (full_text(message), *more) if text)
 
@@ -210,7 +210,7 @@ class Finding:
     def __init__(self, parts: Components) -> None:
         self._parts = parts
 
-    def found(
+    def search(
         self, scope: Scope, query: Query, limit: int
     ) -> tuple[list[dict[str, Any]], list[str]]:
         """Return the best records for a query, and a warning for each block that failed."""
@@ -233,8 +233,8 @@ class Finding:
     def _listed(self, scope: Scope) -> list[dict[str, Any]]:
         """Return the notes and then the facts, each newest first."""
         notes = [
-            {"id": one.id, "kind": "note", "date": f"{one.created_at:%Y-%m-%d}", "text": one.text}
-            for one in reversed(self._parts.open("notes", scope).all())
+            {"id": row.id, "kind": "note", "date": f"{row.created_at:%Y-%m-%d}", "text": row.text}
+            for row in reversed(self._parts.open("notes", scope).all())
         ]
         facts = [
             {"id": fact.id, "kind": "fact", "date": fact.time or "unknown", "text": fact.text}
@@ -259,7 +259,7 @@ class Finding:
             and entry.message.role in ("user", "assistant")
             and entry.message.text().strip()
         ]
-        return [_entry(one) for one in sorted(matching, key=lambda one: one.created_at)]
+        return [_entry(entry) for entry in sorted(matching, key=lambda entry: entry.created_at)]
 
     def _recalled(self, recall: Recall) -> dict[str, Any]:
         """Return a recall as JSON data. A message has its session and seq instead of an id."""

@@ -191,8 +191,8 @@ class Spending:
                 spent += more
             reached = reason if limit is not None else reached
             last = None if before is None else before.last
-            kept = _record(name, day, (last or 0) + 1, spent, reached)
-            if self._store.swap_record(_PLACE, kept, last):
+            record = _record(name, day, (last or 0) + 1, spent, reached)
+            if self._store.swap_record(_PLACE, record, last):
                 if before is None:
                     self._clean_up(day)
                 if refusal is not None:

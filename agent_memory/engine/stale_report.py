@@ -41,49 +41,53 @@ def surplus(
     older_than: timedelta | None,
     messages: bool,
 ) -> list[Surplus]:
-    found: list[Surplus] = []
+    report: list[Surplus] = []
     for block in blocks:
         recalls = block.all_kept(scope)
         if isinstance(block, FactBlock):
-            found += _of_facts(block, scope, recalls)
-            found += _aged(recalls, older_than, {one.recall.id for one in found})
+            report += _of_facts(block, scope, recalls)
+            report += _aged(recalls, older_than, {item.recall.id for item in report})
         else:
-            found += _of(recalls, older_than)
+            report += _of(recalls, older_than)
     if messages:
-        found += _of([_recall(entry) for entry in _messages(store, scope)], older_than)
-    return found
+        report += _of([_recall(entry) for entry in _messages(store, scope)], older_than)
+    return report
 
 
 def _of(recalls: Sequence[Recall], older_than: timedelta | None) -> list[Surplus]:
     """Return the old records, and the other records that are near-duplicates of a newer one."""
     aged = _aged(recalls, older_than)
-    old = {one.recall.id for one in aged}
-    fresh = [one for one in recalls if one.id not in old][::-1]
-    twice = doubles([one.text for one in fresh])
+    old = {item.recall.id for item in aged}
+    fresh = [recall for recall in recalls if recall.id not in old][::-1]
+    twice = doubles([recall.text for recall in fresh])
     same = [Surplus(fresh[at], "duplicate", fresh[of]) for at, of in sorted(twice.items())]
     return aged + same[::-1]
 
 
 def _aged(
-    recalls: Iterable[Recall], older_than: timedelta | None, known: Iterable[str] = ()
+    recalls: Iterable[Recall], older_than: timedelta | None, skip: Iterable[str] = ()
 ) -> list[Surplus]:
     if older_than is None:
         return []
     now = datetime.now(UTC)
-    since, known_ids = now - min(older_than, now - BEGINNING), frozenset(known)
+    since, skipped = now - min(older_than, now - BEGINNING), frozenset(skip)
     return [
-        Surplus(one, "old")
-        for one in recalls
-        if one.created_at is not None and one.created_at < since and one.id not in known_ids
+        Surplus(recall, "old")
+        for recall in recalls
+        if recall.created_at is not None and recall.created_at < since and recall.id not in skipped
     ]
 
 
 def _of_facts(block: FactBlock, scope: Scope, recalls: Sequence[Recall]) -> list[Surplus]:
-    known = {one.id: one for one in recalls}
+    by_id = {recall.id: recall for recall in recalls}
     return [
-        Surplus(known[one.fact.id], one.why, known.get(one.of.id) if one.of is not None else None)
-        for one in block.stale(scope)
-        if one.fact.id in known
+        Surplus(
+            by_id[stale.fact.id],
+            stale.why,
+            by_id.get(stale.of.id) if stale.of is not None else None,
+        )
+        for stale in block.stale(scope)
+        if stale.fact.id in by_id
     ]
 
 
@@ -93,9 +97,9 @@ def _messages(store: SessionStore, scope: Scope) -> Iterator[Entry]:
         all_heads(store, scope.user_id)
     )  # fmt: skip
     for head in heads:
-        for one in entries_of(store, head) if head is not None and not head.deleting else ():
-            if one.message.role in _SPOKEN and full_text(one.message):
-                yield one
+        for entry in entries_of(store, head) if head is not None and not head.deleting else ():
+            if entry.message.role in _SPOKEN and full_text(entry.message):
+                yield entry
 
 
 def _recall(entry: Entry) -> Recall:

@@ -187,12 +187,12 @@ class SharedMetrics:
             add()
 
     def read(self) -> Counted:
-        return _counted(_kept(self._store.record(_PLACE, _NAME)))
+        return _counted(_figures(self._store.record(_PLACE, _NAME)))
 
     def _changed(self, more: Mapping[str, float]) -> bool:
         for attempt in range(_TRIES):
             before = self._store.record(_PLACE, _NAME)
-            figures = Counter(_kept(before))
+            figures = Counter(_figures(before))
             figures.update(cast("Mapping[str, int]", more))
             last = None if before is None else before.last
             metadata = {"figures": dict(figures)}
@@ -204,9 +204,9 @@ class SharedMetrics:
         return False
 
 
-def _kept(record: Record | None) -> Mapping[str, float]:
-    found: Mapping[str, float] = {} if record is None else record.metadata["figures"]
-    return found
+def _figures(record: Record | None) -> Mapping[str, float]:
+    figures: Mapping[str, float] = {} if record is None else record.metadata["figures"]
+    return figures
 
 
 def _flat(counted: Counted) -> dict[str, float]:
@@ -223,7 +223,7 @@ def _counted(flat: Mapping[str, float]) -> Counted:
     def group(name: str) -> dict[str, float]:
         begin = f"{name} "
         return {
-            one.removeprefix(begin): value for one, value in flat.items() if one.startswith(begin)
+            key.removeprefix(begin): value for key, value in flat.items() if key.startswith(begin)
         }
 
     usage: dict[Purpose, Usage] = {}

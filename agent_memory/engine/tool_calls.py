@@ -136,10 +136,10 @@ class Toolbox:
             more = len(items) - request.limit
             answer = compact_json(items[: request.limit])
             return answer if more <= 0 else f"{answer}\n{more}{_MORE}"
-        found, warnings = self._finding.found(scope, request, request.limit)
+        hits, warnings = self._finding.search(scope, request, request.limit)
         for warning in warnings:
             logger.warning("memory_read: %s", warning)
-        answer = compact_json(found) if found else _NOTHING
+        answer = compact_json(hits) if hits else _NOTHING
         return f"{answer}\n{_IN_PART}" if warnings else answer
 
     @tool(

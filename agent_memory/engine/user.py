@@ -133,7 +133,7 @@ class User:
             ConfigError: No block stores facts.
         """
         scope = self._scope()
-        return [one for block in self._parts.needed_fact_blocks() for one in block.stale(scope)]
+        return [stale for block in self._parts.needed_fact_blocks() for stale in block.stale(scope)]
 
     def audit(self) -> list[Change]:
         """Return every change of the user's facts, oldest first, with the reason.
@@ -142,10 +142,10 @@ class User:
             ConfigError: No block stores facts.
         """
         scope = self._scope()
-        found = [
+        changes = [
             change for block in self._parts.needed_fact_blocks() for change in block.audit(scope)
         ]
-        return sorted(found, key=lambda change: change.at)
+        return sorted(changes, key=lambda change: change.at)
 
     @traced("delete_memory", lambda user: user._memory.config.namespace, of_id)
     def forget(
@@ -262,7 +262,7 @@ class User:
             return [entry for entry in log if entry.seq not in lost]
 
         self._memory.edit(session_id, without, user_id=self.user_id)
-        every = [one for seq in sorted(there) for one in seqs[seq]]
+        every = [recall for seq in sorted(there) for recall in seqs[seq]]
         return list({id(record): record for record in every}.values())
 
     def pin(self, id: str) -> None:

@@ -44,7 +44,7 @@ class _CachedWindow(NamedTuple):
 class Windows:
     def __init__(self, store: SessionStore) -> None:
         self._store = store
-        self._cached: Cache[str, _CachedWindow] = Cache(_MOST, lambda one: one.weight, 1)
+        self._cached: Cache[str, _CachedWindow] = Cache(_MOST, lambda window: window.weight, 1)
 
     def of(self, head: Head) -> list[Entry]:
         """Return the entries of a session's window: pinned entries, then entries after its start.

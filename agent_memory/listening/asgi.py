@@ -35,13 +35,13 @@ def shown_in(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
 
     Return None if there is not exactly one, or if it is empty, too long or not ASCII.
     """
-    found = []
+    tokens = []
     for name, value in headers:
         if name == b"authorization":
             kind, _, token = value.partition(b" ")
-            found.append(token.strip() if kind.lower() == b"bearer" else b"")
+            tokens.append(token.strip() if kind.lower() == b"bearer" else b"")
         elif name == b"x-api-key":
-            found.append(value.strip())
-    if len(found) != 1 or not 0 < len(found[0]) <= _LONGEST or not found[0].isascii():
+            tokens.append(value.strip())
+    if len(tokens) != 1 or not 0 < len(tokens[0]) <= _LONGEST or not tokens[0].isascii():
         return None
-    return found[0].decode("ascii")
+    return tokens[0].decode("ascii")

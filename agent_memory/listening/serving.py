@@ -22,12 +22,12 @@ from agent_memory.listening.asgi import App
 
 logger = logging.getLogger(__name__)
 
-_TOLD_SECONDS = 60.0
+_WARN_SECONDS = 60.0
 _PAUSE_SECONDS = 0.05
 _QUEUE = 1024
 
 
-class Told:
+class WarningLog:
     """Logs a repeated warning at most once a minute, with the number of repetitions."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Told:
         if time.monotonic() >= self._next:
             with suppress(OSError):  # the log handler may need a file, too; the next call retries
                 logger.warning("%s (count since the last warning: %d)", what, self._count)
-                self._count, self._next = 0, time.monotonic() + _TOLD_SECONDS
+                self._count, self._next = 0, time.monotonic() + _WARN_SECONDS
 
 
 class Listener(socket.socket):
@@ -50,15 +50,15 @@ class Listener(socket.socket):
     """
 
     _spare: int | None
-    _told: Told
+    _log: WarningLog
 
     @classmethod
     def of(cls, listener: socket.socket) -> Listener:
         """Turn a listening socket into a `Listener`. Use only the `Listener` afterwards."""
-        made = cls(fileno=listener.detach())
-        made._keep_spare()
-        made._told = Told()
-        return made
+        created = cls(fileno=listener.detach())
+        created._keep_spare()
+        created._log = WarningLog()
+        return created
 
     def listen(self, backlog: int = 0) -> None:
         """Listen with a queue of at least 1,024 connections.
@@ -83,7 +83,7 @@ class Listener(socket.socket):
             os.close(self._spare)
             with suppress(OSError):
                 super().accept()[0].close()
-        self._told.warn("No more files can be opened: a connection was refused. Raise `ulimit -n`")
+        self._log.warn("No more files can be opened: a connection was refused. Raise `ulimit -n`")
         self._keep_spare()
         raise BlockingIOError(errno.EAGAIN, "no connection is pending")
 
@@ -121,7 +121,7 @@ class Waiting:
     def __init__(self, most: int) -> None:
         self._most = most
         self._timers: dict[Connection, TimerHandle] = {}
-        self._told = Told()
+        self._log = WarningLog()
 
     def begin(self, connection: Connection, seconds: float) -> None:
         """Close a connection after some seconds, unless `end` is called before."""
@@ -141,14 +141,14 @@ class Waiting:
             longest = next(iter(self._timers))
             self.end(longest)
             longest.transport.abort()
-            self._told.warn(f"More than {self._most} connections: the longest waiting was closed")
+            self._log.warn(f"More than {self._most} connections: the longest waiting was closed")
 
 
 class Connection(H11Protocol):
     """A connection with time limits."""
 
-    def __init__(self, waiting: Waiting, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, waiting: Waiting, **options: Any) -> None:
+        super().__init__(**options)
         self._waiting = waiting
         self._awaited: object = None
 

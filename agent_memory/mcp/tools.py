@@ -194,7 +194,7 @@ class _Own:
         finding = self._memory.components.finding
         if not search.query.strip():
             return _page(finding.all_of(scope, search), search)
-        memories, warnings = finding.found(scope, search, search.limit)
+        memories, warnings = finding.search(scope, search, search.limit)
         for warning in warnings:
             logger.warning("search_memories: %s", warning)
         return _json({"memories": memories, **({"in_part": True} if warnings else {})})

@@ -217,8 +217,8 @@ class Deletion:
             head = self._head(session_id)
             return head if head is not None and head.deleting else None
 
-        told = "It is marked for deletion; call delete again."
-        return under_lease(self._parts.leases, session_id, marked, self._clear, told) or [_LOG]
+        hint = "It is marked for deletion; call delete again."
+        return under_lease(self._parts.leases, session_id, marked, self._clear, hint) or [_LOG]
 
     def _head(self, session_id: str) -> Head | None:
         """Return a session's head, or its readable fields if it is damaged."""
@@ -262,8 +262,8 @@ class Deletion:
         """Return the outcome for each place of an erased session."""
         parts = [_LOG, *map(_of_block, self._blocks)]
         for block in self._former(head):
-            told = "block %r absorbed session %r and is not configured now: %s"
-            logger.warning(told, block, head.session_id, _FORMER)
+            warning = "block %r absorbed session %r and is not configured now: %s"
+            logger.warning(warning, block, head.session_id, _FORMER)
             why = f"It is not configured now: {_FORMER}."
             parts.append(Part(f"block {block!r}", "not supported", why))
         return [*parts, Part("notes of the engine"), _CACHES]

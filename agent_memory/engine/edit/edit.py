@@ -134,26 +134,26 @@ class Editor:
         The plan is called again after each concurrent write. `begins` is the head with which a
         missing session is created. Return None if there is nothing to do, or no such session.
         """
-        known: LogEdit | None = None
+        planned: LogEdit | None = None
 
         def find() -> LogEdit | None:
-            nonlocal known
+            nonlocal planned
             if given_up():  # the caller no longer waits: do not change messages that came later
                 return None
             head = self._head(session_id, begins)
             if head is not None:
                 check_owner(head, user_id)
-            if head is None or known is None or known.before != head:
-                known = plan(head, partial(range_of, self._store, head)) if head else None
-            return known
+            if head is None or planned is None or planned.before != head:
+                planned = plan(head, partial(range_of, self._store, head)) if head else None
+            return planned
 
         def find_conflicting() -> LogEdit | None:
-            found = find()
-            return None if found is None or found.only_adds else found
+            change = find()
+            return None if change is None or change.only_adds else change
 
-        while (found := find()) is not None:
-            if found.only_adds:
-                done = self._commit(found)
+        while (change := find()) is not None:
+            if change.only_adds:
+                done = self._commit(change)
             else:
                 done = under_lease(
                     self._parts.leases, session_id, find_conflicting, self._edit, consequence

@@ -160,7 +160,7 @@ def changed(
     def plan(head: Head, log: Log) -> LogEdit | None:
         edited = change([entry_for_caller(entry) for entry in log(head.expired, head.end)])
         messages = [
-            one.message if isinstance(one, Entry) else one for one in entries_and_messages(edited)
+            new.message if isinstance(new, Entry) else new for new in entries_and_messages(edited)
         ]
         return listed(messages, user_id, drafted)(head, log)
 
@@ -171,7 +171,7 @@ def entries_and_messages(value: object) -> list[Entry | Message]:
     if not isinstance(value, Iterable) or isinstance(value, str | Mapping):
         raise InvalidMessage("Return a list of entries or messages: the whole new log.")
     return [
-        each for one in value for each in ([one] if isinstance(one, Entry) else Message.all_of(one))
+        each for raw in value for each in ([raw] if isinstance(raw, Entry) else Message.all_of(raw))
     ]
 
 

@@ -74,12 +74,12 @@ class Receipts:
         self._reached = parts.elsewhere  # the blocks whose own databases are open here
 
     def of_deletion(self, kind: Literal["session", "user"], name: str, outcome: Outcome) -> Receipt:
-        made = Receipt(kind, name, self._namespace, now_utc(), ())
+        receipt = Receipt(kind, name, self._namespace, now_utc(), ())
         damaged = self._unread_files() if outcome.unread is None else outcome.unread
         elsewhere = self._elsewhere() if outcome.has_registry else []
-        parts = [*outcome.parts, *elsewhere, *_unread(made, damaged)]
+        parts = [*outcome.parts, *elsewhere, *_unread(receipt, damaged)]
         parts += [*_out_of_reach(self._config), BACKUPS]
-        return self._signed(replace(made, parts=merged(parts)))
+        return self._signed(replace(receipt, parts=merged(parts)))
 
     def checkpoint(self, head: Head, blocks: Iterable[str]) -> Receipt:
         """Write pending data of the store to disk, and return a receipt for a session."""
@@ -88,13 +88,13 @@ class Receipts:
             log = Part("log", "not supported", "This store ends with the process.")
         parts = [log, *(_absorbed(head, name) for name in blocks)]
         self._store.sync()
-        made = Receipt("checkpoint", head.session_id, self._namespace, now_utc(), tuple(parts))
+        receipt = Receipt("checkpoint", head.session_id, self._namespace, now_utc(), tuple(parts))
         last = read_of(self._store, head, after=head.end - 1, limit=1)
         if head.end and not last:
             raise InvalidInput(f"Session {head.session_id!r} was deleted meanwhile.")
         if last:
-            made = replace(made, end=head.end, digest=digest_of(last[0]))
-        return self._signed(made)
+            receipt = replace(receipt, end=head.end, digest=digest_of(last[0]))
+        return self._signed(receipt)
 
     def verify(self, receipt: Receipt) -> Receipt:
         """Return the receipt with the results of its checks against the current store."""
@@ -151,7 +151,7 @@ class Receipts:
         if receipt.end <= head.expired:
             return Part("log", "not supported", "The message has expired since.")
         last = read_of(self._store, head, after=receipt.end - 1, limit=1)
-        same = [digest_of(one) for one in last] == [receipt.digest]
+        same = [digest_of(entry) for entry in last] == [receipt.digest]
         return Part("log") if same else Part("log", "failed", "The message is another one.")
 
     def _session(self, receipt: Receipt) -> Iterator[Part]:
@@ -200,12 +200,14 @@ def _unread(receipt: Receipt, damaged: Sequence[Damaged]) -> Iterator[Part]:
     """Yield a part if damaged data was skipped: "failed" if the receipt covers the data."""
     if not damaged:
         return
-    found = {str(error): error.damage for error in damaged}
-    text = f"{len(found)} records can't be read: `agent-memory doctor` names them."
-    about = [damage for damage in found.values() if _is_about(receipt, damage)]
+    damages = {str(error): error.damage for error in damaged}
+    text = f"{len(damages)} records can't be read: `agent-memory doctor` names them."
+    about = [damage for damage in damages.values() if _is_about(receipt, damage)]
     # a file's name may contain the id of another user's session
     if files := sorted(
-        one.path for one in found.values() if one and one.path and (one in about or not one.owners)
+        damage.path
+        for damage in damages.values()
+        if damage and damage.path and (damage in about or not damage.owners)
     ):
         text = f"{text} Look into {', '.join(files)}."
     yield Part("what is damaged", "failed" if about else "not supported", text)
@@ -216,7 +218,7 @@ def _is_about(receipt: Receipt, damage: Damage | None) -> bool:
         return False
     if damage.kind == "file":
         owner = Scope(receipt.id if receipt.kind == "user" else None, receipt.id).owner
-        return any(is_owned(one, owner) for one in damage.owners)
+        return any(is_owned(name, owner) for name in damage.owners)
     if receipt.kind == "session":
         return damage.session_id == receipt.id
     head = damage.head

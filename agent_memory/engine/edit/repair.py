@@ -51,8 +51,8 @@ def look(store: Store, seconds: float = inf) -> Looked:
             if monotonic() > deadline:
                 is_whole = False
                 break
-    found = {str(error): error for error in damaged}
-    return Looked(list(found.values()), sessions, is_whole)
+    unique = {str(error): error for error in damaged}
+    return Looked(list(unique.values()), sessions, is_whole)
 
 
 def _steps(store: Store, damaged: list[Damaged]) -> Iterator[None]:
@@ -211,12 +211,12 @@ class Repair:
         return self._store.move(head)
 
     def _system(self, session_id: str, after: int) -> Entry | None:
-        found = None
+        newest = None
         while True:
             entries, reached = read_around(self._store, session_id, after, _PAGE)
-            found = next((entry for entry in reversed(entries) if entry.message.is_system), found)
+            newest = next((entry for entry in reversed(entries) if entry.message.is_system), newest)
             if reached == after:
-                return found
+                return newest
             after = reached
 
     def _replace(self, session_id: str) -> Head | None:
@@ -234,13 +234,13 @@ class Repair:
         before: Entry | None = None
         while at < head.end:
             with noted() as damaged:
-                found, reached = read_around(self._store, head.session_id, at, _PAGE)
+                page, reached = read_around(self._store, head.session_id, at, _PAGE)
             for error in damaged:
                 if isinstance(error, Undecryptable):  # the message is not lost: its key is missing
                     raise error
             if reached == at:
                 break
-            readable_entries = {entry.seq: entry for entry in found}
+            readable_entries = {entry.seq: entry for entry in page}
             for seq in range(at + 1, reached + 1):
                 entry = readable_entries.get(seq)
                 if entry is None:

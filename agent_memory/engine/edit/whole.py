@@ -53,7 +53,7 @@ class WholeDeletion:
 
     def __init__(self, parts: Components, blocks: Sequence[Block]) -> None:
         self._parts, self._store, self._blocks = parts, parts.store, blocks
-        self._in_one_step = self._store.spans and all(one.deletes_by_owner for one in blocks)
+        self._in_one_step = self._store.spans and all(block.deletes_by_owner for block in blocks)
 
     def session(self, session_id: str, user_id: str | None) -> Deleting | None:
         """Delete a session. Return None if it does not exist or the deletion needs several steps.
@@ -120,9 +120,9 @@ class WholeDeletion:
             if VALUES.name in blocks.facts:
                 every.update(self._store.owners(VALUES.name, owner_of(owner, ())))
         # the versions are deleted too, so that other processes reload their caches
-        every |= {version_owner(one) for one in every | whose}
-        manual = [one.name for one in self._blocks if isinstance(one, ManualBlock)]
-        locks = [lock_of(name, one) for name in manual if name in blocks.facts for one in whose]
+        every |= {version_owner(name) for name in every | whose}
+        manual = [block.name for block in self._blocks if isinstance(block, ManualBlock)]
+        locks = [lock_of(name, owner) for name in manual if name in blocks.facts for owner in whose]
         done = self._store.delete_whole(heads, blocks, owners=every, locks=locks, leaving=left)
         if not done:
             return None

@@ -14,7 +14,7 @@ from agent_memory.core.turns import Turn, turn_of
 from agent_memory.engine.edit.plans import window_before
 from agent_memory.engine.guard import scope_of
 from agent_memory.engine.paging import range_of
-from agent_memory.engine.recall.contexts import Seen, View
+from agent_memory.engine.recall.contexts import LoadedSession, View
 from agent_memory.errors import InvalidInput
 from agent_memory.models.usage import Account
 
@@ -40,18 +40,18 @@ class Regenerate:
                 f"Session {session_id!r} has no question to ask again. Ask one first."
             )
         before, entries = self._before(head, question)
-        packer, asked = self._parts.contexts.packer, [question.message]
-        window = packer.window(before, entries, asked)
+        packer, messages = self._parts.contexts.packer, [question.message]
+        window = packer.window(before, entries, messages)
         scope = replace(scope_of(head, user_id, session_id), shown=window.sources)
         with Account("other", scope.user_id).charged() as account:
-            found, warnings = self._parts.contexts.recall(scope, question.message)
-        found = self._without(head, question, found)
+            by_block, warnings = self._parts.contexts.recall(scope, question.message)
+        by_block = self._without(head, question, by_block)
         warnings += self._parts.troubles(head)
-        seen = Seen(packer, before, entries, asked, question.message, scope, window)
-        view = View(seen, found, warnings, usage=account.usage)
-        context = self._parts.contexts.sending(session_id, view)(asked)
+        session = LoadedSession(packer, before, entries, messages, question.message, scope, window)
+        view = View(session, by_block, warnings, usage=account.usage)
+        context = self._parts.contexts.sending(session_id, view)(messages)
         part = Span(session_id, question.seq, head.end)
-        return turn_of(session_id, user_id, asked, context, part)
+        return turn_of(session_id, user_id, messages, context, part)
 
     def replace(self, turn: Turn, part: Span, messages: Sequence[Message]) -> Head:
         """Replace the answer that a turn regenerates.
@@ -98,18 +98,18 @@ class Regenerate:
         return replace(head, end=end, total=question.total - question.tokens), shown
 
     def _without(
-        self, head: Head, question: Entry, found: Mapping[str, Sequence[Recall]]
+        self, head: Head, question: Entry, by_block: Mapping[str, Sequence[Recall]]
     ) -> dict[str, list[Recall]]:
         """Drop the recalls that derive from the question or from later messages of the session.
 
         If a record spans the question, recalls of its earlier messages are dropped too.
         """
-        kept: dict[str, list[Recall]] = {}
-        for block, recalls in found.items():
+        remaining: dict[str, list[Recall]] = {}
+        for block, recalls in by_block.items():
             last = min(self._parts.editor.reach(block, head, question.seq), question.seq - 1)
-            kept[block] = [
+            remaining[block] = [
                 recall
                 for recall in recalls
                 if not any(name == head.session_id and seq > last for name, seq in recall.sources)
             ]
-        return kept
+        return remaining

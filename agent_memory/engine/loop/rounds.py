@@ -57,7 +57,7 @@ class Offer:
     def __init__(
         self,
         tools: Sequence[GivenTool] | None,
-        known: Collection[str],
+        built_in: Collection[str],
         call: Callable[[str, str], str],
     ) -> None:
         self.schemas: list[dict[str, Any]] = []
@@ -70,7 +70,7 @@ class Offer:
                 name = str((tool.get("function") or {}).get("name", ""))
                 self._new(name)
                 self.schemas.append(dict(tool))
-                if name in known:
+                if name in built_in:
                     self._here[name] = partial(call, name)
             elif callable(tool):
                 function = _Function(tool)
@@ -89,7 +89,7 @@ class Offer:
 
     def is_run_here(self, call: Mapping[str, Any]) -> bool:
         """Return whether a call is for a tool of the memory or for a function."""
-        return _asked(call)[0] in self._here
+        return _request(call)[0] in self._here
 
     def hands_back(self, answer: Message) -> bool:
         """Return whether a model's answer has a tool call that the caller of `completion` must run.
@@ -103,7 +103,7 @@ class Offer:
 
     def run(self, call: Mapping[str, Any]) -> str:
         """Run a tool call. Return its result, or the text of a `ToolRefused`, for the model."""
-        name, arguments = _asked(call)
+        name, arguments = _request(call)
         run = self._here.get(name)
         if run is None:
             return f"There is no tool {quoted(name)}. Use those that you were offered, or answer."
@@ -161,7 +161,7 @@ class _Function:
         return _text(resolve(self._function(*args, **kwargs)))
 
 
-def _asked(call: Mapping[str, Any]) -> tuple[str, str]:
+def _request(call: Mapping[str, Any]) -> tuple[str, str]:
     function = call.get("function") or {}
     return str(function.get("name", "")), function.get("arguments") or ""
 
@@ -195,9 +195,9 @@ class Conversation:
     _store: Callable[[Turn, Message], object]
 
     def __post_init__(self) -> None:
-        asked = self._turn.asked
-        self._waiting = list(filter(self._offer.is_run_here, open_calls(asked)))
-        check_so_far(asked, self._waiting)
+        messages = self._turn.asked
+        self._waiting = list(filter(self._offer.is_run_here, open_calls(messages)))
+        check_so_far(messages, self._waiting)
 
     def rounds(self, *, stream: bool) -> Chunks:
         """Call the model and run its tools until it answers. Then store the turn.
@@ -251,14 +251,14 @@ class Conversation:
         self, turn: Turn, messages: Iterable[Message], calls: Iterable[Mapping[str, Any]]
     ) -> Turn:
         """Return the turn with new messages, and with the results of calls, which are run here."""
-        asked, todo = [*turn.asked, *messages], list(calls)
+        so_far, todo = [*turn.asked, *messages], list(calls)
         for call in todo:
-            with readable(turn.session_id, turn.context.head, asked):
+            with readable(turn.session_id, turn.context.head, so_far):
                 text = self._offer.run(call)
-            asked.append(Message(role="tool", tool_call_id=str(call.get("id")), content=text))
-        if len(asked) == len(turn.asked):
+            so_far.append(Message(role="tool", tool_call_id=str(call.get("id")), content=text))
+        if len(so_far) == len(turn.asked):
             return turn
-        return turn_of(turn.session_id, turn.user_id, asked, self._pack(asked), turn.regenerates)
+        return turn_of(turn.session_id, turn.user_id, so_far, self._pack(so_far), turn.regenerates)
 
 
 class CompletionStream:

@@ -109,10 +109,10 @@ class Turns:
     notify: Callable[[Turn, Sequence[Message] | None], None]
 
     def before(self, session_id: str, message: Any, user_id: str | None) -> Turn:
-        asked = messages_of(message, "user")
-        check_so_far(asked)
-        pack = self.begin(session_id, asked, user_id=user_id)
-        turn = turn_of(session_id, user_id, asked, pack(asked))
+        messages = messages_of(message, "user")
+        check_so_far(messages)
+        pack = self.begin(session_id, messages, user_id=user_id)
+        turn = turn_of(session_id, user_id, messages, pack(messages))
         self.notify(turn, None)
         return turn
 
@@ -152,8 +152,8 @@ class Turns:
         max_rounds = how_many("max_rounds", max_rounds)
         if model is not None:
             check_id("model", model)
-        asked = messages_of(message, "user")
-        own = None if key is None else key_of(key, question_of(asked))
+        messages = messages_of(message, "user")
+        own = None if key is None else key_of(key, question_of(messages))
         llm = self.models(model)
         if llm is None:
             raise ModelRequired(
@@ -173,8 +173,8 @@ class Turns:
         offer = Offer(tools, self.toolbox() if tools else {}, call)
         with Account("other", within=account).charged():
             reads = READ_MESSAGE in offer.run_here
-            pack = self.begin(session_id, asked, user_id=user_id, reads_turn=reads)
-        turn = turn_of(session_id, user_id, asked, pack(asked))
+            pack = self.begin(session_id, messages, user_id=user_id, reads_turn=reads)
+        turn = turn_of(session_id, user_id, messages, pack(messages))
         self.notify(turn, None)
         for warning in turn.context.warnings:
             logger.warning("completion: %s", warning)

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 BATCH_ENTRIES = 160
 BATCH_TOKENS = 10_000
 
-_KEPT = 4  # batches cached per session, since its blocks may have different cursors
+_CACHED = 4  # batches cached per session, since its blocks may have different cursors
 _MOST_CLEAN = 10_000
 _MOST_PREPARED = 1_000  # approximate maximum of messages that are read ahead into memory
 _TAKEN_OVER = "another worker took the session over"
@@ -50,9 +50,9 @@ _TAKEN_OVER = "another worker took the session over"
 def check_block(name: str, absorbing: Collection[str]) -> None:
     """Raise `ConfigError` if no absorbing block has this name."""
     if not isinstance(name, str) or name not in absorbing:
-        known = ", ".join(absorbing) or "none"
+        names = ", ".join(absorbing) or "none"
         raise ConfigError(
-            f"No block named {quoted(name)} absorbs the log. Blocks that do: {known}."
+            f"No block named {quoted(name)} absorbs the log. Blocks that do: {names}."
         )
 
 
@@ -63,7 +63,7 @@ class Batches:
         self._store = store
         self._session_id = session_id
         self._lock = threading.Lock()
-        self._read: Cache[tuple[int, int], tuple[list[Entry], int]] = Cache(_KEPT)
+        self._read: Cache[tuple[int, int], tuple[list[Entry], int]] = Cache(_CACHED)
 
     def after(self, cursor: int, target: int) -> tuple[list[Entry], int]:
         """Return the next batch without system messages, and the seq at which it ends."""
@@ -167,8 +167,8 @@ class Absorber:
             log = Batches(self._store, lease.session_id)
         most = most_batches or inf
         calls = [
-            partial(self._absorb, head, *one, lease, log, most, unwanted())
-            for one in targets.items()
+            partial(self._absorb, head, *target, lease, log, most, unwanted())
+            for target in targets.items()
         ]
         return [fed for fed in together(calls) if fed is not None]
 
@@ -201,7 +201,7 @@ class Absorber:
         """Have a block absorb the batch of a dead letter again."""
         name, session_id, first = letter.block, letter.session_id, letter.first
         head = self._store.head(session_id)
-        still = [one for one in self._dead_letters.dead(name, session_id) if one.first == first]
+        still = [dead for dead in self._dead_letters.dead(name, session_id) if dead.first == first]
         if head is None or head.deleting or not still:
             return Absorbed(session_id, name, first, letter.last)
         last, block = still[0].last, self.blocks[name]
@@ -411,16 +411,16 @@ class Absorber:
         except StoreError:  # the store is down: assume that no other worker has taken over
             return True
 
-    def _advance(self, seen: Head, block: str, cursor: int, last: int, lease: Lease) -> Head:
+    def _advance(self, before: Head, block: str, cursor: int, last: int, lease: Lease) -> Head:
         """Move the block's cursor and return the new head.
 
         Raises:
-            LeaseLost: After `seen` was read, another worker took the session over, or its user
+            LeaseLost: After `before` was read, another worker took the session over, or its user
                 changed.
         """
-        head: Head | None = seen
+        head: Head | None = before
         while True:
-            if head is None or head.deleting or head.user_id != seen.user_id:
+            if head is None or head.deleting or head.user_id != before.user_id:
                 raise LeaseLost(_TAKEN_OVER)
             if head.cursors.get(block, 0) != cursor:
                 raise LeaseLost(_TAKEN_OVER)
@@ -428,7 +428,7 @@ class Absorber:
             if after := self._store.move(moved, lease=lease):
                 self._parts.windows.moved(head, after)
                 return after
-            head = self._store.head(seen.session_id)
+            head = self._store.head(before.session_id)
 
 
 def without_system(entries: Sequence[Entry]) -> list[Entry]:

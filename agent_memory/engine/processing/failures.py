@@ -61,7 +61,7 @@ class DeadLetters:
         `attempts` is 0 for a temporary failure, which is not counted.
         """
         place = record_id(_PLACE, block, lease.session_id, first)
-        before = next((one for one in self._store.records(_PLACE, block) if one.id == place), None)
+        before = next((row for row in self._store.records(_PLACE, block) if row.id == place), None)
         record = before or Record(
             id=place,
             owner=block,
@@ -100,7 +100,7 @@ class DeadLetters:
         pending = (
             record for record in self._store.records(_PLACE, block) if not _is_given_up(record)
         )
-        newest = max(pending, key=lambda one: one.created_at, default=None)
+        newest = max(pending, key=lambda record: record.created_at, default=None)
         return newest.text if newest is not None else None
 
     def works(self, block: str) -> None:
@@ -212,8 +212,8 @@ class Failures:
             self._stored.pop(block, None)
 
     def _look(self) -> None:
-        found = {name: self._dead_letters.failing(name) for name in self._blocks}
-        self._stored = {name: error for name, error in found.items() if error is not None}
+        errors = {name: self._dead_letters.failing(name) for name in self._blocks}
+        self._stored = {name: error for name, error in errors.items() if error is not None}
 
     def _within(self, call: Callable[[], object]) -> bool:
         """Run a call to the store. Return False if the store fails or takes too long."""

@@ -39,13 +39,13 @@ class Heartbeats:
 
         Times are in seconds since the epoch. 0 means never.
         """
-        found = {
+        times = {
             name: float(note["at"]) for name, note in self._records.read(Kind.HEARTBEATS).items()
         }
         blocks = {
-            name.removeprefix(_BLOCK): at for name, at in found.items() if name.startswith(_BLOCK)
+            name.removeprefix(_BLOCK): at for name, at in times.items() if name.startswith(_BLOCK)
         }
-        return found.get(_WORKER, 0.0), blocks
+        return times.get(_WORKER, 0.0), blocks
 
 
 _MOST = 1_000

@@ -325,8 +325,8 @@ class SessionWork:
 
     def _target(self, head: Head, block: str, idle: float | None, now: datetime | None) -> int:
         def total_at(seq: int) -> int:
-            found = self._store.pick(head.session_id, [seq]) if seq else []
-            return found[0].total if found else 0
+            entries = self._store.pick(head.session_id, [seq]) if seq else []
+            return entries[0].total if entries else 0
 
         if idle == 0 or self.backlog.holds(head.session_id, block):
             return head.end
@@ -374,4 +374,4 @@ class SessionWork:
         others = [self._compaction.refresh_wait(head), self._retention.wait(head)]
         others += [self._pause_wait(head) or None]
         others += [idle or None] if any(map(head.lag, self._absorber.blocks)) else []
-        return min([*times, *(one for one in others if one is not None)], default=None)
+        return min([*times, *(wait for wait in others if wait is not None)], default=None)

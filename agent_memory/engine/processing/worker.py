@@ -101,11 +101,11 @@ class Housekeeping:
         self._parts.deletion.resume()
 
     def _introduce(self) -> None:
-        known = self._records.read(Kind.JOBS).keys()
-        new = self._jobs - known
+        recorded = self._records.read(Kind.JOBS).keys()
+        new = self._jobs - recorded
         if new:
             self._store.schedule_all()  # sessions that a new block must absorb become due
-        for name in sorted(known - self._jobs):
+        for name in sorted(recorded - self._jobs):
             self._records.drop(Kind.JOBS, name)
         for name in sorted(new):
             self._records.write(Kind.JOBS, name, again_at=time() + _REPLACED_SECONDS)
@@ -204,16 +204,16 @@ class Worker:
 
         A session that becomes due again meanwhile is left for the next run.
         """
-        seen: set[str] = set()
+        visited: set[str] = set()
         self._keep_house()
         self._poll_at = inf  # this thread polls
         while not self._stopping:
-            due = self._store.due(_PAGE + len(seen))
-            heads = [head for head in due if head.session_id not in seen]
+            due = self._store.due(_PAGE + len(visited))
+            heads = [head for head in due if head.session_id not in visited]
             if not heads:
                 return
             for head in heads:
-                seen.add(head.session_id)
+                visited.add(head.session_id)
                 self.wake(head)
             self.drain()
 

@@ -39,24 +39,24 @@ logger = logging.getLogger(__name__)
 
 _IS_MEANT = 0.5  # minimum relevance of a recall that counts as an answer to the question
 
-Found = dict[str, list[Recall]]
+BlockRecalls = dict[str, list[Recall]]
 
 
 Pack = Callable[[Sequence[Message]], MemoryContext]
 """Returns a context that ends with the given messages of the current turn."""
 
 
-class Seen(NamedTuple):
+class LoadedSession(NamedTuple):
     """A session as it was read, before blocks recall.
 
-    `asked` holds the messages of the current turn, `query` the message to recall for, and `window`
-    the messages that the context shows.
+    `messages` holds the messages of the current turn, `query` the message to recall for, and
+    `window` the messages that the context shows.
     """
 
     packer: Packer
     head: Head | None
     entries: list[Entry]
-    asked: Sequence[Message]
+    messages: Sequence[Message]
     query: Message | None
     scope: Scope
     window: Shown
@@ -68,19 +68,19 @@ class View(NamedTuple):
     `among` names the blocks whose sources are in the session's store; None for all.
     """
 
-    seen: Seen
-    found: Found
+    session: LoadedSession
+    recalls: BlockRecalls
     warnings: list[str]
     among: Collection[str] | None = None
     usage: Usage = Usage()
 
     def context(self, window: Shown | None = None) -> MemoryContext:
         """Return the context. Pass `window` if the turn has got more messages."""
-        seen = self.seen
-        window = window or seen.window
+        session = self.session
+        window = window or session.window
         recalls = self.merged(window)
-        text = seen.query.text() if recalls and seen.query is not None else ""
-        packed = seen.packer.pack(seen.head, window, recalls, self.warnings, text)
+        text = session.query.text() if recalls and session.query is not None else ""
+        packed = session.packer.pack(session.head, window, recalls, self.warnings, text)
         return packed if self.usage == Usage() else replace(packed, usage=self.usage)
 
     def merged(self, window: Shown, *, all_of_it: bool = False) -> list[Recall]:
@@ -88,26 +88,26 @@ class View(NamedTuple):
 
         With `all_of_it`, include recalls with a much lower score than the best of their block.
         """
-        if not any(self.found.values()):
+        if not any(self.recalls.values()):
             return []
-        query = self.seen.query
+        query = self.session.query
         text = query.text() if query is not None else ""
-        floors = {} if all_of_it else self.seen.packer.floors(text)
-        shown = self.seen.scope.shown if window is self.seen.window else window.sources
-        return merge(self.found, shown, self.among, floors)
+        floors = {} if all_of_it else self.session.packer.floors(text)
+        shown = self.session.scope.shown if window is self.session.window else window.sources
+        return merge(self.recalls, shown, self.among, floors)
 
     def left_out(self, context: MemoryContext, window: Shown) -> list[LeftOut]:
         """Return the recalls that a context leaves out, each with the reason."""
-        found = [recall for recalls in self.found.values() for recall in recalls]
+        every = [recall for recalls in self.recalls.values() for recall in recalls]
         merged = self.merged(window, all_of_it=True)
-        return left_out_of(found, merged, self.merged(window), context)
+        return left_out_of(every, merged, self.merged(window), context)
 
-    def window(self, asked: Sequence[Message]) -> Shown:
+    def window(self, messages: Sequence[Message]) -> Shown:
         """Return the part of the window that a context shows together with these messages."""
-        seen = self.seen
-        if asked is seen.asked:
-            return seen.window
-        return seen.packer.window(seen.head, seen.entries, asked)
+        session = self.session
+        if messages is session.messages:
+            return session.window
+        return session.packer.window(session.head, session.entries, messages)
 
 
 class Contexts:
@@ -125,7 +125,10 @@ class Contexts:
             config.max_tokens,
             config.recall_tokens,
             config.memory_role,
-            {one.name: BlockInfo(one.kind, one.max_tokens, one.selective) for one in self.blocks},
+            {
+                block.name: BlockInfo(block.kind, block.max_tokens, block.selective)
+                for block in self.blocks
+            },
             config.max_messages,
             config.strategy.share,
             config.strategy.summary_tokens,
@@ -147,8 +150,10 @@ class Contexts:
         query = query_of(message)
         packer = self.packer.lowered(checked_budget(max_tokens))
         options: dict[str, Any] = {"once": True, "form": form, "shown": shown}
-        seen = self.see(session_id, to_add(query), user_id, packer=packer, query=query, **options)
-        return self.sending(session_id, self._view(seen), form)(seen.asked)
+        session = self.see(
+            session_id, to_add(query), user_id, packer=packer, query=query, **options
+        )
+        return self.sending(session_id, self._view(session), form)(session.messages)
 
     @apart
     def were(
@@ -160,8 +165,8 @@ class Contexts:
         scope = scope_of(head, user_id, session_id)
 
         def recall_now(question: str) -> list[Recall]:
-            found, _ = self.recall(scope, Message(role="user", content=question))
-            return [recall for recalls in found.values() for recall in recalls]
+            by_block, _ = self.recall(scope, Message(role="user", content=question))
+            return [recall for recalls in by_block.values() for recall in recalls]
 
         return self._sent.read(head, after, limit, recall_now)
 
@@ -169,7 +174,7 @@ class Contexts:
     def begin(
         self,
         session_id: str,
-        asked: Sequence[Message],
+        messages: Sequence[Message],
         *,
         user_id: str | None,
         reads_turn: bool = False,
@@ -179,31 +184,31 @@ class Contexts:
         With `reads_turn`, the model has a tool that reads shortened messages of the turn in full.
         """
         packer = replace(self.packer, reads_turn=reads_turn)
-        seen = self.see(session_id, asked, user_id, packer=packer)
-        return self.sending(session_id, self._view(seen))
+        session = self.see(session_id, messages, user_id, packer=packer)
+        return self.sending(session_id, self._view(session))
 
     def sending(self, session_id: str, view: View, form: str | None = None) -> Pack:
         """Return a function that packs contexts, counts their recalls and logs the prompts."""
         counted = False
 
-        def pack(asked: Sequence[Message]) -> MemoryContext:
-            window = view.window(asked)
+        def pack(messages: Sequence[Message]) -> MemoryContext:
+            window = view.window(messages)
             nonlocal counted
-            context = self.prompts.noted(view.seen.scope, view.context(window), window)
+            context = self.prompts.noted(view.session.scope, view.context(window), window)
             if not counted:  # recall runs once per turn
-                self._count(view.seen, context)
+                self._count(view.session, context)
                 counted = True
             if form is not None:
                 context = replace(context, format=form)
-            self.prompts.keep(session_id, context, asked if context.asked else ())
+            self.prompts.keep(session_id, context, messages if context.asked else ())
             if self._sent.on:
                 self._keep(session_id, view, window, context)
             return context
 
         return pack
 
-    def _count(self, seen: Seen, context: MemoryContext) -> None:
-        query = seen.query
+    def _count(self, session: LoadedSession, context: MemoryContext) -> None:
+        query = session.query
         for block in self.blocks:
             ids = [
                 recall.id
@@ -213,19 +218,19 @@ class Contexts:
             ]
             if ids and block.counts_recalls:
                 try:
-                    apart(block.recalled)(seen.scope, ids)
+                    apart(block.recalled)(session.scope, ids)
                 except StoreError as error:  # a context is returned even without the count
                     logger.warning("recalls were not counted: %s", error)
         if self.blocks and query is not None and not is_courtesy(query.text()):
             selective = (context.blocks[recall.block].selective for recall in context.recalls)
-            self._parts.recalls.note(found=any(selective))
+            self._parts.recalls.note(hit=any(selective))
 
     def _keep(self, session_id: str, view: View, window: Shown, context: MemoryContext) -> None:
-        seen = view.seen
-        question = seen.query.text() if seen.query is not None else ""
+        session = view.session
+        question = session.query.text() if session.query is not None else ""
         left_out = view.left_out(context, window)
-        kept = encode_context(context, window, seen.entries, question, left_out)
-        self._sent.keep(session_id, kept, seen.scope.user_id, seen.head)
+        encoded = encode_context(context, window, session.entries, question, left_out)
+        self._sent.keep(session_id, encoded, session.scope.user_id, session.head)
 
     def new_in(self, session_id: str, messages: Sequence[Any]) -> Sequence[Any]:
         """Return the messages of an update without a leading copy of the session's last context.
@@ -244,7 +249,7 @@ class Contexts:
     def see(
         self,
         session_id: str,
-        asked: Sequence[Message],
+        messages: Sequence[Message],
         user_id: str | None,
         *,
         packer: Packer | None = None,
@@ -252,40 +257,40 @@ class Contexts:
         once: bool = False,
         form: str | None = None,
         shown: Sequence[Any] | None = None,
-    ) -> Seen:
-        """Read a session for a context that ends with the messages `asked`.
+    ) -> LoadedSession:
+        """Read a session for a context that ends with the given messages.
 
         `query` is the message to recall for, by default the newest user message. With `once`, leave
-        `asked` out if the window already ends with it. `shown` replaces the session's window.
+        `messages` out if the window already ends with it. `shown` replaces the session's window.
         """
         head = self._guard.owned(session_id, user_id)
         windows, compaction = self._parts.windows, self._parts.compaction
         entries = compaction.cleared(head, windows.of(head)) if head else []
         packer = packer or self.packer
         if shown is None:
-            window = _window(packer, head, entries, asked, once, form)
+            window = _window(packer, head, entries, messages, once, form)
         else:
             held = frozenset([(session_id, entry.seq) for entry in entries])
             entries = packer.entries(shown)
             begun = head or Head(session_id, user_id, created_at=datetime.now(UTC))
             begun = replace(ruled(begun, entries), start=0)  # nothing was cut from these entries
-            window = _window(packer, begun, entries, asked, once, form)
+            window = _window(packer, begun, entries, messages, once, form)
             window = replace(window, held=held)
         if query is None:
-            query = newest_user(reversed(asked)) or newest_user(
+            query = newest_user(reversed(messages)) or newest_user(
                 entry.message for entry in reversed(entries)
             )
         scope = scope_of(head, user_id, session_id)
         if self.blocks:
             scope = replace(scope, shown=window.sources)
             query = query and query_message(query)
-        return Seen(packer, head, entries, asked, query, scope, window)
+        return LoadedSession(packer, head, entries, messages, query, scope, window)
 
-    def _view(self, seen: Seen) -> View:
-        with Account("other", seen.scope.user_id, within=current_account()).charged() as account:
-            found, warnings = self.recall(seen.scope, seen.query)
-        troubles = [*self._parts.troubles(seen.head), *self.waiting(seen.scope, seen.head)]
-        return View(seen, found, [*warnings, *troubles], usage=account.usage)
+    def _view(self, session: LoadedSession) -> View:
+        with Account("other", session.scope.user_id, within=current_account()).charged() as account:
+            by_block, warnings = self.recall(session.scope, session.query)
+        troubles = [*self._parts.troubles(session.head), *self.waiting(session.scope, session.head)]
+        return View(session, by_block, [*warnings, *troubles], usage=account.usage)
 
     def waiting(self, scope: Scope, head: Head | None) -> list[str]:
         """Return a warning for each block that has not absorbed all messages.
@@ -308,7 +313,7 @@ class Contexts:
                 )
         return warnings
 
-    def recall(self, scope: Scope, message: Message | None) -> tuple[Found, list[str]]:
+    def recall(self, scope: Scope, message: Message | None) -> tuple[BlockRecalls, list[str]]:
         """Return the recalls by block, and a warning for each block that failed.
 
         If the message is small talk, only blocks that ignore the message are queried.
@@ -317,9 +322,9 @@ class Contexts:
             return {}, []
         scope = replace(scope, pinned=self._parts.pins.of(scope))
         targets = self._recaller.targets(scope)
-        asked = [one for one in targets if is_queried(one.block, message)]
-        found, warnings = self._recaller.recall(scope, asked, message, self.packer.candidates)
-        there = with_pins(existing(self._store, found), scope)
+        queried = [target for target in targets if is_queried(target.block, message)]
+        by_block, warnings = self._recaller.recall(scope, queried, message, self.packer.candidates)
+        there = with_pins(existing(self._store, by_block), scope)
         return self._recaller.marked(targets, there), warnings
 
 
@@ -332,7 +337,7 @@ def _window(
     packer: Packer,
     head: Head | None,
     entries: list[Entry],
-    asked: Sequence[Message],
+    messages: Sequence[Message],
     once: bool,
     form: str | None,
 ) -> Shown:
@@ -342,40 +347,40 @@ def _window(
     compaction. A compaction that does not fit the budget is ignored.
     """
     if form is None:
-        return packer.window(head, entries, asked, once=once)
+        return packer.window(head, entries, messages, once=once)
     provider = format_of(form)
     if provider.arguments.user_first:
         packer = replace(packer, reserve=packer.counter.chat({"role": "user", "content": OPENING}))
     for cut in (True, False):
         own = native(head, entries, provider, packer.counter, cut=cut)
-        window = packer.window(own.head, own.entries, asked, once=once)
+        window = packer.window(own.head, own.entries, messages, once=once)
         first = window.turns[0].seq if window.turns else None
         if own.compaction is None or (first == own.compaction and first not in window.cut):
             break
     return window
 
 
-def existing(store: SessionStore, found: Found) -> Found:
+def existing(store: SessionStore, by_block: BlockRecalls) -> BlockRecalls:
     """Drop the recalls from deleted sessions."""
     named = {
-        source[0] for recalls in found.values() for recall in recalls for source in recall.sources
+        source[0] for hits in by_block.values() for recall in hits for source in recall.sources
     }
     gone = named - store.existing(named) if named else named
     return {
         block: [
             recall for recall in recalls if not any(source[0] in gone for source in recall.sources)
         ]
-        for block, recalls in found.items()
+        for block, recalls in by_block.items()
     }
 
 
-def with_pins(found: Found, scope: Scope) -> Found:
+def with_pins(by_block: BlockRecalls, scope: Scope) -> BlockRecalls:
     """Set `Recall.pinned` of the recalls whose records the user has pinned."""
     if not scope.pinned:
-        return found
+        return by_block
     return {
         block: [replace(recall, pinned=recall.id in scope.pinned) for recall in recalls]
-        for block, recalls in found.items()
+        for block, recalls in by_block.items()
     }
 
 

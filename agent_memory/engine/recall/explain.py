@@ -38,31 +38,31 @@ class Explainer:
         message, new = Message(role="user", content=question), uuid4().hex
         session_id = session_id or new
         try:
-            seen = contexts.see(session_id, [message], user_id, once=True)
+            session = contexts.see(session_id, [message], user_id, once=True)
         except SessionOfAnotherUser as error:
             notes.append(f"{error} Nothing of that session is recalled for this user.")
             session_id = new
-            seen = contexts.see(session_id, [message], user_id, once=True)
-        head, scope = seen.head, seen.scope
+            session = contexts.see(session_id, [message], user_id, once=True)
+        head, scope = session.head, session.scope
         if head is not None and head.user_id is None and user_id is not None:
             notes.append(_OF_NOBODY.format(session_id))
-        found, warnings = contexts.recall(scope, message)
-        view = View(seen, found, [])
+        by_block, warnings = contexts.recall(scope, message)
+        view = View(session, by_block, [])
         context = view.context()
         left_out = [
-            *view.left_out(context, seen.window),
+            *view.left_out(context, session.window),
             *self._passed_over(scope, query_message(message)),
         ]
         warnings += [*notes, *self._parts.troubles(head), *contexts.waiting(scope, head)]
-        dropped = dropped_of(head, seen.entries, seen.window.sources, context.recalls)
+        dropped = dropped_of(head, session.entries, session.window.sources, context.recalls)
         return Explanation(question, context, left_out, dropped, self._dead(scope), warnings)
 
     def _passed_over(self, scope: Scope, message: Message) -> list[LeftOut]:
         return [
-            one
+            item
             for block in self._contexts.blocks
             if concerns(block, scope)
-            for one in block.left_out(scope, message, _MOST)
+            for item in block.left_out(scope, message, _MOST)
         ]
 
     def _dead(self, scope: Scope) -> list[DeadLetter]:

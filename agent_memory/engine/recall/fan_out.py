@@ -70,7 +70,7 @@ class FanOut:
         self._backoff = Backoff()
         self._loaded: set[str] = set()
         self._loading: dict[str, Future[None]] = {}
-        begin_anew_in_child(self, lambda one: one._loading.clear())
+        begin_anew_in_child(self, lambda fan_out: fan_out._loading.clear())
 
     def targets(self, scope: Scope, only: Collection[str] | None = None) -> list[Target]:
         """Return the blocks, or those with the names `only`, to be queried for a scope."""
@@ -89,20 +89,23 @@ class FanOut:
         """
         message = message and query_message(message)
         with operation("search_memory", self._store_id, scope.session_id) as span:
-            found, warnings = self._recall(scope, targets, message, limit)
-            tell_search(span, message, (recall for recalls in found.values() for recall in recalls))
-            return found, warnings
+            by_block, warnings = self._recall(scope, targets, message, limit)
+            tell_search(span, message, (recall for hits in by_block.values() for recall in hits))
+            return by_block, warnings
 
     def _recall(
         self, scope: Scope, targets: Sequence[Target], message: Message | None, limit: int
     ) -> tuple[dict[str, list[Recall]], list[str]]:
-        targets = [one for one in targets if concerns(one.block, one.scope)]
+        targets = [target for target in targets if concerns(target.block, target.scope)]
         if message is not None:
-            for one in targets:
-                self.load(one.name, one.block)
+            for target in targets:
+                self.load(target.name, target.block)
         with Account("other", scope.user_id, within=current_account()).charged():
             answers, warnings = self.ask(
-                {one.name: partial(noticed, partial(one.recall, message, limit)) for one in targets}
+                {
+                    target.name: partial(noticed, partial(target.recall, message, limit))
+                    for target in targets
+                }
             )
         warnings += [
             f"The block {name!r}: {text}"
@@ -132,19 +135,19 @@ class FanOut:
         self._loaded.add(name)
 
     def marked(
-        self, targets: Sequence[Target], found: Mapping[str, list[Recall]]
+        self, targets: Sequence[Target], by_block: Mapping[str, list[Recall]]
     ) -> dict[str, list[Recall]]:
         """Return the recalls, and mark those that another of the blocks reports as outdated."""
         calls = {
-            one.name: partial(one.block.outdated, one.scope, sources)
-            for one in targets
-            if type(one.block).outdated is not Block.outdated
-            and (sources := _sources(found, besides=one.name))
+            target.name: partial(target.block.outdated, target.scope, sources)
+            for target in targets
+            if type(target.block).outdated is not Block.outdated
+            and (sources := _sources(by_block, besides=target.name))
         }
         if not calls:
-            return dict(found)
+            return dict(by_block)
         outdated, _ = self.ask(calls)
-        return {name: marked(name, recalls, outdated) for name, recalls in found.items()}
+        return {name: marked(name, recalls, outdated) for name, recalls in by_block.items()}
 
     def ask(self, calls: Mapping[str, Callable[[], T]]) -> tuple[dict[str, T], list[str]]:
         """Return the result of each call, and a warning for each that failed or was too slow."""
@@ -166,7 +169,7 @@ class FanOut:
             self._note(name, worked=False)
             seconds = self._timeouts.get(name, self._timeout)
             warnings.append(f"The block {name!r} did not answer within {seconds:g} s.")
-        found: dict[str, T] = {}
+        results: dict[str, T] = {}
         for name, outcome in outcomes.items():
             refused = isinstance(outcome, SpendingLimitReached)  # not a failure
             self._note(name, worked=refused or not isinstance(outcome, Exception))
@@ -175,8 +178,8 @@ class FanOut:
             elif isinstance(outcome, Exception):
                 warnings.append(f"The block {name!r} failed: {error_text(outcome)}")
             else:
-                found[name] = outcome
-        return found, warnings
+                results[name] = outcome
+        return results, warnings
 
     def _admits(self, name: str) -> bool:
         """Return whether a block may be queried now. If so, the caller must call `_note` later."""
@@ -197,10 +200,10 @@ class FanOut:
                 self._backoff.failed(name)
 
 
-def _sources(found: Mapping[str, Sequence[Recall]], besides: str) -> set[Source]:
+def _sources(by_block: Mapping[str, Sequence[Recall]], besides: str) -> set[Source]:
     return {
         source
-        for name, recalls in found.items()
+        for name, recalls in by_block.items()
         if name != besides
         for recall in recalls
         for source in recall.sources

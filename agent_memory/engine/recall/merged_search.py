@@ -21,7 +21,7 @@ from agent_memory.core.threads import apart
 from agent_memory.core.timestamps import check_moment
 from agent_memory.engine.guard import scope_of
 from agent_memory.engine.paging import picked_of
-from agent_memory.engine.recall.contexts import Found, existing
+from agent_memory.engine.recall.contexts import BlockRecalls, existing
 from agent_memory.engine.recall.fan_out import FanOut
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import ManualBlock, QueryThread, Resources
@@ -190,12 +190,12 @@ class LogBlock(ManualBlock):
         if not (question := message.text().strip()):
             return []
         today = self.resources.today(scope, message)
-        found: dict[str, Recall] = {}
+        by_id: dict[str, Recall] = {}
         for block, waiting in self._waiting.items():
             tails = self.resources.pending.of(block, scope, _MOST)
             for recall in self._ranked(scope, question, today, tails, waiting):
-                found.setdefault(recall.id, recall)
-        best = sorted(found.values(), key=lambda recall: -recall.score)
+                by_id.setdefault(recall.id, recall)
+        best = sorted(by_id.values(), key=lambda recall: -recall.score)
         return folded(best, limit)
 
     def delete(self, scope: Scope) -> None:
@@ -204,8 +204,8 @@ class LogBlock(ManualBlock):
     def _ranked(
         self, scope: Scope, question: str, today: date, tails: Tails, waiting: Waiting
     ) -> Iterable[Recall]:
-        known = waiting.index(tails, scope.owner, question, _made)
-        if known is None:
+        index = waiting.index(tails, scope.owner, question, _records_of)
+        if index is None:
             return []
         from agent_memory.retrieval.answers import answers
         from agent_memory.retrieval.query import Query
@@ -213,11 +213,11 @@ class LogBlock(ManualBlock):
         from agent_memory.stores.kernel.indexes import hits
 
         query = Query.of_question(question, NoEmbedder(), today)
-        found = hits(known.traits.search(query, len(known.records)), known.records)
+        matches = hits(index.traits.search(query, len(index.records)), index.records)
         least = scope.floor * self.resources.min_relevance
         best = answers(
             question,
-            found,
+            matches,
             least,
             lambda stated: [],
             corrects=query.period is None,
@@ -226,11 +226,11 @@ class LogBlock(ManualBlock):
         return recalls(best, self.name, scope)
 
 
-def _made(turns: Sequence[tuple[Entry, Turn]]) -> Made:
+def _records_of(turns: Sequence[tuple[Entry, Turn]]) -> Made:
     from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.turns import record_of_turn
 
-    records = [record_of_turn(*one, _id(*one), "") for one in turns]
+    records = [record_of_turn(*turn, _id(*turn), "") for turn in turns]
     return records, Features.of_turns([turn for _, turn in turns], NoEmbedder().encode)
 
 
@@ -282,15 +282,15 @@ class Search:
         message = Message(role="user", content=query)
         most = limit * ELSEWHERE if only.narrows else most_of(limit, scope, len(self.blocks))
         targets = self._searcher.targets(scope, only.blocks)
-        found, warnings = self._searcher.recall(scope, targets, message, most)
-        there = wanted(existing(self._store, found), scope)
+        by_block, warnings = self._searcher.recall(scope, targets, message, most)
+        there = wanted(existing(self._store, by_block), scope)
         current = self._searcher.marked(self._searcher.targets(scope), there)
         matching = {
             block: only.matching(recalls, self._store, scope.user_id)
             for block, recalls in current.items()
         }
         best = merge(matching)[:limit]
-        self._parts.recalls.note(found=bool(best))
+        self._parts.recalls.note(hit=bool(best))
         warnings += self._unknown(only)
         for warning in warnings:
             logger.warning("search: %s", warning)
@@ -298,11 +298,11 @@ class Search:
 
     def _unknown(self, only: Filter) -> list[str]:
         """Return a warning for each requested block that does not exist or cannot be searched."""
-        known = [block.name for block in self.blocks]
+        names = [block.name for block in self.blocks]
         requested = only.blocks or frozenset()
         return [
-            f"No block that can be searched is named {quoted(name)}. There are: {', '.join(known)}."
-            for name in sorted(requested.difference(known, [LOG]))
+            f"No block that can be searched is named {quoted(name)}. There are: {', '.join(names)}."
+            for name in sorted(requested.difference(names, [LOG]))
         ]
 
     def priced(self, recalls: list[Recall]) -> list[Recall]:
@@ -317,9 +317,9 @@ def most_of(limit: int, scope: Scope, blocks: int) -> int:
     return limit * SPARE if blocks > 1 else limit
 
 
-def wanted(found: Found, scope: Scope) -> Found:
+def wanted(by_block: BlockRecalls, scope: Scope) -> BlockRecalls:
     """Return the recalls that the scope allows. Call this before `merge` drops near-duplicates."""
     return {
         block: [recall for recall in recalls if scope.wants(recall.sources)]
-        for block, recalls in found.items()
+        for block, recalls in by_block.items()
     }

@@ -65,22 +65,22 @@ class Prompts:
             self._last.put(owner, now)
             if before is None:
                 return context
-            kept = same(before, now)
+            repeated = same(before, now)
             was = self.stats
             self.stats = PromptStats(
-                was.contexts + 1, was.tokens + context.tokens, was.kept_tokens + kept
+                was.contexts + 1, was.tokens + context.tokens, was.kept_tokens + repeated
             )
-        return replace(context, kept_tokens=kept)
+        return replace(context, kept_tokens=repeated)
 
-    def keep(self, session_id: str, context: MemoryContext, asked: Sequence[Message]) -> None:
-        """Cache a session's last context. `asked` is its question if that is not in the log."""
-        self._contexts.put(session_id, (context, asked))
+    def keep(self, session_id: str, context: MemoryContext, question: Sequence[Message]) -> None:
+        """Cache a session's last context. `question` is its question if that is not in the log."""
+        self._contexts.put(session_id, (context, question))
 
     def without_context(
         self, session_id: str, messages: Sequence[Any], is_stored: Callable[[Head], bool]
     ) -> Sequence[Any]:
-        context, asked = self._contexts.get(session_id, (None, ()))
-        new = without_context(messages, context, asked)
+        context, question = self._contexts.get(session_id, (None, ()))
+        new = without_context(messages, context, question)
         head = context.head if context is not None else None
         if new is messages or head is None or is_stored(head):
             return new
@@ -94,10 +94,10 @@ class Recalls:
         self._lock = fork_safe_lock()
         self.stats = RecallStats()
 
-    def note(self, *, found: bool) -> None:
+    def note(self, *, hit: bool) -> None:
         with self._lock:
             was = self.stats
-            self.stats = RecallStats(was.asked + 1, was.empty + (not found))
+            self.stats = RecallStats(was.asked + 1, was.empty + (not hit))
 
 
 logger = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ RecallNow = Callable[[str], Sequence[Recall]]
 
 
 class _Pending(NamedTuple):
-    kept: StoredContext
+    context: StoredContext
     at: datetime
 
 
@@ -128,7 +128,7 @@ class SentContexts:
 
     @apart
     def keep(
-        self, session_id: str, kept: StoredContext, user_id: str | None, head: Head | None
+        self, session_id: str, context: StoredContext, user_id: str | None, head: Head | None
     ) -> None:
         """Store a context, in place of an earlier one of the same turn and tool round.
 
@@ -137,11 +137,11 @@ class SentContexts:
         """
         if head is not None and head.user_id == user_id:
             try:
-                self._write(head, kept)
+                self._write(head, context)
             except AgentMemoryError as error:
                 logger.warning("a context was not stored: %s", type(error).__name__)
             return
-        self._pending.put((session_id, user_id), _Pending(kept, datetime.now(UTC)))
+        self._pending.put((session_id, user_id), _Pending(context, datetime.now(UTC)))
 
     def begun(self, head: Head) -> None:
         """Store a session's pending context after an update, which may have set the session's user.
@@ -151,11 +151,11 @@ class SentContexts:
         if not self._pending:
             return
         owners = (head.user_id, None)
-        found = [self._pending.drop((head.session_id, owner)) for owner in owners]
-        pending = next(filter(None, found), None)
+        contexts = [self._pending.drop((head.session_id, owner)) for owner in owners]
+        pending = next(filter(None, contexts), None)
         if pending is None or self._parts.deleted.since(replace(head, created_at=pending.at)):
             return
-        self.keep(head.session_id, pending.kept, head.user_id, head)
+        self.keep(head.session_id, pending.context, head.user_id, head)
 
     def cut(self, session_id: str, end: int, lease: Lease | None = None) -> None:
         """Delete contexts that depend on messages after a seq, because these messages change."""
@@ -165,9 +165,9 @@ class SentContexts:
     def expire(self, session_id: str, upto: int) -> None:
         """Delete the contexts and indexed words of turns up to a seq, which `retention` removed."""
         for place in (SENT, WORDS):
-            for one in self._of(session_id, place):
-                if one.first <= upto:
-                    self._store.delete_records(place.name, record_id=one.id)
+            for record in self._of(session_id, place):
+                if record.first <= upto:
+                    self._store.delete_records(place.name, record_id=record.id)
 
     def read(
         self, head: Head, after: int, limit: int | None, recall_now: RecallNow
@@ -178,12 +178,12 @@ class SentContexts:
         such as a note's, is taken from `recall_now`, if the record is unchanged.
         """
         session_id, begun = head.session_id, to_micros(head.created_at)
-        every = [one for one in self._of(session_id) if one.first > after]
+        every = [record for record in self._of(session_id) if record.first > after]
         records = [record for record in every if record.metadata[_BEGUN] == begun]
         turns = set(sorted({record.first for record in records})[:limit])
         records = [record for record in records if record.first in turns]
         wanted = {seq for record in records for seq in shows(record.metadata)}
-        entries = {one.seq: one for one in picked_of(self._store, head, sorted(wanted))}
+        entries = {entry.seq: entry for entry in picked_of(self._store, head, sorted(wanted))}
         return [self._context(record, head.user_id, entries, recall_now) for record in records]
 
     def _context(
@@ -195,11 +195,11 @@ class SentContexts:
         def text_of(name: str) -> str | None:
             nonlocal now
             place = record_id(record.session_id, fields[_BEGUN], name)
-            kept = self._store.record(SENT_TEXTS.name, place)
-            if kept is not None:
-                return kept.text
+            stored = self._store.record(SENT_TEXTS.name, place)
+            if stored is not None:
+                return stored.text
             if now is None:
-                now = {name_of(one): one.text for one in recall_now(record.text)}
+                now = {name_of(recall): recall.text for recall in recall_now(record.text)}
             return now.get(name)
 
         return decode_context(
@@ -222,24 +222,24 @@ class SentContexts:
         for session_id, seq in recall.sources[:1]:
             head = self._store.head(session_id)
             if head is not None and head.user_id == user_id and head.created_at <= at:
-                found = picked_of(self._store, head, [seq])
-                return "".join(one.message.text() for one in found)
+                entries = picked_of(self._store, head, [seq])
+                return "".join(entry.message.text() for entry in entries)
         return ""
 
     def _of(self, session_id: str, place: Reserved = SENT) -> list[Record]:
         records = self._store.records(place.name, Scope(None, session_id).owner)
-        return sorted(records, key=lambda one: (one.first, one.created_at))
+        return sorted(records, key=lambda record: (record.first, record.created_at))
 
-    def _write(self, head: Head, kept: StoredContext) -> None:
+    def _write(self, head: Head, context: StoredContext) -> None:
         session_id, begun = head.session_id, to_micros(head.created_at)
         now, owner = datetime.now(UTC), Scope(None, session_id).owner
-        name = record_id("sent", session_id, begun, kept.turn, kept.step)
-        fields = {**kept.fields, _BEGUN: begun}
+        name = record_id("sent", session_id, begun, context.turn, context.step)
+        fields = {**context.fields, _BEGUN: begun}
         record = Record(
-            name, owner, session_id, kept.turn, kept.upto, kept.question, (), now, fields
+            name, owner, session_id, context.turn, context.upto, context.question, (), now, fields
         )
         texts = []
-        for name_, shown in kept.texts.items():
+        for name_, shown in context.texts.items():
             home, upto = shown.session_id or session_id, shown.upto
             # the id contains the context's session, so that only its contexts find the text
             place = record_id(session_id, begun, name_)

@@ -41,9 +41,9 @@ class Grants:
         """Store the configured grants of agents that have no record in the namespace yet."""
         new = []
         for share, access_of in shares.items():
-            known = self._known(share)
+            stored = self._accesses(share)
             for agent, access in access_of.items():
-                if agent not in known:
+                if agent not in stored:
                     new += _records(share, agent, access, is_initial=True)
         if new:
             self._store.put_records(_GRANTS, new)
@@ -55,9 +55,9 @@ class Grants:
             "configuration: a later grant or revocation has priority. If that is not meant: "
             f"`agent-memory shares grant {share} {agent} {access}`."
             for share, access_of in shares.items()
-            for known in [self._known(share)]
+            for stored in [self._accesses(share)]
             for agent, access in access_of.items()
-            if (current := known.get(agent, access)) != access
+            if (current := stored.get(agent, access)) != access
         ]
 
     def put(self, share: str, agent: str, access: Access | None) -> None:
@@ -73,7 +73,7 @@ class Grants:
 
     def agents(self, share: str) -> dict[str, Access]:
         """Return the agents with access to a namespace, by name."""
-        return {agent: has for agent, has in self._known(share).items() if has is not None}
+        return {agent: has for agent, has in self._accesses(share).items() if has is not None}
 
     def shares(self) -> list[str]:
         """Return the namespaces with past or current grants."""
@@ -81,8 +81,8 @@ class Grants:
 
     def shares_of(self, agent: str) -> list[str]:
         """Return the namespaces with past or current grants for an agent."""
-        found = self._store.records(_GRANTS, _agent(agent))
-        return sorted({record.metadata["share"] for record in found})
+        records = self._store.records(_GRANTS, _agent(agent))
+        return sorted({record.metadata["share"] for record in records})
 
     def close(self, agent: str) -> None:
         """Revoke all grants of an agent. The names of its namespaces stay stored."""
@@ -96,7 +96,7 @@ class Grants:
                 self._drop(share, agent, found_by="agent")
 
     def drop_share(self, share: str) -> None:
-        for agent in self._known(share):
+        for agent in self._accesses(share):
             self._drop(share, agent, found_by="share")
         self._store.delete_records(_GRANTS, record_id=_id("name", share, ""))
 
@@ -106,7 +106,7 @@ class Grants:
             for initial in (True, False):
                 self._store.delete_records(_GRANTS, record_id=_id(kind, share, agent, initial))
 
-    def _known(self, share: str) -> dict[str, Access | None]:
+    def _accesses(self, share: str) -> dict[str, Access | None]:
         by_agent: dict[str, list[Record]] = {}
         for record in self._store.records(_GRANTS, _share(share)):
             by_agent.setdefault(record.metadata["agent"], []).append(record)
@@ -188,8 +188,8 @@ class Authors:
 
     def first(self, agent: str, session_id: str) -> int | None:
         """Return a seq before which the agent wrote nothing in the session. None if not stored."""
-        found = self._store.records(_AUTHORS, _author(agent, session_id))
-        return min((record.first for record in found), default=None)
+        records = self._store.records(_AUTHORS, _author(agent, session_id))
+        return min((record.first for record in records), default=None)
 
     def drop(self, agent: str, session_id: str) -> None:
         """Delete the seq. Call this after the agent's messages in the session were emptied."""

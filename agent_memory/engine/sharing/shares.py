@@ -167,12 +167,12 @@ class SharedMemory:
         self._require("write")
         session = self._session(session_id)
         values = message if isinstance(message, list | tuple) else [message]
-        messages = [signed(one, self.agent_id) for each in values for one in Message.all_of(each)]
+        messages = [signed(new, self.agent_id) for each in values for new in Message.all_of(each)]
         authors = self._components.authors
-        known = authors.knows(self.agent_id, session)
+        recorded = authors.knows(self.agent_id, session)
         # this call may be a retry, and the head before the first attempt is unknown
         retries = key is not None or any(map(key_of_message, messages))
-        before = None if known or retries else self._components.store.head(session)
+        before = None if recorded or retries else self._components.store.head(session)
         head = self._memory.update(
             session, messages, user_id=self._user, key=key, expected_end=expected_end
         )
@@ -303,10 +303,10 @@ class SharedMemory:
     def _turns(self) -> Turns:
         """The turn methods, which read and store with access checks."""
 
-        def begin(session_id: str, asked: Sequence[Message], **_: Any) -> Pack:
+        def begin(session_id: str, messages: Sequence[Message], **_: Any) -> Pack:
             session = self._session(session_id)
             turns = self._memory.turns
-            pack = self._reading(lambda: turns.begin(session, asked, user_id=self._user))
+            pack = self._reading(lambda: turns.begin(session, messages, user_id=self._user))
             return lambda more: _visible_context(pack(more))
 
         def update(
@@ -346,9 +346,9 @@ class SharedMemory:
 
     def _reading(self, read: Callable[[], T], access: Access = "read") -> T:
         self._require(access)
-        found = read()
+        result = read()
         self._require(access)  # access may have been revoked during the read
-        return found
+        return result
 
     def _session(self, session_id: str) -> OwnId:
         return shared_session(self.share, session_id)
@@ -357,7 +357,7 @@ class SharedMemory:
         return None if session_id is None else self._session(session_id)
 
 
-def _refuse_to_replace(turn: Turn, part: Span, said: Sequence[Message]) -> Head:
+def _refuse_to_replace(turn: Turn, part: Span, messages: Sequence[Message]) -> Head:
     raise InvalidInput("This turn was not begun in a shared namespace. Nothing was stored.")
 
 
@@ -377,7 +377,7 @@ def _visible_recall(recall: Recall) -> Recall:
 
 
 def _visible_fact(fact: Fact) -> Fact:
-    evidence = (replace(one, session_id=visible_id(one.session_id)) for one in fact.evidence)
+    evidence = (replace(item, session_id=visible_id(item.session_id)) for item in fact.evidence)
     return replace(fact, evidence=tuple(evidence))
 
 

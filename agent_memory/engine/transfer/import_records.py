@@ -147,7 +147,7 @@ class RecordImport:
         values = self._others[VALUES.name]
         for at in range(0, len(values), _PAGE):
             page = values[at : at + _PAGE]
-            versions = map(new_version, {one.owner for one in page})
+            versions = map(new_version, {value.owner for value in page})
             self._store.put_records(VALUES.name, [*page, *versions], lease=self._lease)
         return cursors
 
@@ -235,7 +235,7 @@ class RecordImport:
         announced, vector_store = self._place
         block, session_id = announced.block, self._head.session_id
         features = _features_in(self._vectors, announced.dimension)
-        records = [one.record for _, one in self._vectors]
+        records = [item.record for _, item in self._vectors]
         self._vectors = []
         try:
             if all(_is_bound(block, record) for record in records):

@@ -49,8 +49,8 @@ class Importer:
                     if page:
                         transaction.add(page)
                 records = RecordImport(self._parts, head, transaction.lease)
-                for number, one in chain([item] if item else (), items):
-                    records.take(number, one)
+                for number, value in chain([item] if item else (), items):
+                    records.take(number, value)
                 # the last line was read, so the snapshot is complete
                 shown = transaction.show(replace(head, cursors=records.finish()))
         except BaseException:  # raised again after the partial session is erased

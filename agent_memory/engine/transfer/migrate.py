@@ -190,11 +190,11 @@ def _check(source: Store, held: Sequence[str], origin: str, noted: Collection[st
 def _held(store: Store) -> list[str]:
     """Describe the contents of a store. Empty if it has no data but the engine's notes."""
     counts = store.counts()
-    found = [f"{counts.sessions} sessions"] if counts.sessions else []
-    kept = next((block for block, _ in store.all_records() if block != NOTES.name), None)
-    found += [] if kept is None else [f"facts of {kept!r}"]
+    contents = [f"{counts.sessions} sessions"] if counts.sessions else []
+    block = next((block for block, _ in store.all_records() if block != NOTES.name), None)
+    contents += [] if block is None else [f"facts of {block!r}"]
     blocks = sorted(store.vector_blocks())
-    return found + [f"vectors of {name!r}" for name in blocks if any(store.all_vectors(name))]
+    return contents + [f"vectors of {name!r}" for name in blocks if any(store.all_vectors(name))]
 
 
 def move(source: Store, target: Store, *, resumed: bool) -> Iterator[MigrationStep]:
@@ -275,10 +275,10 @@ def _verified(
 
     With `copies`, sessions that differ are first copied again.
     """
-    differences, seen = dict[str, bool](), Sums()
+    differences, compared = dict[str, bool](), Sums()
     total = source.counts().sessions + 2 * sum(part.sent.counts.total() for part in parts)
     done = messages = 0
-    for done, (head, difference) in enumerate(sessions.compare(seen, copies=copies), 1):
+    for done, (head, difference) in enumerate(sessions.compare(compared, copies=copies), 1):
         messages += head.end - head.expired
         if difference is not None:
             name = f"session {head.session_id!r} ({difference})"
@@ -291,14 +291,14 @@ def _verified(
     # records come last, to detect changes during the comparison of sessions
     for part in parts:
         here, there = Sums(), Sums()
-        for one, sums in ((part.source, here), (part.target, there)):
-            for some in _some(summed(one, sums)):
+        for side, sums in ((part.source, here), (part.target, there)):
+            for some in _some(summed(side, sums)):
                 yield MigrationStep("verifying", done + some, max(done + some, total))
             done += sums.counts.total()
         held[part.what] += here.counts.total()
         for block in here.differing(there):
             differences[f"{part.what} of {block!r}"] = block in here.differing(part.sent)
-    if seen.differing(sessions.summed()):
+    if compared.differing(sessions.summed()):
         differences["sessions that have changed since"] = True
     if source.vector_blocks() != target.vector_blocks():
         differences["the blocks with vectors"] = True

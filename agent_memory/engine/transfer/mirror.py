@@ -38,7 +38,7 @@ def _plain(value: Any) -> object:
         return value.to_dict(), value.created_at
     if isinstance(value, datetime):
         return to_micros(value)
-    return {one.name: getattr(value, one.name) for one in fields(value)}
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 # ASCII, so that lone surrogates can be encoded
@@ -56,8 +56,8 @@ def head_digest(head: Head) -> bytes:
 
 def session_digest(head: Head, entries: Iterable[Entry], keys: Iterable[KeptKey] = ()) -> bytes:
     both = sha256(head_digest(head))
-    for one in chain(entries, keys):
-        both.update(_digest(one))
+    for item in chain(entries, keys):
+        both.update(_digest(item))
     return both.digest()
 
 
@@ -155,8 +155,8 @@ class VectorRecords:
 
     def remove(self, keys: Collection[tuple[str, str]]) -> None:
         """Remove the records, and all vectors with the same owner and session."""
-        found = (stored.record for stored in self.read() if stored.key in keys)
-        for owner, session_id in {(record.owner, record.session_id) for record in found}:
+        records = (stored.record for stored in self.read() if stored.key in keys)
+        for owner, session_id in {(record.owner, record.session_id) for record in records}:
             self._store.delete_vectors(self._block, owner=owner, session_id=session_id)
 
 
@@ -190,13 +190,13 @@ def summed(records: RecordSet, sums: Sums) -> Iterator[StoredRecord]:
 
 def _cleared(source: RecordSet, target: RecordSet) -> bool:
     """Remove records that only the target has. Return whether there were any."""
-    here, found = _marks(stored.key for stored in source.read()), False
+    here, removed = _marks(stored.key for stored in source.read()), False
     for page in _pages(target.read()):
         keys = [stored.key for stored in page]
         if extra := list(compress(keys, _lacking(here, keys))):
-            found = True
+            removed = True
             target.remove(extra)
-    return found
+    return removed
 
 
 def _marks(keys: Iterable[object]) -> np.ndarray:

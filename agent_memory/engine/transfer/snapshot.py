@@ -224,12 +224,12 @@ class Digest:
 
     def holds(self, line: bytes) -> bool:
         """Add the next line, and return whether its sum is correct."""
-        found = _SUMMED.search(line)
-        if found is None:
+        match = _SUMMED.search(line)
+        if match is None:
             return False
-        self._sha.update(line[: found.start()])
-        right = self._sha.hexdigest()[:_DIGITS].encode() == found[1]
-        self._sha.update(line[found.start() :])
+        self._sha.update(line[: match.start()])
+        right = self._sha.hexdigest()[:_DIGITS].encode() == match[1]
+        self._sha.update(line[match.start() :])
         return right
 
 

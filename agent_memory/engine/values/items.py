@@ -101,8 +101,8 @@ class StoredValue:
         encoded = self.record.metadata.get("vectors")
         if encoded is None:
             return None
-        found: np.ndarray = np.frombuffer(b64decode(encoded[1]), np.float32).reshape(encoded[2], -1)
-        return found
+        rows: np.ndarray = np.frombuffer(b64decode(encoded[1]), np.float32).reshape(encoded[2], -1)
+        return rows
 
     def is_of(self, embedder: str, dimension: int) -> bool:
         """Return whether the value has vectors of this embedder and dimension."""

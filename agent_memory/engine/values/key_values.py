@@ -132,15 +132,15 @@ class KeyValues:
             refresh: Whether to restart the time until the value expires.
         """
         checked_namespace, now = checked(namespace), now_utc()
-        found = self._store.record(
+        record = self._store.record(
             _BLOCK, id_of(owner_of(self._root, checked_namespace), text_of("key", key))
         )
-        if found is None or StoredValue(found).is_over(now):
+        if record is None or StoredValue(record).is_over(now):
             return None
-        if refresh and StoredValue(found).ttl is not None:
-            found = refreshed(found, now)
-            self._write([found])
-        return StoredValue(found).item()
+        if refresh and StoredValue(record).ttl is not None:
+            record = refreshed(record, now)
+            self._write([record])
+        return StoredValue(record).item()
 
     def delete(self, namespace: Sequence[str], key: str) -> None:
         """Delete a value. Idempotent."""
@@ -185,17 +185,17 @@ class KeyValues:
         """
         wanted, least = check_where(where), score_of("least", least)
         limit, offset, now = how_many("limit", limit), how_many("offset", offset), now_utc()
-        found = [
+        values = [
             value
             for owner in self._owners(checked(prefix, what="prefix"))
             for value in self._of(owner)
             if not value.is_over(now) and (not wanted or matches(value.value, wanted))
         ]
         if query is not None:
-            scored = self._scored(text_of("query", query), found, least)
+            scored = self._scored(text_of("query", query), values, least)
         else:
-            found.sort(key=lambda value: value.record.created_at, reverse=True)
-            scored = [(value, None) for value in found]
+            values.sort(key=lambda value: value.record.created_at, reverse=True)
+            scored = [(value, None) for value in values]
         return [value.item(score) for value, score in scored[offset : offset + limit]]
 
     def namespaces(
@@ -220,10 +220,10 @@ class KeyValues:
         depth = at_most("depth", depth)
         limit, offset = how_many("limit", limit), how_many("offset", offset)
         plain = first[: first.index("*")] if "*" in first else first
-        found = (namespace_of(self._root, owner) for owner in self._owners(plain))
+        every = (namespace_of(self._root, owner) for owner in self._owners(plain))
         namespaces = {
             labels[:depth]
-            for labels in found
+            for labels in every
             if _begins(labels, first) and _begins(labels[::-1], last[::-1])
         }
         return sorted(namespaces)[offset : offset + limit]
@@ -261,26 +261,26 @@ class KeyValues:
         if not texts:
             return {}
         embedder = self._embedder()
-        rows, at, found = embedder.embed(texts), 0, {}
-        for place, one in enumerate(puts):
-            if one.texts:
-                found[place] = embedder.name, rows[at : at + len(one.texts)]
-                at += len(one.texts)
-        return found
+        rows, at, vectors = embedder.embed(texts), 0, {}
+        for place, put in enumerate(puts):
+            if put.texts:
+                vectors[place] = embedder.name, rows[at : at + len(put.texts)]
+                at += len(put.texts)
+        return vectors
 
     def _scored(
-        self, query: str, found: Sequence[StoredValue], least: float | None
+        self, query: str, values: Sequence[StoredValue], least: float | None
     ) -> list[tuple[StoredValue, float | None]]:
         embedder = self._embedder()
         name, wanted = embedder.name, embedder.embed([query_text(query)])[0]
         scored: list[tuple[StoredValue, float | None]] = []
         bare: list[tuple[StoredValue, float | None]] = []
-        for value in found:
+        for value in values:
             if not value.is_of(name, len(wanted)):
                 bare.append((value, None))
             elif (score := value.nearness(wanted)) >= (-math.inf if least is None else least):
                 scored.append((value, score))
-        scored.sort(key=lambda one: -(one[1] or 0.0))
+        scored.sort(key=lambda pair: -(pair[1] or 0.0))
         return scored if least is not None else [*scored, *bare]
 
 
@@ -291,5 +291,5 @@ def erase_values(store: RecordStore, scope: Scope) -> None:
 
 def _begins(namespace: Namespace, wanted: Namespace) -> bool:
     return len(namespace) >= len(wanted) and all(
-        one in ("*", label) for one, label in zip(wanted, namespace, strict=False)
+        pattern in ("*", label) for pattern, label in zip(wanted, namespace, strict=False)
     )
