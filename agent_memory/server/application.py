@@ -36,6 +36,7 @@ from agent_memory.client.calls import EXACT
 from agent_memory.core.tracing import arriving, failed, is_on, set_attributes, span
 from agent_memory.errors import AgentMemoryError
 from agent_memory.listening.asgi import marked, shown_in
+from agent_memory.server.batching import Batcher
 from agent_memory.server.calls import OPERATIONS
 from agent_memory.server.credentials import Credentials, unauthenticated
 from agent_memory.server.limits import Buckets, Limits
@@ -55,7 +56,6 @@ from agent_memory.server.problems import (
     problem_of,
 )
 from agent_memory.server.static import page_routes
-from agent_memory.server.together import Together
 from agent_memory.server.wire import (
     ALWAYS,
     answer_of,
@@ -95,12 +95,12 @@ _HEALTH = "/health"
 _GONE = 499
 _READY_SECONDS = 2.0
 _BRIEF_BYTES = 16_384
-_REMOTE_TURNS = 4
-_SEEN = "agent_memory.seen"
+_REMOTE_BATCHES = 4
+_LINE = "agent_memory.seen"
 
 
 @dataclass(slots=True)
-class _Seen:
+class _LogLine:
     """The fields of a request's log line. `status` is 0 until the response has started."""
 
     method: str
@@ -143,7 +143,7 @@ class Application:
         self._limits = Limits() if limits is None else limits
         self._mcp = mcp
         self._buckets = Buckets(self._limits)
-        self._together = self._turns_of()
+        self._batchers = self._open_batchers()
         self._document = encoded(document(OPERATIONS, __version__))
         self._ready = (False, -_READY_SECONDS)
         self.figures = MemoryFigures(memory)
@@ -166,40 +166,40 @@ class Application:
         if scope["type"] != "http":
             await (self._mcp or self._router)(scope, receive, send)
             return
-        seen = _Seen(scope["method"])
+        line = _LogLine(scope["method"])
 
         async def sending(event: Event) -> None:
             if event["type"] == "http.response.start":
-                seen.status = event["status"]
-                event["headers"] = [*event["headers"], (b"x-request-id", seen.id.encode())]
+                line.status = event["status"]
+                event["headers"] = [*event["headers"], (b"x-request-id", line.id.encode())]
             await send(event)
 
         if self._metrics is not None:
             self._metrics.begun()
-        asked = {"http.request.method": seen.method, "url.scheme": scope.get("scheme", "http")}
-        with span(seen.method, asked, "server", arriving(list(scope["headers"]))) as traced:
+        labels = {"http.request.method": line.method, "url.scheme": scope.get("scheme", "http")}
+        with span(line.method, labels, "server", arriving(list(scope["headers"]))) as traced:
             try:
                 # ids may contain encoded slashes, so the route is matched before decoding
                 raw = scope.get("raw_path") or quote(scope["path"]).encode()
                 path = raw.decode("latin-1")
-                given = {**scope, "path": path, "app": self, _SEEN: seen}
-                given.pop("starlette.exception_handlers", None)  # set by an enclosing application
-                await self._router(given, receive, sending)
+                inner = {**scope, "path": path, "app": self, _LINE: line}
+                inner.pop("starlette.exception_handlers", None)  # set by an enclosing application
+                await self._router(inner, receive, sending)
             except ClientDisconnect:
-                seen.status = seen.status or _GONE
+                line.status = line.status or _GONE
             except Exception as error:  # noqa: BLE001 - answered as a problem, and logged
                 problem = problem_of(_refusal_of(error))
-                self._log_failure(seen, error, problem.kind)
-                if not seen.status:
+                self._log_failure(line, error, problem.kind)
+                if not line.status:
                     await problem_response(problem)(scope, receive, sending)
             finally:
-                self._note(seen, traced)
+                self._note(line, traced)
 
     def _call_routes(self) -> list[Route]:
         """Return a route for each path. Literal segments have priority over parameters."""
         paths: dict[str, dict[str, Operation]] = {}
-        for one in OPERATIONS:
-            paths.setdefault(one.path, {})[one.method] = one
+        for operation in OPERATIONS:
+            paths.setdefault(operation.path, {})[operation.method] = operation
         routes = []
         for path in sorted(paths, key=_literals_first):
             route = Route(
@@ -211,8 +211,8 @@ class Application:
         return routes
 
     async def _answer(self, methods: Mapping[str, Operation], request: Request) -> Response:
-        operation, seen = methods[request.method], request.scope[_SEEN]
-        seen.route = f"{PREFIX}{operation.path}"
+        operation, line = methods[request.method], request.scope[_LINE]
+        line.route = f"{PREFIX}{operation.path}"
         path = {name: _decoded(value) for name, value in request.path_params.items()}
         remembered = self._remembered(request)
         try:
@@ -222,9 +222,9 @@ class Application:
                 await self._run(self._credentials.principal_of, remembered[0])  # type: ignore[union-attr]
             raise
         job = remembered, at, form
-        turns = self._together.get(operation.name)
-        if turns is not None and size <= _BRIEF_BYTES and not is_on():
-            answer = await turns.made(job)
+        batcher = self._batchers.get(operation.name)
+        if batcher is not None and size <= _BRIEF_BYTES and not is_on():
+            answer = await batcher.run(job)
         else:
             answer = await self._run(self._call, operation.run, job)
         if not operation.streams:
@@ -257,8 +257,8 @@ class Application:
         return at, form, len(body)
 
     async def _mcp_answer(self, mcp: App, request: Request) -> App:
-        seen = request.scope[_SEEN]
-        seen.route = MCP
+        line = request.scope[_LINE]
+        line.route = MCP
         if request.method != "POST":  # the server is stateless: no streams, no sessions
             raise Refused(WRONG_METHOD, headers={"Allow": "POST"})
         principal = await self._authenticate(request)
@@ -280,7 +280,7 @@ class Application:
 
             passing = mcp(marked(scope, user_id, principal.rights), receiving, sending)
             await asyncio.wait_for(passing, self._limits.call_seconds)
-            if not seen.status:
+            if not line.status:
                 raise ClientDisconnect
 
         return answer
@@ -302,9 +302,9 @@ class Application:
         elif isinstance(self._credentials, Credentials):
             principal = await self._run(self._credentials.principal_of, _shown_in(request))
         else:
-            found = self._credentials(request)
-            principal = await found if isawaitable(found) else found
-        request.scope[_SEEN].asker = principal.name
+            result = self._credentials(request)
+            principal = await result if isawaitable(result) else result
+        request.scope[_LINE].asker = principal.name
         wait = self._buckets.wait(f"{principal.name} {principal.users}", monotonic())
         if wait:
             detail = f"This credential makes too many requests. Try again in {wait} s."
@@ -316,34 +316,34 @@ class Application:
         running = self._memory.run(call, *args, **kwargs)
         return await asyncio.wait_for(running, self._limits.call_seconds)
 
-    def _turns_of(self) -> dict[str, Together[_Job]]:
+    def _open_batchers(self) -> dict[str, Batcher[_Job]]:
         memory = self._memory.memory
         if memory.config.overflow_mode != "background":
             return {}  # inline: an update may call a model before it returns
-        turns = _REMOTE_TURNS if memory.components.store.remote else 1
+        parallel = _REMOTE_BATCHES if memory.components.store.remote else 1
         return {
-            one.name: Together(
+            operation.name: Batcher(
                 self._memory.run,
-                partial(self._call_all, one.together),
-                turns,
+                partial(self._call_all, operation.run_all),
+                parallel,
                 self._limits.call_seconds,
             )
-            for one in OPERATIONS
-            if one.together is not None
+            for operation in OPERATIONS
+            if operation.run_all is not None
         }
 
     def _call(self, run: Run, job: _Job) -> Any:
-        looked, at, form = job
-        refusal = self._refusal(looked)
+        cached, at, form = job
+        refusal = self._refusal(cached)
         if refusal is not None:
             raise refusal
         return run(at, form)
 
     def _call_all(self, run_all: RunAll, jobs: Sequence[_Job]) -> list[Any]:
-        refusals = {looked: self._refusal(looked) for looked in {job[0] for job in jobs}}
-        admitted = [(at, form) for looked, at, form in jobs if refusals[looked] is None]
+        refusals = {cached: self._refusal(cached) for cached in {job[0] for job in jobs}}
+        admitted = [(at, form) for cached, at, form in jobs if refusals[cached] is None]
         answers = iter(run_all(admitted) if admitted else ())
-        return [refusals[looked] or next(answers) for looked, _, _ in jobs]
+        return [refusals[cached] or next(answers) for cached, _, _ in jobs]
 
     def _refusal(self, remembered: _Remembered | None) -> Exception | None:
         """Verify a cached credential again. Return an error if it is no longer valid, else None.
@@ -360,48 +360,48 @@ class Application:
             return error
         return None if is_same else unauthenticated()
 
-    async def _pieces(self, given: Iterator[Any], operation: Operation) -> AsyncGenerator[bytes]:
+    async def _pieces(self, items: Iterator[Any], operation: Operation) -> AsyncGenerator[bytes]:
         """Encode the items of a stream. If the stream fails, its last item has problem details."""
         try:
-            while (one := await self._memory.run(partial(next, given, None))) is not None:
-                yield line_of(one, operation.streams)
+            while (item := await self._memory.run(partial(next, items, None))) is not None:
+                yield line_of(item, operation.streams)
         except AgentMemoryError as error:
             logger.warning("A stream failed: %s", type(error).__name__)
             failed = {"event": "error", "kind": "error", "problem": problem_of(error).body()}
             yield line_of(failed, operation.streams)
         finally:
-            close = getattr(given, "close", None)
+            close = getattr(items, "close", None)
             if close is not None:
                 close()
 
-    def _log_failure(self, seen: _Seen, error: Exception, kind: Kind) -> None:
+    def _log_failure(self, line: _LogLine, error: Exception, kind: Kind) -> None:
         if kind.status >= 500 and kind is not NOT_CONFIGURED:
             level = logging.ERROR if kind is BROKEN else logging.WARNING
-            extra = fields(request=seen.id, route=seen.route)
+            extra = fields(request=line.id, route=line.route)
             logger.log(level, "A call failed", exc_info=error, extra=extra)
 
-    def _note(self, seen: _Seen, traced: Span | None) -> None:
-        seconds = perf_counter() - seen.began
+    def _note(self, line: _LogLine, traced: Span | None) -> None:
+        seconds = perf_counter() - line.began
         if traced is not None:
-            traced.update_name(f"{seen.method} {seen.route}")
+            traced.update_name(f"{line.method} {line.route}")
             set_attributes(
-                traced, {"http.route": seen.route, "http.response.status_code": seen.status}
+                traced, {"http.route": line.route, "http.response.status_code": line.status}
             )
-            if seen.status >= 500:
-                failed(traced, str(seen.status))
+            if line.status >= 500:
+                failed(traced, str(line.status))
         if self._metrics is not None:
-            self._metrics.ended(seen.route, seen.method, seen.status, seconds)
-        quiet = seen.route.startswith(_HEALTH) and seen.status < 500
+            self._metrics.ended(line.route, line.method, line.status, seconds)
+        quiet = line.route.startswith(_HEALTH) and line.status < 500
         logger.log(
             logging.DEBUG if quiet else logging.INFO,
             "request",
             extra=fields(
-                request=seen.id,
-                method=seen.method,
-                route=seen.route,
-                status=seen.status,
+                request=line.id,
+                method=line.method,
+                route=line.route,
+                status=line.status,
                 ms=round(seconds * 1_000, 1),
-                key=seen.asker,
+                key=line.asker,
             ),
         )
 
@@ -433,7 +433,7 @@ class Application:
         assert self._metrics is not None, "without metrics there is no route"
         principal = await self._authenticate(request)
         principal.require("admin")
-        body = self._metrics.text(await self.figures.told())
+        body = self._metrics.text(await self.figures.reading())
         return _named(request, Response(body, 200, ALWAYS, self._metrics.media_type))
 
     async def _described(self, request: Request) -> Response:
@@ -450,7 +450,7 @@ class _Stream(StreamingResponse):
 
 def _named(request: Request, response: Response) -> Response:
     """Record the path as the route of a request, for a route without parameters."""
-    request.scope[_SEEN].route = request.scope["path"]
+    request.scope[_LINE].route = request.scope["path"]
     return response
 
 

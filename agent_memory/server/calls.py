@@ -23,7 +23,7 @@ from agent_memory.engine.stats import Counted, SharedMetrics
 from agent_memory.errors import ConfigError, Conflict
 from agent_memory.server import library
 from agent_memory.server.forms import FORMS
-from agent_memory.server.library import Value, admins_told, made
+from agent_memory.server.library import Value, errors_for_admins, run_call
 from agent_memory.server.operation import (
     At,
     Operation,
@@ -38,7 +38,7 @@ from agent_memory.server.shapes import Shape, shape_of
 
 _PAGE = 200
 _EVENTS: Final = "text/event-stream"
-_TURN = next(one for one in CALLS if one.name == "take_turn")
+_TURN = next(call for call in CALLS if call.name == "take_turn")
 
 Lines = Iterator[dict[str, Any]]
 Name = Annotated[str, Field(min_length=1, description="Its name.")]
@@ -87,7 +87,7 @@ def replace_log(at: At, session_id: SessionId, seen: Edited, log: Log) -> Any:
 
     Refused (409) if the log has changed since it was read.
     """
-    wanted = [one if isinstance(one, int) else checked(Message, one, "log") for one in log]
+    wanted = [item if isinstance(item, int) else checked(Message, item, "log") for item in log]
 
     def change(now: list[Entry]) -> list[Entry | Message]:
         if digest_of(now) != seen:
@@ -95,7 +95,7 @@ def replace_log(at: At, session_id: SessionId, seen: Edited, log: Log) -> Any:
         return edited(now, wanted)
 
     session_id = at.session(session_id, "write")
-    with admins_told(at):
+    with errors_for_admins(at):
         head: Head = at.memory.edit(session_id, change, user_id=at.user_id or None)
     return Value(exactly(head)) if at.exact else FORMS["end"].show(head, at, None)
 
@@ -106,7 +106,7 @@ def export_session(at: At, session_id: SessionId) -> Lines:
     session = at.memory.session(at.session(session_id, "own"), at.user_id or None)
     file = TemporaryFile("w+", encoding="utf-8", newline="\n")  # noqa: SIM115 - read as it is sent
     try:
-        with admins_told(at):
+        with errors_for_admins(at):
             exported = session.export(file)
         file.seek(0)
     except BaseException:
@@ -121,18 +121,18 @@ def replay(at: At, block: Name) -> Lines:
     return _events(at.memory.replay(block))
 
 
-def stream_turn(at: At, asked: Any) -> Lines:
+def stream_turn(at: At, request: Any) -> Lines:
     """Run take_turn as server-sent events: `token` with a `text` for each piece, then `stored`.
 
     For a client that accepts the exact format, the events are `value` for each piece, then `end`.
     If the client disconnects before the end, nothing is stored.
     """
-    found = made(_TURN, at, asked, stream=True)
-    return _events(found) if at.exact else _tokens(at, asked.session_id, found)
+    chunks = run_call(_TURN, at, request, stream=True)
+    return _events(chunks) if at.exact else _tokens(at, request.session_id, chunks)
 
 
 STREAM_TURN = replace(
-    next(one for one in library.OPERATIONS if one.name == "take_turn"),
+    next(call for call in library.OPERATIONS if call.name == "take_turn"),
     name="stream_turn",
     path="/sessions/{session_id}/turn-stream",
     run=stream_turn,
@@ -145,10 +145,10 @@ STREAM_TURN = replace(
 @operation("DELETE", "/facts/{fact_id}", "delete", FORMS["forgotten"].shape)
 def forget_fact(at: At, fact_id: FactId, why: Why = "") -> dict[str, Any]:
     """Forget a fact permanently. The messages stay."""
-    gone = at.user.forget(fact_id, why=why)
-    if not gone:
+    forgotten = at.user.forget(fact_id, why=why)
+    if not forgotten:
         raise not_found()
-    return {"forgotten": [one.id for one in gone]}
+    return {"forgotten": [fact.id for fact in forgotten]}
 
 
 @operation("GET", "/user/export", "read", streams="application/x-ndjson")
@@ -158,9 +158,9 @@ def export_user(at: At) -> Lines:
     The last line has the kind "end". An export without it is incomplete.
     """
     count = 0
-    for kind, one in _all(at):
+    for kind, item in _all(at):
         count += 1
-        yield {"kind": kind, kind: one}
+        yield {"kind": kind, kind: item}
     yield {"kind": "end", "lines": count}
 
 
@@ -222,14 +222,14 @@ def _lines(file: IO[str], end: Any) -> Lines:
         yield {"event": "end", "value": end}
 
 
-def _events(found: Any) -> Lines:
+def _events(stream: Any) -> Lines:
     """Yield the items of a stream as `value` events, then its result as `end`."""
     try:
-        for one in found:
-            yield {"event": "value", "value": exactly(one)}
-        yield {"event": "end", "value": exactly(getattr(found, "response", None))}
+        for item in stream:
+            yield {"event": "value", "value": exactly(item)}
+        yield {"event": "end", "value": exactly(getattr(stream, "response", None))}
     finally:
-        found.close()
+        stream.close()
 
 
 def _tokens(at: At, session_id: str, chunks: Any) -> Lines:
@@ -248,14 +248,14 @@ def _all(at: At) -> Iterator[tuple[str, object]]:
     while page := at.memory.sessions(user_id=at.user_id, limit=_PAGE, after=after):
         for head in page:
             yield "session", head
-            yield from (("message", one) for one in _messages(at, head.session_id))
+            yield from (("message", message) for message in _messages(at, head.session_id))
             with suppress(ConfigError):  # no such block is configured
                 if values := at.memory.session(head.session_id, at.user_id).working().all():
                     yield "working", {"session_id": head.session_id, "values": values}
         after = page[-1].session_id
     for kind, read in _stored(at):
         with suppress(ConfigError):  # no such block is configured
-            yield from ((kind, one) for one in read())
+            yield from ((kind, item) for item in read())
 
 
 def _messages(at: At, session_id: str) -> Iterator[object]:
@@ -274,7 +274,7 @@ def _stored(at: At) -> Iterator[tuple[str, Callable[[], Iterable[object]]]]:
     yield "change", user.audit
     yield "profile", lambda: [user.profile()]
     yield "file", lambda: (_file(path, user.files().read(path)) for path in user.files().paths())
-    yield "skill", lambda: (one for one in user.skills().all() if not one.shared)
+    yield "skill", lambda: (skill for skill in user.skills().all() if not skill.shared)
     yield "observation", lambda: user.spatial().all()
     yield "value", lambda: user.values().search(limit=MOST)
 

@@ -75,14 +75,14 @@ class Tokens:
         import jwt
 
         try:
-            told = jwt.get_unverified_header(token)
-            key = self._key(told.get("kid"))
+            header = jwt.get_unverified_header(token)
+            key = self._key(header.get("kid"))
             if key is None:
                 return None
             claims = jwt.decode(
                 token,
                 key,
-                algorithms=[one for one in _ALGORITHMS if one == key.algorithm_name],
+                algorithms=[name for name in _ALGORITHMS if name == key.algorithm_name],
                 issuer=self._issuer,
                 audience=self._audience,
                 leeway=_LEEWAY_SECONDS,
@@ -125,7 +125,7 @@ class Tokens:
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    def redirect_request(self, *given: Any, **named: Any) -> None:
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
         return None
 
 
@@ -134,11 +134,11 @@ def _keys_at(url: str) -> dict[str | None, PyJWK]:
     import jwt
 
     with build_opener(_NoRedirects).open(url, timeout=_FETCH_SECONDS) as answer:
-        told = answer.read(_MOST_BYTES + 1)
-    if len(told) > _MOST_BYTES:
+        body = answer.read(_MOST_BYTES + 1)
+    if len(body) > _MOST_BYTES:
         raise ValueError("the keys are too large")
     try:
-        return {one.key_id: one for one in jwt.PyJWKSet.from_dict(json.loads(told)).keys}
+        return {key.key_id: key for key in jwt.PyJWKSet.from_dict(json.loads(body)).keys}
     except (jwt.PyJWTError, AttributeError, TypeError) as error:
         raise ValueError("the response is not a key set") from error
 
@@ -168,17 +168,17 @@ class Credentials:
 
         The error for an invalid credential does not say what is wrong with it.
         """
-        found = None
+        principal = None
         if shown.startswith(MARK):
             key = self._ring.key_of(shown)
-            found = None if key is None else key.principal
+            principal = None if key is None else key.principal
         elif self._tokens is not None:
-            found = self._tokens.principal_of(shown)
-        if found is None:
+            principal = self._tokens.principal_of(shown)
+        if principal is None:
             self._remembered.drop(shown)
             raise unauthenticated()
-        self._remembered.put(shown, (found, monotonic() + _REMEMBERED_SECONDS))
-        return found
+        self._remembered.put(shown, (principal, monotonic() + _REMEMBERED_SECONDS))
+        return principal
 
 
 def unauthenticated() -> Refused:

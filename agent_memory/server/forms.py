@@ -62,7 +62,7 @@ def _answer(
     """Return a builder of forms with these fields. `_RESULT` stands for the type of the result."""
 
     def build(kind: Any) -> AnswerForm:
-        fields = {field: kind if one is _RESULT else one for field, one in types.items()}
+        fields = {field: kind if value is _RESULT else value for field, value in types.items()}
         return AnswerForm(Shape(name, description, fields), show, paged, optional)
 
     return build
@@ -70,12 +70,12 @@ def _answer(
 
 def _value(kind: Any) -> AnswerForm:
     """Return the form of one value, which may not exist."""
-    kind = next(one for one in get_args(kind) or [kind] if one is not type(None))
-    return AnswerForm(SHAPES[kind], lambda found, at, asked: found, optional=True)
+    kind = next(arg for arg in get_args(kind) or [kind] if arg is not type(None))
+    return AnswerForm(SHAPES[kind], lambda result, at, request: result, optional=True)
 
 
 def _field(name: str, description: str, field: str, kind: Any = _RESULT) -> Builder:
-    return _answer(name, description, {field: kind}, lambda found, at, asked: {field: found})
+    return _answer(name, description, {field: kind}, lambda result, at, request: {field: result})
 
 
 def _page(
@@ -83,67 +83,67 @@ def _page(
 ) -> Builder:
     """Return a builder of forms for a page of a list. `key` returns the unique name of an item."""
 
-    def show(found: Sequence[Any], at: At, asked: Any) -> _JSON:
-        page, more = page_of(found, asked.limit, asked.after, key)
-        return {field: page, "total": len(found), "next": more}
+    def show(items: Sequence[Any], at: At, request: Any) -> _JSON:
+        page, more = page_of(items, request.limit, request.after, key)
+        return {field: page, "total": len(items), "next": more}
 
     types = {field: _RESULT, "total": int, "next": str | None}
     return _answer(name, description, types, show, "all")
 
 
-def _parts(name: str, description: str, fields: str, **made: tuple[Any, Any]) -> Builder:
+def _parts(name: str, description: str, fields: str, **rest: tuple[Any, Any]) -> Builder:
     """Return a builder of forms with fields of the result. `shape_of` describes the arguments."""
 
     def build(kind: Any) -> AnswerForm:
-        shape = shape_of(kind, name, description, fields, **made)
-        return AnswerForm(shape, lambda found, at, asked: shape.shown(found))
+        shape = shape_of(kind, name, description, fields, **rest)
+        return AnswerForm(shape, lambda result, at, request: shape.shown(result))
 
     return build
 
 
-def _sessions(found: list[Head], at: At, asked: Any) -> _JSON:
-    page, more = cut(found, asked.limit, lambda head: head.session_id)
+def _sessions(heads: list[Head], at: At, request: Any) -> _JSON:
+    page, more = cut(heads, request.limit, lambda head: head.session_id)
     return {"sessions": page, "next": more}
 
 
-def _log(found: list[Entry], at: At, asked: Any) -> _JSON:
-    page, more = cut(found, asked.limit, lambda entry: str(entry.seq))
-    expired, end = at.length(asked.session_id)
-    total = None if hasattr(asked, "share") else end - expired
+def _log(entries: list[Entry], at: At, request: Any) -> _JSON:
+    page, more = cut(entries, request.limit, lambda entry: str(entry.seq))
+    expired, end = at.length(request.session_id)
+    total = None if hasattr(request, "share") else end - expired
     return {"messages": page, "next": more, "total": total}
 
 
-def _contexts(found: list[SentContext], at: At, asked: Any) -> _JSON:
-    page, more = cut(list(dict.fromkeys(one.turn for one in found)), asked.limit, str)
-    return {"contexts": [one for one in found if one.turn in page], "next": more}
+def _contexts(contexts: list[SentContext], at: At, request: Any) -> _JSON:
+    page, more = cut(list(dict.fromkeys(context.turn for context in contexts)), request.limit, str)
+    return {"contexts": [context for context in contexts if context.turn in page], "next": more}
 
 
-def _context(found: MemoryContext, at: At, asked: Any) -> _JSON:
-    arguments = as_json(found.to_arguments())
+def _context(context: MemoryContext, at: At, request: Any) -> _JSON:
+    arguments = as_json(context.to_arguments())
     messages = arguments.pop(next(iter(arguments)))
-    more = {"recalls": found.recalls, "warnings": found.warnings}
-    budget = {"tokens": found.tokens, "max_tokens": found.max_tokens}
+    more = {"recalls": context.recalls, "warnings": context.warnings}
+    budget = {"tokens": context.tokens, "max_tokens": context.max_tokens}
     return {"messages": messages, "arguments": arguments, **more, **budget}
 
 
-def _answered(found: Any, at: At, asked: Any) -> _JSON:
-    end = None if hasattr(asked, "share") else at.length(asked.session_id)[1]
-    return {"message": answer_in(found), "end": end}
+def _answered(result: Any, at: At, request: Any) -> _JSON:
+    end = None if hasattr(request, "share") else at.length(request.session_id)[1]
+    return {"message": answer_in(result), "end": end}
 
 
-def _changes(found: list[Any], at: At, asked: Any) -> _JSON:
-    numbered = list(enumerate(found, 1))
-    page, more = page_of(numbered, asked.limit, asked.after, lambda one: str(one[0]))
-    return {"changes": [one for _, one in page], "total": len(found), "next": more}
+def _changes(changes: list[Any], at: At, request: Any) -> _JSON:
+    numbered = list(enumerate(changes, 1))
+    page, more = page_of(numbered, request.limit, request.after, lambda item: str(item[0]))
+    return {"changes": [item for _, item in page], "total": len(changes), "next": more}
 
 
-def _file(found: str | None, at: At, asked: Any) -> _JSON:
-    text = asked.text if found is None else found
-    return {"path": asked.path, "text": text, "version": version_of(text)}
+def _file(result: str | None, at: At, request: Any) -> _JSON:
+    text = request.text if result is None else result
+    return {"path": request.path, "text": text, "version": version_of(text)}
 
 
-def _agents(found: Any, at: At, asked: Any) -> _JSON:
-    return {"agents": at.memory.share(asked.share).agents() if found is None else found}
+def _agents(result: Any, at: At, request: Any) -> _JSON:
+    return {"agents": at.memory.share(request.share).agents() if result is None else result}
 
 
 _BUDGET = "tokens=context.tokens max_tokens=context.max_tokens"
@@ -154,7 +154,7 @@ _FORMS: dict[str, Builder] = {
         "Done",
         "A confirmation.",
         {"done": bool},
-        lambda found, at, asked: {"done": True},
+        lambda result, at, request: {"done": True},
         optional=True,
     ),
     "sessions": _answer(
@@ -209,14 +209,14 @@ _FORMS: dict[str, Builder] = {
         "Searched",
         "The results of a search, best first. `warnings` lists blocks that could not be searched.",
         {"results": _RESULT, "warnings": list[str]},
-        lambda found, at, asked: {"results": found, "warnings": found.warnings},
+        lambda explanation, at, request: {"results": explanation, "warnings": explanation.warnings},
     ),
     "explained": _parts(
         "Explained",
         "The recalls for a question, the records left out, and why. `messages` is the prompt "
         "that a model would be sent now.",
         f"recalls left_out dropped given_up=dead_letters {_BUDGET} warnings",
-        messages=(list[_JSON], lambda found: as_json(found.context.to_messages())),
+        messages=(list[_JSON], lambda explanation: as_json(explanation.context.to_messages())),
     ),
     "receipt": _value,
     "absorbed": _field("Absorbed", "The result of absorbing.", "absorbed"),
@@ -232,7 +232,7 @@ _FORMS: dict[str, Builder] = {
         "DeadLetters",
         "A page of dead letters.",
         "dead_letters",
-        lambda one: f"{one.block} {one.first} {one.session_id}",
+        lambda letter: f"{letter.block} {letter.first} {letter.session_id}",
     ),
     "stats": _parts(
         "Stats",
@@ -254,7 +254,7 @@ _FORMS: dict[str, Builder] = {
         "Forgotten",
         "The ids of the forgotten facts.",
         {"forgotten": list[str]},
-        lambda found, at, asked: {"forgotten": [one.id for one in found]},
+        lambda facts, at, request: {"forgotten": [fact.id for fact in facts]},
     ),
     "forgotten_all": _field("Removed", "The records that are gone.", "removed"),
     "note": _value,

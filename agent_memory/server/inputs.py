@@ -36,11 +36,11 @@ def _number(value: Any) -> Any:
     return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 19 else value
 
 
-SAID = {"anyOf": [{"type": "string"}, {"type": "object"}]}
+_MESSAGE = {"anyOf": [{"type": "string"}, {"type": "object"}]}
 
 
-def _said(description: str) -> Any:
-    schema = {"anyOf": [*SAID["anyOf"], {"type": "array", "items": SAID}]}
+def _message_field(description: str) -> Any:
+    schema = {"anyOf": [*_MESSAGE["anyOf"], {"type": "array", "items": _MESSAGE}]}
     return Annotated[Any, Field(description=description), WithJsonSchema(schema)]
 
 
@@ -61,18 +61,18 @@ _FIELDS: Mapping[str, Any] = {
             "API; a plain text is a user message. Messages with an `id` are deduplicated. "
             "`{message, created_at}` gives a message its time.",
         ),
-        WithJsonSchema({"type": "array", "items": SAID, "minItems": 1, "maxItems": 10_000}),
+        WithJsonSchema({"type": "array", "items": _MESSAGE, "minItems": 1, "maxItems": 10_000}),
     ],
-    "message": _said(
+    "message": _message_field(
         "The question, as a text or as a message of an API; for a turn also a list: the question, "
         "tool calls, and their results."
     ),
     "asked": Annotated[
         list[Any],
         Field(min_length=1, description="The `asked` that before-turn returned."),
-        WithJsonSchema({"type": "array", "items": SAID, "minItems": 1}),
+        WithJsonSchema({"type": "array", "items": _MESSAGE, "minItems": 1}),
     ],
-    "answer": _said(
+    "answer": _message_field(
         "The model's answer, as text or as a message; or a list, in order: tool calls, their "
         "results, the answer."
     ),
@@ -121,8 +121,8 @@ _FIELDS: Mapping[str, Any] = {
 def input_of(call: Call) -> type[Form]:
     in_path = {part for part in call.path.split("/") if part.startswith("{")}
     fields: dict[str, Any] = {}
-    for name, one in call.fields.items():
-        fields[one.name] = _pydantic(one, f"{{{one.name}}}" in in_path, name)
+    for name, field in call.fields.items():
+        fields[field.name] = _pydantic(field, f"{{{field.name}}}" in in_path, name)
     if call.session_field:
         is_needed = f"{{{call.session_field}}}" in in_path
         kind = _FIELDS[call.session_field]
@@ -137,22 +137,22 @@ def input_of(call: Call) -> type[Form]:
     return form
 
 
-def _pydantic(one: CallField, is_in_path: bool, name: str) -> tuple[Any, Any]:
-    kind, described = _wire_type(one.type), _FIELDS.get(one.name)
+def _pydantic(field: CallField, is_in_path: bool, name: str) -> tuple[Any, Any]:
+    kind, described = _wire_type(field.type), _FIELDS.get(field.name)
     is_same = described is not None and _base(described) == _base(kind)
     if described is not None and (is_same or name in MESSAGES):
         kind = described
     if is_in_path:
         return Annotated[kind, BeforeValidator(_number)] if kind is int else kind, ...
-    if one.default is Parameter.empty:
+    if field.default is Parameter.empty:
         return kind, ...
-    default = list(one.default) if isinstance(one.default, tuple) else one.default
+    default = list(field.default) if isinstance(field.default, tuple) else field.default
     return (_or_none(kind) if default is None else kind), default
 
 
 def _wire_type(kind: Any) -> Any:
     """Return the type that pydantic checks. `checked` later converts values to the real type."""
-    args = [one for one in get_args(kind) if one is not type(None)]
+    args = [arg for arg in get_args(kind) if arg is not type(None)]
     if get_origin(kind) in (Union, types.UnionType):
         if timedelta in args:
             return Annotated[float, Field(description="Seconds.")]

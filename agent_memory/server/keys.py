@@ -106,8 +106,8 @@ class KeyRing:
         """
         shown = _KEY.fullmatch(token)
         record = self._store.record(_BLOCK, _id(shown[1])) if shown else None
-        known = _NO_DIGEST if record is None else record.metadata["digest"]
-        if not compare_digest(known, _digest(token)) or record is None:
+        digest = _NO_DIGEST if record is None else record.metadata["digest"]
+        if not compare_digest(digest, _digest(token)) or record is None:
             return None
         key = _CODEC.validate_python(record.metadata)
         now = datetime.now(UTC)
@@ -118,36 +118,36 @@ class KeyRing:
 
     def all(self) -> list[Key]:
         """Return all keys, oldest first, including expired and revoked ones."""
-        found, used = [], {}
+        keys, used = [], {}
         for owner in self._store.owners(_BLOCK, ""):
             for record in self._store.records(_BLOCK, owner):
                 if "digest" in record.metadata:
-                    found.append(_CODEC.validate_python(record.metadata))
+                    keys.append(_CODEC.validate_python(record.metadata))
                 else:
                     used[record.text] = record.created_at
-        told = (replace(key, used_at=used.get(key.prefix)) for key in found)
-        return sorted(told, key=lambda key: (key.created_at, key.prefix))
+        dated = (replace(key, used_at=used.get(key.prefix)) for key in keys)
+        return sorted(dated, key=lambda key: (key.created_at, key.prefix))
 
     def revoke(self, prefix: str) -> Key:
         """Revoke a key. All requests that start after this call are refused."""
-        known = _PREFIX.fullmatch(prefix) and self._store.record(_BLOCK, _id(prefix))
-        if not known:
+        record = _PREFIX.fullmatch(prefix) and self._store.record(_BLOCK, _id(prefix))
+        if not record:
             raise InvalidInput(
                 f"There is no key {quoted(prefix)}. Pass a prefix that `agent-memory keys list` "
                 "shows."
             )
-        key = _CODEC.validate_python(known.metadata)
+        key = _CODEC.validate_python(record.metadata)
         if key.revoked_at is None:
             key = replace(key, revoked_at=datetime.now(UTC))
-            self._put(key, known.metadata["digest"])
+            self._put(key, record.metadata["digest"])
         return key
 
     def _put(self, key: Key, digest: str) -> None:
-        kept = {"digest": digest, **_CODEC.dump_python(key, mode="json", exclude={"used_at"})}
+        metadata = {"digest": digest, **_CODEC.dump_python(key, mode="json", exclude={"used_at"})}
         # a key for one user belongs to that user, so `delete_user` erases it
         user_id = one_user(key.users)
         owner = _SEVERAL if user_id is None else Scope(user_id).owner
-        record = Record(_id(key.prefix), owner, "", 0, 0, key.label, (), key.created_at, kept)
+        record = Record(_id(key.prefix), owner, "", 0, 0, key.label, (), key.created_at, metadata)
         self._store.put_records(_BLOCK, [record])
 
     def _note_use(self, record: Record, prefix: str, now: datetime) -> None:

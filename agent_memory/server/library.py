@@ -33,16 +33,16 @@ _ABSENT = object()
 _MAKING = ("create_file", "write_file")
 
 
-class _Found(list[Recall]):
+class _Recalls(list[Recall]):
     warnings: list[str]
 
 
 def operation_of(call: Call) -> Operation:
     form = FORMS[call.form]
 
-    def run(at: At, asked: Any) -> Any:
-        found = made(call, at, asked)
-        return shown(call, at, asked, found)
+    def run(at: At, request: Any) -> Any:
+        result = run_call(call, at, request)
+        return shown(call, at, request, result)
 
     summary, _ = about(call.function)
     described = f"In Python: `{call.subject}.{call.function_name}`."
@@ -57,19 +57,19 @@ def operation_of(call: Call) -> Operation:
         (summary.rstrip(".:") + ".", described),
         once=call.once,
         versioned=call.versioned,
-        together=_append_together if call.name == "append_messages" else None,
+        run_all=_append_all if call.name == "append_messages" else None,
         anyones=call.needs != "admin" and call.subject != "shared",
         exact=True,
     )
 
 
-def shown(call: Call, at: At, asked: Any, found: Any) -> Any:
+def shown(call: Call, at: At, request: Any, result: Any) -> Any:
     """Return the response for the result of a call. Raise 404 for data that does not exist."""
     form = FORMS[call.form]
     is_result = call.types.get("return") is not type(None)
-    if found is _ABSENT or (form.optional and is_result and (found is None or found is False)):
+    if result is _ABSENT or (form.optional and is_result and (result is None or result is False)):
         raise not_found()
-    return Value(exactly(found)) if at.exact else form.show(found, at, asked)
+    return Value(exactly(result)) if at.exact else form.show(result, at, request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,34 +79,34 @@ class Value:
     value: Any
 
 
-def made(call: Call, at: At, asked: Any, **more: Any) -> Any:
+def run_call(call: Call, at: At, request: Any, **more: Any) -> Any:
     """Make a call for the authenticated principal."""
-    given, places = _arguments(call, at, asked)
-    if call.name == "call_tool" or given.get("tools"):
+    arguments, places = _arguments(call, at, request)
+    if call.name == "call_tool" or arguments.get("tools"):
         at.principal.require("delete")  # a model may delete with a tool
     if call.function_name == "forget_all":
-        given["found"] = _without_others(at, given["found"])
+        arguments["found"] = _without_others(at, arguments["found"])
     if call.subject == "memory" and call.names_user:
-        given["user_id"] = at.user_id or None
+        arguments["user_id"] = at.user_id or None
     if call.name == "get_working":
-        given["default"] = _ABSENT
+        arguments["default"] = _ABSENT
     if call.subject == "operations":
         places = [at.memory]
-    if call.name == "verify_receipt" and not isinstance(asked.receipt, str):
-        given["receipt"] = compact_json(asked.receipt)  # so that all of it is checked
-    with admins_told(at):
+    if call.name == "verify_receipt" and not isinstance(request.receipt, str):
+        arguments["receipt"] = compact_json(request.receipt)  # so that all of it is checked
+    with errors_for_admins(at):
         if call.name == "search":
-            return _search(at, **given)
-        target = _target(call, at, asked)
-        _check_there(call, at, asked, target)
-        found = getattr(target, call.function_name)(*places, **given, **more)
+            return _search(at, **arguments)
+        target = _target(call, at, request)
+        _check_there(call, at, request, target)
+        result = getattr(target, call.function_name)(*places, **arguments, **more)
     if call.subject != "memory":
-        return found
-    return _without_ids(found if "admin" in at.principal.rights else _without_past(found))
+        return result
+    return _without_ids(result if "admin" in at.principal.rights else _without_past(result))
 
 
 @contextmanager
-def admins_told(at: At) -> Iterator[None]:
+def errors_for_admins(at: At) -> Iterator[None]:
     """Show an admin the library's error if a session belongs to another user."""
     try:
         yield
@@ -116,88 +116,88 @@ def admins_told(at: At) -> Iterator[None]:
         raise Refused(NOT_FOUND, str(error), error=type(error)) from error
 
 
-def _check_there(call: Call, at: At, asked: Any, target: Any) -> None:
+def _check_there(call: Call, at: At, request: Any, target: Any) -> None:
     """Raise 404 for a note or a file that does not exist.
 
     The library's own error is a sentence for a model. Only the Python client gets that error.
     """
     if at.exact:
         return
-    if call.name == "change_note" and target.get(asked.note_id) is None:
+    if call.name == "change_note" and target.get(request.note_id) is None:
         raise not_found()
-    path = getattr(asked, "old_path", None) or getattr(asked, "path", None)
+    path = getattr(request, "old_path", None) or getattr(request, "path", None)
     is_made = call.name in _MAKING
     if call.subject == "files" and path is not None and not is_made and not target.exists(path):
         raise not_found()
 
 
-def _arguments(call: Call, at: At, asked: Any) -> tuple[dict[str, Any], Sequence[Any]]:
-    form, sent, places = FORMS[call.form], asked.model_fields_set, ()
-    given: dict[str, Any] = {}
-    for name, one in call.fields.items():
-        if one.name in sent:
-            value = getattr(asked, one.name)
+def _arguments(call: Call, at: At, request: Any) -> tuple[dict[str, Any], Sequence[Any]]:
+    form, sent, places = FORMS[call.form], request.model_fields_set, ()
+    arguments: dict[str, Any] = {}
+    for name, field in call.fields.items():
+        if field.name in sent:
+            value = getattr(request, field.name)
             if name in MESSAGES:
-                given[name] = _said(value)
+                arguments[name] = _messages(value)
             elif name != "after":
-                given[name] = checked(one.type, value, one.name)
-    if "session_id" in given and call.whose:
+                arguments[name] = checked(field.type, value, field.name)
+    if "session_id" in arguments and call.whose:
         deleting = call.function_name == "delete"
-        given["session_id"] = at.session(given["session_id"], call.whose, deleting=deleting)
+        arguments["session_id"] = at.session(arguments["session_id"], call.whose, deleting=deleting)
     if "turn" in call.parameters:
-        given["turn"] = _turn(at, asked, given)
+        arguments["turn"] = _turn(at, request, arguments)
     if "source" in call.parameters:
-        given |= _source(given)
-    for name, one in call.fields.items():
-        if one.many:
-            places = given.pop(name, ())
+        arguments |= _source(arguments)
+    for name, field in call.fields.items():
+        if field.many:
+            places = arguments.pop(name, ())
     if call.once and at.key is not None:
-        given["key"] = at.key
+        arguments["key"] = at.key
     if call.versioned and at.version is not None:
-        given["expected"] = at.version
-    if "after" in call.fields and asked.after is not None:
+        arguments["expected"] = at.version
+    if "after" in call.fields and request.after is not None:
         is_seq = call.fields["after"].type is int
-        given["after"] = place_of(asked.after) if is_seq else asked.after
-    if "limit" in given or form.paged:
-        _limit(call, at, asked, given)
-    return given, places
+        arguments["after"] = place_of(request.after) if is_seq else request.after
+    if "limit" in arguments or form.paged:
+        _limit(call, at, request, arguments)
+    return arguments, places
 
 
-def _limit(call: Call, at: At, asked: Any, given: dict[str, Any]) -> None:
+def _limit(call: Call, at: At, request: Any, arguments: dict[str, Any]) -> None:
     """Check the limit of a list. Request one more item, to detect whether the page is the last."""
-    limit: int = asked.limit
+    limit: int = request.limit
     if not at.exact and not 1 <= limit <= MOST:
-        told = f"limit is {limit}. Use 1 to {MOST}"
-        raise Refused(INVALID, f"{told}.", ({"field": "limit", "problem": told},))
+        problem = f"limit is {limit}. Use 1 to {MOST}"
+        raise Refused(INVALID, f"{problem}.", ({"field": "limit", "problem": problem},))
     paged = FORMS[call.form].paged
     if paged == "all":
-        given.pop("limit", None)
+        arguments.pop("limit", None)
     elif paged == "part" and not at.exact:
-        name = "limit" if given.get("last") is None else "last"
-        given[name] = limit + 1 if name == "limit" else min(given["last"], limit)
+        name = "limit" if arguments.get("last") is None else "last"
+        arguments[name] = limit + 1 if name == "limit" else min(arguments["last"], limit)
     elif call.function_name == "history":
         for name in ("limit", "last"):
-            if type(given.get(name)) is int:
-                given[name] = min(given[name], MOST)
-        if given.get("limit") is None and given.get("last") is None:
-            given["limit"] = MOST
+            if type(arguments.get(name)) is int:
+                arguments[name] = min(arguments[name], MOST)
+        if arguments.get("limit") is None and arguments.get("last") is None:
+            arguments["limit"] = MOST
 
 
-def _said(value: Any) -> Any:
+def _messages(value: Any) -> Any:
     """Return messages for the library. A message with a time becomes a `Message`."""
-    return [message_of(one) for one in value] if isinstance(value, list) else message_of(value)
+    return [message_of(item) for item in value] if isinstance(value, list) else message_of(value)
 
 
-def _target(call: Call, at: At, asked: Any) -> Any:
+def _target(call: Call, at: At, request: Any) -> Any:
     memory, user_id = at.memory, at.user_id or None
     if call.subject == "memory":
         return memory
     if call.subject == "operations":
         return operations
     if call.subject in (SHARE, "shared"):
-        share = memory.share(asked.share)
+        share = memory.share(request.share)
         return share if call.subject == SHARE else share.agent(at.user_id)
-    session_id = getattr(asked, call.session_field)
+    session_id = getattr(request, call.session_field)
     if session_id is not None:
         whose: Whose = "write" if call.needs == "write" else "read"
         session = memory.session(at.session(session_id, whose), user_id)
@@ -223,35 +223,35 @@ def _search(
     **only: Any,
 ) -> list[Recall]:
     search = at.memory.components.search.run
-    found, warnings = search(query, user_id, session_id, limit, Filter.of(**only))
-    result = _Found(found)
+    recalls, warnings = search(query, user_id, session_id, limit, Filter.of(**only))
+    result = _Recalls(recalls)
     result.warnings = warnings
     return result
 
 
-def _turn(at: At, asked: Any, given: dict[str, Any]) -> Turn:
-    session_id = given.pop("session_id")
-    said, again = messages_of(given.pop("asked"), "user"), given.pop("regenerates", None)
-    again = again and again._replace(session_id=session_id)
+def _turn(at: At, request: Any, arguments: dict[str, Any]) -> Turn:
+    session_id = arguments.pop("session_id")
+    messages, span = messages_of(arguments.pop("asked"), "user"), arguments.pop("regenerates", None)
+    span = span and span._replace(session_id=session_id)
     context: Any = None
-    return Turn(session_id, at.user_id or None, said, context, [], again)
+    return Turn(session_id, at.user_id or None, messages, context, [], span)
 
 
-def _source(given: dict[str, Any]) -> dict[str, Any]:
-    session_id, first = given.pop("session_id", None), given.pop("first", None)
-    last = given.pop("last", None)
+def _source(arguments: dict[str, Any]) -> dict[str, Any]:
+    session_id, first = arguments.pop("session_id", None), arguments.pop("first", None)
+    last = arguments.pop("last", None)
     if first is None and last is not None:
         raise InvalidInput("`last` is set without `first`. Set both.")
     source = session_id if first is None else (session_id, first, last or first)
     return {"source": source}
 
 
-def _without_others(at: At, found: Any) -> list[Recall]:
+def _without_others(at: At, report: Any) -> list[Recall]:
     """Remove sources in other users' sessions, as if these sessions did not exist."""
     own = cache(lambda session_id: at.session(session_id, "read") == session_id)
     return [
-        replace(one, sources=tuple(place for place in one.sources if own(place[0])))
-        for one in recalls_in(found)
+        replace(recall, sources=tuple(place for place in recall.sources if own(place[0])))
+        for recall in recalls_in(report)
     ]
 
 
@@ -275,35 +275,35 @@ def _without_ids(value: Any) -> Any:
     return replace(value, session_id="", user_id=None, regenerates=again)
 
 
-_APPEND = next(one for one in CALLS if one.name == "append_messages")
+_APPEND = next(call for call in CALLS if call.name == "append_messages")
 
 
-def _append_together(asked: Sequence[tuple[At, Any]]) -> Sequence[Any]:
+def _append_all(jobs: Sequence[tuple[At, Any]]) -> Sequence[Any]:
     try:
-        updates = [_update(*one) for one in asked]
+        updates = [_update(*job) for job in jobs]
     except InvalidInput:
-        return [_appended(*one) for one in asked]
-    done = asked[0][0].memory._update_all(updates)
-    return [_answer(*one, head) for one, head in zip(asked, done, strict=True)]
+        return [_appended(*job) for job in jobs]
+    heads = jobs[0][0].memory._update_all(updates)
+    return [_answer(*job, head) for job, head in zip(jobs, heads, strict=True)]
 
 
-def _update(at: At, asked: Any) -> Update:
-    said, own = _said(asked.messages), "admin" not in at.principal.rights
-    return Update(asked.session_id, said, at.user_id or None, at.key, asked.expected_end, own)
+def _update(at: At, request: Any) -> Update:
+    items, own = _messages(request.messages), "admin" not in at.principal.rights
+    return Update(request.session_id, items, at.user_id or None, at.key, request.expected_end, own)
 
 
-def _answer(at: At, asked: Any, head: Head | Exception) -> Any:
+def _answer(at: At, request: Any, head: Head | Exception) -> Any:
     if isinstance(head, Head):
-        return shown(_APPEND, at, asked, head)
+        return shown(_APPEND, at, request, head)
     # Nothing was stored. The call is repeated alone: it may finish the session's deletion, or raise
     # the error that this user may see.
     by_itself = isinstance(head, AccessDenied | Damaged | SessionDeleting)
-    return _appended(at, asked) if by_itself else head
+    return _appended(at, request) if by_itself else head
 
 
-def _appended(at: At, asked: Any) -> Any:
+def _appended(at: At, request: Any) -> Any:
     try:
-        return shown(_APPEND, at, asked, made(_APPEND, at, asked))
+        return shown(_APPEND, at, request, run_call(_APPEND, at, request))
     except Exception as error:  # noqa: BLE001 - it concerns only this request
         return error
 

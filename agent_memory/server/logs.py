@@ -27,7 +27,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         own = record.name.startswith(_OWN)
-        told: dict[str, Any] = {
+        line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -36,13 +36,13 @@ class JsonLines(logging.Formatter):
         }
         traced = ids()
         if traced is not None:
-            told["trace_id"], told["span_id"] = traced
+            line["trace_id"], line["span_id"] = traced
         if record.exc_info and record.exc_info[0] is not None:
             kind, _, trace = record.exc_info
-            told["error"] = f"{kind.__module__}.{kind.__qualname__}"
+            line["error"] = f"{kind.__module__}.{kind.__qualname__}"
             frames = traceback.extract_tb(trace)[-_FRAMES:]
-            told["at"] = [f"{one.filename}:{one.lineno} {one.name}" for one in frames]
-        return json.dumps(told, ensure_ascii=True)
+            line["at"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+        return json.dumps(line, ensure_ascii=True)
 
 
 class Lines(logging.StreamHandler[TextIO]):
@@ -91,6 +91,6 @@ def log_as_json() -> None:
     logging.getLogger("agent_memory.server").setLevel(logging.INFO)
 
 
-def fields(**given: object) -> dict[str, Any]:
+def fields(**values: object) -> dict[str, Any]:
     """Return the `extra` argument that adds these fields to a log line."""
-    return {_FIELDS: given}
+    return {_FIELDS: values}

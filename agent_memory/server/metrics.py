@@ -57,7 +57,7 @@ class Stalled:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reading:
     """A reading of the memory's metrics.
 
     Attributes:
@@ -113,22 +113,22 @@ class Metrics:
         self._requests.labels(route, method, str(status)).inc()
         self._seconds.labels(route, method).observe(seconds)
 
-    def text(self, told: Told) -> bytes:
+    def text(self, reading: Reading) -> bytes:
         memory = self._prometheus.CollectorRegistry()
-        memory.register(_Collector(told))
+        memory.register(_Collector(reading))
         latest = self._prometheus.generate_latest
         return latest(self._registry) + latest(memory)
 
 
 class _Collector:
-    def __init__(self, told: Told) -> None:
-        self._told = told
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
 
     def collect(self) -> Iterator[Metric]:
-        told = self._told
-        up = [] if told.up is None else [((), float(told.up))]
+        reading = self._reading
+        up = [] if reading.up is None else [((), float(reading.up))]
         yield _gauge("up", "Whether the store answers.", up)
-        stalled = [((one.block, one.why), one.seconds) for one in told.stalled]
+        stalled = [((stall.block, stall.why), stall.seconds) for stall in reading.stalled]
         yield _gauge(
             "not_absorbing_seconds",
             "Seconds for which a block absorbed nothing although messages are pending.",
@@ -136,10 +136,10 @@ class _Collector:
             "block",
             "why",
         )
-        if told.stats is not None:
-            yield from _of_stats(told.stats)
-        if told.counted is not None:
-            yield from _of_counted(told.counted)
+        if reading.stats is not None:
+            yield from _of_stats(reading.stats)
+        if reading.counted is not None:
+            yield from _of_counted(reading.counted)
 
 
 _Samples = Iterable[tuple[tuple[str, ...], float]]
@@ -176,17 +176,17 @@ def _of_stats(stats: Stats) -> Iterator[Metric]:
 
 def _of_counted(counted: Counted) -> Iterator[Metric]:
     usage = counted.usage.items()
-    calls = [((purpose, "language"), one.calls) for purpose, one in usage]
-    calls += [((purpose, "embedding"), one.embedding_calls) for purpose, one in usage]
+    calls = [((purpose, "language"), use.calls) for purpose, use in usage]
+    calls += [((purpose, "embedding"), use.embedding_calls) for purpose, use in usage]
     what = "Requests to models, retries included."
     yield _counter("model_calls", what, calls, "purpose", "kind")
-    failures = [((purpose,), one.failures) for purpose, one in usage]
+    failures = [((purpose,), use.failures) for purpose, use in usage]
     yield _counter("model_failures", "Failed requests to models.", failures, "purpose")
-    tokens = [((purpose, "prompt"), one.prompt_tokens) for purpose, one in usage]
-    tokens += [((purpose, "completion"), one.completion_tokens) for purpose, one in usage]
-    tokens += [((purpose, "embedding"), one.embedding_tokens) for purpose, one in usage]
+    tokens = [((purpose, "prompt"), use.prompt_tokens) for purpose, use in usage]
+    tokens += [((purpose, "completion"), use.completion_tokens) for purpose, use in usage]
+    tokens += [((purpose, "embedding"), use.embedding_tokens) for purpose, use in usage]
     yield _counter("model_tokens", "Tokens of requests to models.", tokens, "purpose", "kind")
-    cost = [((purpose,), one.cost or 0.0) for purpose, one in usage]
+    cost = [((purpose,), use.cost or 0.0) for purpose, use in usage]
     what = "Cost of requests to models whose price is known."
     yield _counter("model_cost_dollars", what, cost, "purpose")
     prompts, recalls = counted.prompts, counted.recalls
@@ -205,7 +205,7 @@ class MemoryFigures:
         self._memory = memory
         self._figures = SharedMetrics(memory.memory.components.store)
         self.watch = Watch(memory.memory.components)
-        self._told = Told(up=None)
+        self._reading = Reading(up=None)
         self._until = 0.0
         self._looking: asyncio.Task[None] | None = None
 
@@ -216,18 +216,18 @@ class MemoryFigures:
         with self._figures.kept_up(counted), repeated("watch", LOOK_SECONDS, self.watch.look):
             yield
 
-    async def told(self) -> Told:
+    async def reading(self) -> Reading:
         """Return the metrics. If a lookup takes longer than 5 seconds, return the previous ones."""
         if self._looking is None and monotonic() >= self._until:
             self._looking = asyncio.ensure_future(self._look())
             self._looking.add_done_callback(self._looked)
         if self._looking is not None:
             await asyncio.wait([self._looking], timeout=_WAIT_SECONDS)
-        return self._told
+        return self._reading
 
     async def _look(self) -> None:
         begun = monotonic()
-        self._told = await self._memory.run(self._found)
+        self._reading = await self._memory.run(self._read)
         self._until = monotonic() + max(_KEPT_SECONDS, _SHARE * (monotonic() - begun))
 
     def _looked(self, done: asyncio.Task[None]) -> None:
@@ -235,14 +235,14 @@ class MemoryFigures:
         if not done.cancelled() and (error := done.exception()) is not None:
             logger.error("The metrics could not be read", exc_info=error)
 
-    def _found(self) -> Told:
+    def _read(self) -> Reading:
         try:
             self._figures.add(self._memory.memory.components.counted())
             stats = self._memory.memory.stats()
-            return Told(True, stats, self._figures.read(), self.watch.stalled)
+            return Reading(True, stats, self._figures.read(), self.watch.stalled)
         except AgentMemoryError as error:
             logger.warning("The store's metrics could not be read: %s", type(error).__name__)
-            return Told(up=False, stalled=self.watch.stalled)
+            return Reading(up=False, stalled=self.watch.stalled)
 
 
 class Watch:
@@ -257,18 +257,18 @@ class Watch:
     def look(self) -> bool:
         """Check the blocks, and log an error for each stalled one. Return True, to continue."""
         try:
-            self.stalled = self._found()
+            self.stalled = self._find_stalls()
         except StoreError as error:
             logger.warning("Pending sessions cannot be read: %s", type(error).__name__)
             return True
-        for one in self.stalled:
+        for stall in self.stalled:
             logger.error(
                 "A block absorbs nothing although messages are pending",
-                extra=fields(block=one.block, why=one.why, seconds=round(one.seconds)),
+                extra=fields(block=stall.block, why=stall.why, seconds=round(stall.seconds)),
             )
         return True
 
-    def _found(self) -> list[Stalled]:
+    def _find_stalls(self) -> list[Stalled]:
         now, blocks = self._clock(), self._parts.absorber.blocks
         worker, absorbed = self._parts.heartbeats.read()
         due = [head for head in self._parts.store.due(_SOME) if not head.deleting]
@@ -278,6 +278,6 @@ class Watch:
                 last[name, _NO_WORKER] = worker
             if self._parts.dead_letters.failing(name) is not None:
                 last[name, _FAILS] = absorbed.get(name, 0.0)
-        self._waiting = {one: self._waiting.get(one, now) for one in last}
-        found = [Stalled(*one, now - max(begun, last[one])) for one, begun in self._waiting.items()]
-        return [one for one in found if one.seconds >= LONG_SECONDS]
+        self._waiting = {key: self._waiting.get(key, now) for key in last}
+        stalls = [Stalled(*key, now - max(at, last[key])) for key, at in self._waiting.items()]
+        return [stall for stall in stalls if stall.seconds >= LONG_SECONDS]

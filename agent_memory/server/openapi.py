@@ -34,10 +34,10 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
     table = list(operations)
     schemas: dict[str, Any] = {"Problem": _problem()}
     paths: dict[str, Any] = {}
-    for one in table:
-        paths.setdefault(f"{PREFIX}{one.path}", {})[one.method.lower()] = _call(one)
-        if one.answer is not None:
-            schemas |= {name: shape.schema() for name, shape in parts_of(one.answer).items()}
+    for call in table:
+        paths.setdefault(f"{PREFIX}{call.path}", {})[call.method.lower()] = _call(call)
+        if call.answer is not None:
+            schemas |= {name: shape.schema() for name, shape in parts_of(call.answer).items()}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -60,42 +60,42 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
     }
 
 
-def _call(one: Operation) -> dict[str, Any]:
-    form = untitled(one.form.model_json_schema())
+def _call(call: Operation) -> dict[str, Any]:
+    form = untitled(call.form.model_json_schema())
     fields, needed = form.get("properties", {}), set(form.get("required", ()))
-    parameters = [_parameter("path", name, fields.pop(name), True) for name in one.in_path]
-    if not one.has_body:
+    parameters = [_parameter("path", name, fields.pop(name), True) for name in call.in_path]
+    if not call.has_body:
         parameters += [
             _parameter("query", name, each, name in needed) for name, each in fields.items()
         ]
-    extras = [_USER] * one.of_user + [_KEY] * one.once + [_VERSION] * one.versioned
+    extras = [_USER] * call.of_user + [_KEY] * call.once + [_VERSION] * call.versioned
     for where, name, description, plain in extras:
         parameters.append(_parameter(where, name, {**plain, "description": description}, False))
-    summary, more = one.about
-    told: dict[str, Any] = {
-        "operationId": one.name,
+    summary, more = call.about
+    entry: dict[str, Any] = {
+        "operationId": call.name,
         "summary": summary,
-        "description": f"{more}\n\nNeeds the right: {one.needs or 'any'}.".strip(),
+        "description": f"{more}\n\nNeeds the right: {call.needs or 'any'}.".strip(),
     }
     if parameters:
-        told |= {"parameters": parameters}
-    if one.has_body and fields:
+        entry |= {"parameters": parameters}
+    if call.has_body and fields:
         schema: dict[str, Any] = {"type": "object", "properties": fields}
         schema["additionalProperties"] = False
-        required = sorted(needed - set(one.in_path))
+        required = sorted(needed - set(call.in_path))
         if required:
             schema |= {"required": required}
         body = {"application/json": {"schema": schema}}
-        told |= {"requestBody": {"required": bool(required), "content": body}}
+        entry |= {"requestBody": {"required": bool(required), "content": body}}
     failed = {"$ref": "#/components/responses/Problem"}
-    return told | {"responses": {"200": _answer(one), "default": failed}}
+    return entry | {"responses": {"200": _answer(call), "default": failed}}
 
 
-def _answer(one: Operation) -> dict[str, Any]:
-    if one.answer is None:
-        content = {one.streams: {"schema": {"type": "string"}}}
+def _answer(call: Operation) -> dict[str, Any]:
+    if call.answer is None:
+        content = {call.streams: {"schema": {"type": "string"}}}
         return {"description": "A stream.", "content": content}
-    return _answered(one.answer.name, "application/json", one.answer.description)
+    return _answered(call.answer.name, "application/json", call.answer.description)
 
 
 def _answered(name: str, media_type: str, description: str) -> dict[str, Any]:
@@ -105,8 +105,8 @@ def _answered(name: str, media_type: str, description: str) -> dict[str, Any]:
 
 def _parameter(where: str, name: str, schema: dict[str, Any], needed: bool) -> dict[str, Any]:
     plain = {key: value for key, value in schema.items() if key != "description"}
-    told = {"description": schema["description"]} if "description" in schema else {}
-    return {"name": name, "in": where, "required": needed, **told, "schema": plain}
+    described = {"description": schema["description"]} if "description" in schema else {}
+    return {"name": name, "in": where, "required": needed, **described, "schema": plain}
 
 
 def _problem() -> dict[str, Any]:

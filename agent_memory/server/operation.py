@@ -77,12 +77,12 @@ class At:
         """
         if "admin" in self.principal.rights:
             return session_id
-        found = self.memory.components.guard.ownership(session_id, self.user_id)
-        if whose == "own" and found != "own" and not (deleting and found == "deleting"):
+        ownership = self.memory.components.guard.ownership(session_id, self.user_id)
+        if whose == "own" and ownership != "own" and not (deleting and ownership == "deleting"):
             raise not_found()
-        if whose == "write" and found == "another's":
+        if whose == "write" and ownership == "another's":
             raise not_found()
-        return f"none-{uuid4()}" if found == "another's" else session_id
+        return f"none-{uuid4()}" if ownership == "another's" else session_id
 
     def length(self, session_id: str) -> tuple[int, int]:
         """Return `expired` and `end` of a session's log.
@@ -111,7 +111,7 @@ class Operation:
         once: Whether the call takes an Idempotency-Key.
         versioned: Whether the call takes If-Match.
         streams: The media type of a streamed response; empty for one JSON response.
-        together: Runs a batch of calls, and returns a response or an error for each call. It is for
+        run_all: Runs a batch of calls, and returns a response or an error for each call. It is for
             calls so short that one thread for each would cost more than the call.
         anyones: Whether an admin may make the call without a user; see `At.user_id`.
         exact: Whether the call can also respond in the format `EXACT`.
@@ -128,7 +128,7 @@ class Operation:
     once: bool = False
     versioned: bool = False
     streams: Streamed = ""
-    together: RunAll | None = None
+    run_all: RunAll | None = None
     anyones: bool = False
     exact: bool = False
 
@@ -148,7 +148,7 @@ class Operation:
     def lists(self) -> frozenset[str]:
         """The names of the fields that are lists, which a query may repeat."""
         fields = self.form.model_fields.items()
-        return frozenset(name for name, one in fields if _is_list(one.annotation))
+        return frozenset(name for name, field in fields if _is_list(field.annotation))
 
 
 def operation(
@@ -169,23 +169,23 @@ def operation(
     def entry(function: Callable[..., Any]) -> Operation:
         _, *parameters = signature(function, eval_str=True).parameters.values()
         fields: dict[str, Any] = {
-            one.name: (one.annotation, ... if one.default is Parameter.empty else one.default)
-            for one in parameters
+            arg.name: (arg.annotation, ... if arg.default is Parameter.empty else arg.default)
+            for arg in parameters
         }
         form = create_model(function.__name__, __base__=Form, **fields)
 
-        def run(at: At, asked: Form) -> Any:
-            return function(at, **{name: getattr(asked, name) for name in fields})
+        def run(at: At, request: Form) -> Any:
+            return function(at, **{name: getattr(request, name) for name in fields})
 
-        given = (function.__name__, method, path, needs, run, form, answer, about(function))
+        arguments = (function.__name__, method, path, needs, run, form, answer, about(function))
         flags: Any = {"streams": streams, "anyones": anyones, "exact": exact}
-        return Operation(*given, **flags)
+        return Operation(*arguments, **flags)
 
     return entry
 
 
 def operations_of(module: object) -> Iterator[Operation]:
-    return (one for one in vars(module).values() if isinstance(one, Operation))
+    return (value for value in vars(module).values() if isinstance(value, Operation))
 
 
 def about(function: Callable[..., Any]) -> tuple[str, str]:
@@ -201,23 +201,23 @@ def _is_list(annotation: Any) -> bool:
 T = TypeVar("T")
 
 
-def cut(found: Sequence[T], limit: int, name: Callable[[T], str]) -> tuple[list[T], str | None]:
+def cut(items: Sequence[T], limit: int, name: Callable[[T], str]) -> tuple[list[T], str | None]:
     """Return a page, and the name of its last item if more items follow, else None."""
-    page = list(found[:limit])
-    return page, name(page[-1]) if len(found) > limit else None
+    page = list(items[:limit])
+    return page, name(page[-1]) if len(items) > limit else None
 
 
 def page_of(
-    found: Sequence[T], limit: int, after: str | None, name: Callable[[T], str]
+    items: Sequence[T], limit: int, after: str | None, name: Callable[[T], str]
 ) -> tuple[list[T], str | None]:
     """Return the page of a complete list after the item named `after`. See `cut`."""
     begin = 0
     if after is not None:
-        places = (place for place, one in enumerate(found, 1) if name(one) == after)
+        places = (place for place, item in enumerate(items, 1) if name(item) == after)
         begin = next(places, 0)
         if not begin:
             raise Refused(INVALID, "`after` names an item that is gone. Start at the first page.")
-    return cut(found[begin : begin + limit + 1], limit, name)
+    return cut(items[begin : begin + limit + 1], limit, name)
 
 
 def place_of(after: str | None) -> int:

@@ -137,7 +137,7 @@ _KINDS: Mapping[type[BaseException], Kind] = {
     errors.ModelError: MODEL_FAILED,
     TimeoutError: TOO_SLOW,
 }
-KINDS = tuple(one for one in [*globals().values()] if isinstance(one, Kind))
+KINDS = tuple(value for value in [*globals().values()] if isinstance(value, Kind))
 
 
 class Refused(errors.AgentMemoryError):
@@ -164,9 +164,9 @@ class Refused(errors.AgentMemoryError):
 
     def body(self) -> dict[str, Any]:
         kind = self.kind
-        told = {"type": kind.type, "title": kind.title, "status": kind.status}
+        fields = {"type": kind.type, "title": kind.title, "status": kind.status}
         more = {"errors": list(self.mistakes)} if self.mistakes else {}
-        return {**told, "detail": self.detail, "error": self.error.__name__, **more}
+        return {**fields, "detail": self.detail, "error": self.error.__name__, **more}
 
 
 def not_found() -> Refused:
@@ -184,7 +184,7 @@ def problem_of(error: BaseException) -> Refused:
     """Return the problem details for an error."""
     if isinstance(error, Refused):
         return error
-    kind = next((_KINDS[one] for one in type(error).__mro__ if one in _KINDS), BROKEN)
+    kind = next((_KINDS[base] for base in type(error).__mro__ if base in _KINDS), BROKEN)
     # the client learns the class of this library's errors, but not why something was not found
     own = type(error).__module__ == errors.__name__ and kind is not NOT_FOUND
     detail = str(error) if kind.detail is None else kind.detail
@@ -193,17 +193,17 @@ def problem_of(error: BaseException) -> Refused:
 
 def invalid(error: ValidationError) -> Refused:
     """Return the error for an invalid form. It repeats no value of the form."""
-    found = error.errors(include_url=False, include_input=False, include_context=False)
-    told = tuple(
-        {"field": ".".join(map(str, one["loc"]))[:_LONGEST_PLACE], "problem": _problem(one)}
-        for one in found[:_MOST_MISTAKES]
+    failures = error.errors(include_url=False, include_input=False, include_context=False)
+    mistakes = tuple(
+        {"field": ".".join(map(str, failure["loc"]))[:_LONGEST_PLACE], "problem": _problem(failure)}
+        for failure in failures[:_MOST_MISTAKES]
     )
-    first = told[0]
+    first = mistakes[0]
     detail = f"{first['field'] or 'The request'}: {first['problem']}."
-    return Refused(INVALID, detail, told)
+    return Refused(INVALID, detail, mistakes)
 
 
-def _problem(found: Mapping[str, Any]) -> str:
-    if found["type"] == "extra_forbidden":
+def _problem(failure: Mapping[str, Any]) -> str:
+    if failure["type"] == "extra_forbidden":
         return "there is no such field"
-    return str(found["msg"]).removeprefix("Value error, ").rstrip(".")
+    return str(failure["msg"]).removeprefix("Value error, ").rstrip(".")

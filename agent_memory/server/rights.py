@@ -49,7 +49,7 @@ class Principal:
 
     def require(self, right: Right) -> None:
         if right not in self.rights:
-            has = ", ".join(one for one in RIGHTS if one in self.rights)
+            has = ", ".join(name for name in RIGHTS if name in self.rights)
             raise Refused(
                 FORBIDDEN, f'This call needs the right "{right}". The credential has: {has}.'
             )
@@ -62,26 +62,26 @@ def one_user(users: tuple[str, ...]) -> str | None:
 
 def checked_users(users: Iterable[str]) -> tuple[str, ...]:
     """Validate the users of a credential, and return them without duplicates."""
-    found = tuple(dict.fromkeys(users))
-    for one in found:
-        check_id("The user's id", one)
-        if _PATTERN in one[:-1]:
+    unique = tuple(dict.fromkeys(users))
+    for user in unique:
+        check_id("The user's id", user)
+        if _PATTERN in user[:-1]:
             raise InvalidInput(
-                f"The users {quoted(one)} are not valid. Put the * at the end, as in team-*."
+                f"The users {quoted(user)} are not valid. Put the * at the end, as in team-*."
             )
-    if not found:
+    if not unique:
         raise InvalidInput("No users are given. Pass ids, team-* for a prefix, or * for all.")
-    return found
+    return unique
 
 
 def checked_rights(rights: Iterable[str], users: tuple[str, ...]) -> frozenset[Right]:
-    given = list(rights)
-    found: frozenset[Right] = frozenset([one for one in RIGHTS if one in given])
-    if not found or len(found) < len(set(given)):
-        raise InvalidInput(f"The rights are {quoted(given)}. Pass some of {', '.join(RIGHTS)}.")
-    if "admin" in found and users != (EVERYBODY,):
+    names = list(rights)
+    allowed: frozenset[Right] = frozenset([right for right in RIGHTS if right in names])
+    if not allowed or len(allowed) < len(set(names)):
+        raise InvalidInput(f"The rights are {quoted(names)}. Pass some of {', '.join(RIGHTS)}.")
+    if "admin" in allowed and users != (EVERYBODY,):
         raise InvalidInput('"admin" gives access to all users. Pass * as the users.')
-    return found
+    return allowed
 
 
 def _is_of(user_id: str, pattern: str) -> bool:

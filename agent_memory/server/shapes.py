@@ -56,7 +56,7 @@ class Shape:
         return {
             "type": "object",
             "description": self.description,
-            "properties": {name: schema_of(one) for name, one in self.types.items()},
+            "properties": {name: schema_of(kind) for name, kind in self.types.items()},
             "required": list(self.types),
         }
 
@@ -70,42 +70,42 @@ class Place:
 
 
 def _places(recall: Recall) -> list[Place]:
-    return [Place(*one) for one in recall.sources]
+    return [Place(*source) for source in recall.sources]
 
 
-def shape_of(kind: Any, name: str, description: str, fields: str, **made: tuple[Any, Any]) -> Shape:
+def shape_of(kind: Any, name: str, description: str, fields: str, **rest: tuple[Any, Any]) -> Shape:
     """Return a form of a type.
 
     `fields` lists fields, separated by spaces: the name of an attribute, or `name=path.to.it`.
-    `made` has further fields, each with its type and a function of the value. The function is None
+    `rest` has further fields, each with its type and a function of the value. The function is None
     if the operation adds the field.
     """
     of: dict[str, Any] = {}
-    for one in fields.split():
-        field_name, _, path = one.partition("=")
+    for part in fields.split():
+        field_name, _, path = part.partition("=")
         of[field_name] = path or field_name
     types_of = {field_name: _type_at(kind, path) for field_name, path in of.items()}
-    types_of |= {field_name: one for field_name, (one, _) in made.items()}
-    of |= {field_name: get for field_name, (_, get) in made.items()}
+    types_of |= {field_name: field_type for field_name, (field_type, _) in rest.items()}
+    of |= {field_name: get for field_name, (_, get) in rest.items()}
     return Shape(name, description, types_of, of)
 
 
 def _type_at(kind: Any, path: str) -> Any:
     for name in path.split("."):
-        found = getattr(kind, name, None)
-        if isinstance(found, property):
-            kind = hints_of(found.fget)["return"]
+        member = getattr(kind, name, None)
+        if isinstance(member, property):
+            kind = hints_of(member.fget)["return"]
         else:
             kind = hints_of(kind)[name]
     return kind
 
 
 def _shape(
-    source: str, name: str, description: str, fields: str, **made: tuple[Any, Any]
+    source: str, name: str, description: str, fields: str, **rest: tuple[Any, Any]
 ) -> tuple[type, Shape]:
     module, _, which = source.partition(":")
     kind: type = getattr(import_module(f"agent_memory.{module}"), which)
-    return kind, shape_of(kind, name, description, fields, **made)
+    return kind, shape_of(kind, name, description, fields, **rest)
 
 
 SHAPES: Mapping[type, Shape] = dict(
@@ -199,7 +199,7 @@ SHAPES: Mapping[type, Shape] = dict(
             "BlockState",
             "The state of a block.",
             "lag dead_letters",
-            failing=(bool, lambda one: one.error is not None),
+            failing=(bool, lambda stats: stats.error is not None),
         ),
         _shape(
             "engine.listing:UserSize",
@@ -287,16 +287,16 @@ def plain(value: Any) -> Any:
 
 def parts_of(shape: Shape) -> dict[str, Shape]:
     """Return a form and the forms nested in it, by name."""
-    found = {shape.name: shape}
+    parts = {shape.name: shape}
     waiting = [*shape.types.values()]
     while waiting:
         kind = waiting.pop()
         inner = SHAPES.get(kind) if isinstance(kind, type) else None
         waiting += get_args(kind)
-        if inner is not None and inner.name not in found:
-            found[inner.name] = inner
+        if inner is not None and inner.name not in parts:
+            parts[inner.name] = inner
             waiting += inner.types.values()
-    return found
+    return parts
 
 
 _SCALARS: Mapping[Any, Schema] = {
@@ -318,13 +318,13 @@ def schema_of(kind: Any, shapes: Mapping[type, Shape] = SHAPES) -> Schema:
         return dict(_SCALARS[kind])
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        return {"anyOf": [schema_of(one, shapes) for one in args]}
+        return {"anyOf": [schema_of(arg, shapes) for arg in args]}
     if origin is Literal:
         return {"enum": list(args)}
     if origin is tuple and args[-1] is not Ellipsis:
         return {
             "type": "array",
-            "prefixItems": [schema_of(one, shapes) for one in args],
+            "prefixItems": [schema_of(arg, shapes) for arg in args],
             "items": False,
         }
     if isinstance(origin, type) and issubclass(origin, Mapping):

@@ -76,23 +76,23 @@ def form_of(
 ) -> Form:
     """Return the validated input of a call. `exact`: whether the client accepts `EXACT`."""
     if operation.has_body:
-        given = _object(body)
+        fields = _object(body)
         if query:
             raise Refused(INVALID, "The query has fields. Send them in the body.")
     else:
-        given = {}
+        fields = {}
         for name, values in query.items():
             if name not in operation.lists and len(values) > 1:
                 raise Refused(INVALID, "The query repeats a field. Send each field once.")
-            given[name] = values if name in operation.lists else values[0]
+            fields[name] = values if name in operation.lists else values[0]
         for name in operation.lists:  # a query cannot express an empty list
             if operation.form.model_fields[name].is_required():
-                given.setdefault(name, [])
-    if path.keys() & given.keys():
+                fields.setdefault(name, [])
+    if path.keys() & fields.keys():
         raise Refused(INVALID, "A field of the path is sent twice. Send it in the path only.")
     try:
         return operation.form.model_validate(
-            {**given, **path}, strict=operation.has_body, context={EXACT: exact}
+            {**fields, **path}, strict=operation.has_body, context={EXACT: exact}
         )
     except ValidationError as error:
         raise invalid(error) from None
@@ -115,10 +115,10 @@ def key_of(headers: Headers) -> str | None:
 
 def version_of(headers: Headers) -> str | None:
     """Return the version in If-Match; None if there is none."""
-    given = _header(headers, b"if-match")
-    if given is None:
+    header = _header(headers, b"if-match")
+    if header is None:
         return None
-    tag = given.strip().decode("latin-1")
+    tag = header.strip().decode("latin-1")
     if len(tag) < 3 or not (tag[0] == tag[-1] == '"') or '"' in tag[1:-1]:
         raise Refused(INVALID, "If-Match is not valid. Send one ETag, unchanged.")
     return unquote(tag[1:-1])
@@ -128,12 +128,12 @@ def _object(body: bytes) -> dict[str, Any]:
     if not body.strip():
         return {}
     try:
-        given = json.loads(body.decode(), parse_constant=_refuse)
+        value = json.loads(body.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError):  # its message may repeat the body
         raise Refused(UNREADABLE, "The body is not JSON in UTF-8. Send one object.") from None
-    if not isinstance(given, dict):
+    if not isinstance(value, dict):
         raise Refused(UNREADABLE, "The body is JSON, but not an object. Send one object.")
-    return given
+    return value
 
 
 def _refuse(constant: str) -> Any:
@@ -141,10 +141,10 @@ def _refuse(constant: str) -> Any:
 
 
 def _header(headers: Headers, wanted: bytes) -> bytes | None:
-    found = [value for name, value in headers if name == wanted]
-    if len(found) > 1:
+    values = [value for name, value in headers if name == wanted]
+    if len(values) > 1:
         raise Refused(INVALID, f"{wanted.decode()} is sent more than once. Send it once.")
-    return found[0] if found else None
+    return values[0] if values else None
 
 
 def _too_large(most: int) -> Refused:
@@ -169,7 +169,7 @@ def line_of(value: Mapping[str, Any], streams: Streamed) -> bytes:
     """Encode one item of a stream."""
     if streams == "text/event-stream":
         event = value["event"]
-        rest = {name: one for name, one in value.items() if name != "event"}
+        rest = {name: item for name, item in value.items() if name != "event"}
         return b"event: %s\ndata: %s\n\n" % (str(event).encode(), encoded(rest))
     return encoded(value) + b"\n"
 

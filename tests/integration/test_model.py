@@ -274,7 +274,7 @@ class Story(RuleBasedStateMachine):
         self.patch.setattr("agent_memory.engine.leases.Lease", self.lease)
         # run blocks one after the other, so that a failing story can be repeated
         self.patch.setattr(
-            "agent_memory.engine.processing.absorb.together",
+            "agent_memory.engine.processing.absorb.in_parallel",
             lambda calls: [call() for call in calls],
         )
         shim = SimpleNamespace(time=self.world.time)

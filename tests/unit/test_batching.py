@@ -12,7 +12,7 @@ from agent_memory import Message
 from agent_memory.engine.append import is_brief
 from agent_memory.engine.append_queue import AppendQueue
 from agent_memory.errors import StoreUnavailable
-from agent_memory.server.together import Together
+from agent_memory.server.batching import Batcher
 
 SHORT = {"role": "user", "content": "hello"}
 LONG = {"role": "user", "content": "word " * 10_000}
@@ -175,23 +175,23 @@ def test_calls_share_turns_and_fail_alone() -> None:
     """Wrong: a call at the end of a batch waits forever, or fails with another call."""
 
     async def main() -> list[int]:
-        together = Together(Turns().run, all_made, 1, 60)
-        return [await together.made(lambda n=n: n) for n in range(5)]  # type: ignore[misc]
+        batcher = Batcher(Turns().run, all_made, 1, 60)
+        return [await batcher.run(lambda n=n: n) for n in range(5)]  # type: ignore[misc]
 
     assert asyncio.run(asyncio.wait_for(main(), 30)) == [0, 1, 2, 3, 4]
     turns = Turns()
 
     async def main() -> list[int]:
-        together = Together(turns.run, all_made, 1, 60)
-        return await asyncio.gather(*[together.made(lambda n=n: n) for n in range(20)])  # type: ignore[misc]
+        batcher = Batcher(turns.run, all_made, 1, 60)
+        return await asyncio.gather(*[batcher.run(lambda n=n: n) for n in range(20)])  # type: ignore[misc]
 
     assert asyncio.run(main()) == list(range(20))
     assert turns.count <= 2
 
     async def main() -> list[Any]:
-        together = Together(Turns().run, all_made, 1, 60)
+        batcher = Batcher(Turns().run, all_made, 1, 60)
         calls: list[Callable[[], Any]] = [lambda: 1, lambda: [][0], lambda: 3]
-        return await asyncio.gather(*map(together.made, calls), return_exceptions=True)
+        return await asyncio.gather(*map(batcher.run, calls), return_exceptions=True)
 
     first, second, third = asyncio.run(main())
     assert (first, third) == (1, 3)
@@ -204,11 +204,11 @@ def test_where_no_turn_can_be_had_all_are_told() -> None:
     turns.failure = RuntimeError("can't start new thread")
 
     async def main() -> tuple[list[Any], int]:
-        together = Together(turns.run, all_made, 1, 60)
-        made = [together.made(lambda: 1) for _ in range(3)]
+        batcher = Batcher(turns.run, all_made, 1, 60)
+        made = [batcher.run(lambda: 1) for _ in range(3)]
         told = await asyncio.gather(*made, return_exceptions=True)
         turns.failure = None
-        return told, await together.made(lambda: 2)
+        return told, await batcher.run(lambda: 2)
 
     told, after = asyncio.run(asyncio.wait_for(main(), 30))
     assert [str(one) for one in told] == ["can't start new thread"] * 3
@@ -220,11 +220,11 @@ def test_one_whose_caller_has_gone_is_not_begun() -> None:
     made: list[str] = []
 
     async def main() -> None:
-        together = Together(Turns().run, all_made, 1, 60)
-        first = asyncio.ensure_future(together.made(lambda: made.append("first")))
+        batcher = Batcher(Turns().run, all_made, 1, 60)
+        first = asyncio.ensure_future(batcher.run(lambda: made.append("first")))
         await asyncio.sleep(0)  # it has begun
-        gone = asyncio.ensure_future(together.made(lambda: made.append("gone")))
-        last = asyncio.ensure_future(together.made(lambda: made.append("last")))
+        gone = asyncio.ensure_future(batcher.run(lambda: made.append("gone")))
+        last = asyncio.ensure_future(batcher.run(lambda: made.append("last")))
         await asyncio.sleep(0)
         gone.cancel()
         await asyncio.gather(first, last)
@@ -247,9 +247,9 @@ def test_a_turn_that_hangs_is_given_up() -> None:
         return call()
 
     async def main() -> int:
-        together = Together(run, all_made, 1, 0.01)
+        batcher = Batcher(run, all_made, 1, 0.01)
         with pytest.raises(TimeoutError):
-            await together.made(lambda: 1)
-        return await together.made(lambda: 2)
+            await batcher.run(lambda: 1)
+        return await batcher.run(lambda: 2)
 
     assert asyncio.run(asyncio.wait_for(main(), 30)) == 2

@@ -20,7 +20,7 @@ import pytest
 
 from agent_memory.core import threads
 from agent_memory.core.threads import Handover, repeated
-from agent_memory.engine.recall.runner import MOST_ABANDONED, TimeLimited, together
+from agent_memory.engine.recall.runner import MOST_ABANDONED, TimeLimited, in_parallel
 from agent_memory.ltm_blocks.base import QueryThread
 from agent_memory.models import loading
 
@@ -66,7 +66,7 @@ def test_threads_are_used_again_and_hang_alone(started: list[threading.Thread]) 
         gate.set()
     assert all(call.result(SECONDS) for call in hanging)
     assert len(started) == 41
-    assert together([lambda: 1] * 42) == [1] * 42  # the first is the caller's
+    assert in_parallel([lambda: 1] * 42) == [1] * 42  # the first is the caller's
     assert len(started) == 41
 
 
@@ -246,7 +246,7 @@ def test_calls_that_share_a_thread(started: list[threading.Thread]) -> None:
     assert limited.run_all(calls, SECONDS, threads=shared)[1] == []
 
 
-def test_together_waits_for_all() -> None:
+def test_in_parallel_waits_for_all() -> None:
     """Wrong: after one call failed, the caller continues while others still run."""
     gate, ended = threading.Event(), list[int]()
 
@@ -259,9 +259,9 @@ def test_together_waits_for_all() -> None:
         raise ValueError("the first")
 
     with pytest.raises(ValueError, match="the first"):
-        together([fail, slow, slow])
+        in_parallel([fail, slow, slow])
     assert ended == [1, 1]
-    assert together([]) == []
+    assert in_parallel([]) == []
 
 
 class Calls:
@@ -352,7 +352,7 @@ import os, threading, time
 from agent_memory.core import threads
 from agent_memory.core.processes import holds_a_lock, checked_lock
 from agent_memory.core.threads import Handover, repeated
-from agent_memory.engine.recall.runner import MOST_ABANDONED, TimeLimited, together
+from agent_memory.engine.recall.runner import MOST_ABANDONED, TimeLimited, in_parallel
 
 never, within, limited = threading.Event(), threading.Event(), TimeLimited()
 
@@ -367,10 +367,10 @@ for _ in range(MOST_ABANDONED):
         limited.run("one", hangs, 0, lambda: None)
     except TimeoutError:
         pass
-together([lambda: time.sleep(0.01)] * 4)  # three are idle now
+in_parallel([lambda: time.sleep(0.01)] * 4)  # three are idle now
 within.clear()
 if not (child := os.fork()):
-    assert together([lambda: 1] * 4) == [1] * 4
+    assert in_parallel([lambda: 1] * 4) == [1] * 4
     assert limited.run("one", lambda: "done", 60, lambda: None) == "done"
     called = threading.Semaphore(0)
     with repeated("beat", 0.001, lambda: called.release() or True):
@@ -423,7 +423,7 @@ import atexit, threading, time
 from agent_memory.core import threads
 from agent_memory.core.processes import holds_a_lock, checked_lock
 from agent_memory.core.threads import Handover, repeated
-from agent_memory.engine.recall.runner import together
+from agent_memory.engine.recall.runner import in_parallel
 
 threads.IDLE_SECONDS = 60
 
@@ -443,7 +443,7 @@ def late():
 
 
 Handover("hangs", lambda: hangs(0))
-together([lambda: time.sleep(0.01)] * 4)  # three threads are idle now
+in_parallel([lambda: time.sleep(0.01)] * 4)  # three threads are idle now
 holding = repeated("hangs", 0.001, lambda: hangs(1))
 holding.__enter__()
 for one in within:

@@ -25,7 +25,7 @@ from agent_memory.core.threads import unwanted
 from agent_memory.core.tracing import operation, tell_absorbed
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.processing.failures import Failures, is_passing
-from agent_memory.engine.recall.runner import TimeLimited, resolve, together
+from agent_memory.engine.recall.runner import TimeLimited, in_parallel, resolve
 from agent_memory.errors import ConfigError, LeaseLost, SpendingLimitReached, StoreError
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.models.usage import Account
@@ -170,7 +170,7 @@ class Absorber:
             partial(self._absorb, head, *target, lease, log, most, unwanted())
             for target in targets.items()
         ]
-        return [fed for fed in together(calls) if fed is not None]
+        return [fed for fed in in_parallel(calls) if fed is not None]
 
     def _absorb(
         self,

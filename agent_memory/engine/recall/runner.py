@@ -45,14 +45,14 @@ def resolve(value: T | Awaitable[T]) -> T:
     return Handover("resolve", run).result()
 
 
-def together(calls: Sequence[Callable[[], T]]) -> list[T]:
+def in_parallel(calls: Sequence[Callable[[], T]]) -> list[T]:
     """Run all calls in parallel, the first on the caller's thread. Return the results in order.
 
     If calls fail, the first error is raised after all calls have ended.
     """
     if not calls:
         return []
-    others = [Handover("together", call) for call in calls[1:]]
+    others = [Handover("parallel", call) for call in calls[1:]]
     try:
         first = calls[0]()
     finally:
