@@ -35,26 +35,26 @@ if TYPE_CHECKING:
     from agent_memory.ltm_blocks.base import Block
 
 
-def read_config(file: Path | None, given: dict[str, Any]) -> AgentMemoryConfig:
-    """Return the settings of FILE or FILE#NAME, and the environment. `given` overrides both."""
+def read_config(file: Path | None, options: dict[str, Any]) -> AgentMemoryConfig:
+    """Return the settings of FILE or FILE#NAME, and the environment. `options` override both."""
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.config.sources import read_settings
     from agent_memory.engine.deployment import STORES, store_config, store_tables
 
     if file is None:
-        return AgentMemoryConfig(**given)
+        return AgentMemoryConfig(**options)
     path, name = _parted(file)
     table = read_settings(path)
     if name is None and STORES not in table:
-        return AgentMemoryConfig.from_file(path, **given)
+        return AgentMemoryConfig.from_file(path, **options)
     tables = store_tables(table)
     if name is None and len(tables) == 1:
         name = next(iter(tables))
     if name not in tables:
         which = "several stores" if name is None else f"no store {name!r}"
-        ways = " or ".join(f"--config {path}#{one}" for one in tables)
+        ways = " or ".join(f"--config {path}#{store}" for store in tables)
         raise ConfigError(f"{path} describes {which}. Name one: {ways}")
-    return store_config(name, tables[name], **given)
+    return store_config(name, tables[name], **options)
 
 
 def store_files(file: Path | None) -> dict[str, Path | None]:
@@ -181,14 +181,15 @@ def with_settings(
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     opening = {"store": StoreOption, "config": ConfigOption}
     options += [
-        inspect.Parameter(name, kind, default=None, annotation=one) for name, one in opening.items()
+        inspect.Parameter(name, kind, default=None, annotation=option)
+        for name, option in opening.items()
     ]
 
     @functools.wraps(command)
-    def run(store: str | None = None, config: Path | None = None, **given: Any) -> None:
-        command(load_config(store, config, beside=beside()), **given)
+    def run(store: str | None = None, config: Path | None = None, **arguments: Any) -> None:
+        command(load_config(store, config, beside=beside()), **arguments)
 
-    run.__annotations__ = {one.name: one.annotation for one in options}
+    run.__annotations__ = {option.name: option.annotation for option in options}
     run.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
     return guarded(run)
 
@@ -205,9 +206,9 @@ def with_memory(
     """
 
     @functools.wraps(command)
-    def run(settings: AgentMemoryConfig, **given: Any) -> None:
+    def run(settings: AgentMemoryConfig, **arguments: Any) -> None:
         with quiet() if silent else nullcontext(), open_memory(settings, create=create) as memory:
-            command(memory, **given)
+            command(memory, **arguments)
 
     return with_settings(run, beside)
 
@@ -254,12 +255,12 @@ def load_config(
     If the configuration sets neither a strategy nor blocks, the blocks in `beside` are added to the
     defaults. A command about facts, for example, needs a block that stores facts.
     """
-    given = {"store": store, **fields}
-    given = {name: value for name, value in given.items() if value is not None}
-    config = read_config(file, given)
+    options = {"store": store, **fields}
+    options = {name: value for name, value in options.items() if value is not None}
+    config = read_config(file, options)
     if not beside or {"overflow", "blocks"} & config.model_fields_set:
         return config
-    return read_config(file, {**given, "blocks": [*config.all_blocks, *beside]})
+    return read_config(file, {**options, "blocks": [*config.all_blocks, *beside]})
 
 
 def open_memory(config: AgentMemoryConfig, *, create: bool = False) -> AgentMemory:
@@ -279,15 +280,15 @@ def existing(config: AgentMemoryConfig) -> AgentMemoryConfig:
     return config.model_copy(update={"overflow_mode": "inline"})
 
 
-def has_failed(one: Absorbed) -> bool:
+def has_failed(absorbed: Absorbed) -> bool:
     """Return whether a block failed. Waiting for a model or a spending limit is not a failure."""
     waits = ("ModelRequired", "SpendingLimitReached")
-    return one.error is not None and not one.error.startswith(waits)
+    return absorbed.error is not None and not absorbed.error.startswith(waits)
 
 
 def missing_file(store: str) -> Path | None:
     """Return the file of a sqlite: URL or the folder of a folder: URL if it does not exist."""
-    begins = next((one for one in ("sqlite:///", "folder:///") if store.startswith(one)), None)
+    begins = next((mark for mark in ("sqlite:///", "folder:///") if store.startswith(mark)), None)
     path = Path(store.removeprefix(begins or ""))
     return path if begins is not None and not path.exists() else None
 
@@ -312,19 +313,19 @@ def owner_of(memory: AgentMemory, user: str | None, session: str | None) -> User
     return memory.user(user)
 
 
-def moment_of(given: datetime | None) -> datetime | None:
+def moment_of(time: datetime | None) -> datetime | None:
     """Return a time of an option, which has no time zone, as UTC."""
-    return None if given is None else given.replace(tzinfo=UTC)
+    return None if time is None else time.replace(tzinfo=UTC)
 
 
-def how_long(option: str, given: str | None) -> timedelta | None:
+def how_long(option: str, value: str | None) -> timedelta | None:
     """Parse a duration such as 30d; None for None."""
-    if given is None:
+    if value is None:
         return None
-    found = _HOW_LONG.fullmatch(given)
-    if found is None:
+    match = _HOW_LONG.fullmatch(value)
+    if match is None:
         raise InvalidInput(f"{option} is not a duration. Use 30d, 12h or 15m, for example.")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
 def plain(text: str) -> str:
@@ -343,11 +344,11 @@ def by_words(embedding: str | None) -> bool:
     return embedding is None and not local_embedder()
 
 
-_TOLD = "agent_memory.engine.assembly"
+_PARTS_LOGGER = "agent_memory.engine.assembly"
 """The logger of warnings about missing parts, such as a model. Only `doctor` reports these."""
 
 
 class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name != _TOLD:
+        if record.name != _PARTS_LOGGER:
             note(f"warning: {record.getMessage()}")

@@ -44,8 +44,8 @@ def check(
     configs = {name: read_config(place, {}) for name, place in store_files(file).items()}
     for name, config in configs.items():
         table = grid("part", "what it does", header=False)
-        for part, told in describe(config):
-            table.add_row(cell(f"  {part}", "dim"), cell(told))
+        for part, text in describe(config):
+            table.add_row(cell(f"  {part}", "dim"), cell(text))
         out().print(cell(name, "bold"), table, "", sep="\n")
     say(f"{file}: no errors. No store was opened: `agent-memory doctor --config {file}` does.")
 
@@ -69,16 +69,16 @@ def describe(config: AgentMemoryConfig) -> Iterator[tuple[str, str]]:
     if blocks:
         when = {"overflow": "messages that leave the window", "every_update": "each message"}
         absorbs = config.strategy.absorbs
-        told = when[absorbs] if isinstance(absorbs, str) else f"{absorbs:,} pending tokens"
-        yield "absorbing", f"blocks absorb {told}"
+        pending = when[absorbs] if isinstance(absorbs, str) else f"{absorbs:,} pending tokens"
+        yield "absorbing", f"blocks absorb {pending}"
     name = config.embedding or "local"
     yield "embedder", f"{name}, {'over the network' if is_remote(name) else 'in this process'}"
     at = f" at {without_password(config.api_base)}" if config.api_base else ""
     yield "model", f"{config.model}{at}" if config.model else "none"
     time = "" if config.retention == "window" else f" and after {config.retention}"
     goes = f"a message is deleted after the window and all blocks have passed it{time}"
-    kept = "messages are stored without a time limit" if config.retention == "forever" else goes
-    yield "retention", kept.replace(", 0:00:00", "")
+    stays = "messages are stored without a time limit" if config.retention == "forever" else goes
+    yield "retention", stays.replace(", 0:00:00", "")
     work = f"overflows are handled after updates by {config.background_threads} threads"
     if config.idle_minutes:
         work += f"; sessions idle for {config.idle_minutes:g} minutes are absorbed completely"
@@ -89,22 +89,22 @@ def describe(config: AgentMemoryConfig) -> Iterator[tuple[str, str]]:
         yield f"share {space}", ", ".join(map(" may ".join, grants.items())) or "nobody"
 
 
-def described(one: Block | Strategy, model: str | None) -> str:
+def described(part: Block | Strategy, model: str | None) -> str:
     """Describe a block or strategy: the first paragraph of its class, and its settings."""
-    if members := getattr(one, "members", ()):
+    if members := getattr(part, "members", ()):
         return "\n".join(described(member, model) for member in members)
-    sentence = " ".join((type(one).__doc__ or "a class of your own").split("\n\n")[0].split())
-    name = getattr(one, "name", one.kind)
-    told = [f"named {name}"] if name != one.kind else []
-    for field, value in one:
+    sentence = " ".join((type(part).__doc__ or "a class of your own").split("\n\n")[0].split())
+    name = getattr(part, "name", part.kind)
+    notes = [f"named {name}"] if name != part.kind else []
+    for field, value in part:
         if field in _USUAL and value == _USUAL[field]:
             continue
         if isinstance(value, tuple):
             value = ", ".join(value) if field in _WORDS else len(value)
         if isinstance(value, int | float) or (field in _WORDS and value is not None):
-            told.append(f"{field} {without_password(str(value))}")
-    told += [f"asks {name or model or 'no model'}" for name in one.language_models]
-    return f"{one.kind}: {sentence.rstrip('.')}" + (f" ({', '.join(told)})" if told else "")
+            notes.append(f"{field} {without_password(str(value))}")
+    notes += [f"asks {name or model or 'no model'}" for name in part.language_models]
+    return f"{part.kind}: {sentence.rstrip('.')}" + (f" ({', '.join(notes)})" if notes else "")
 
 
 app = typer.Typer(
@@ -123,16 +123,16 @@ def schema() -> None:
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.engine.deployment import STORES
 
-    told = AgentMemoryConfig.model_json_schema()
-    store = {name: told[name] for name in ("properties", "additionalProperties", "type")}
-    told.setdefault("$defs", {})["Store"] = {**store, "title": "Store"}
+    document = AgentMemoryConfig.model_json_schema()
+    store = {name: document[name] for name in ("properties", "additionalProperties", "type")}
+    document.setdefault("$defs", {})["Store"] = {**store, "title": "Store"}
     stores = {
         "type": "object",
         "minProperties": 1,
         "additionalProperties": {"$ref": "#/$defs/Store"},
     }
-    told["properties"] = {**told["properties"], STORES: stores}
-    _print(told)
+    document["properties"] = {**document["properties"], STORES: stores}
+    _print(document)
 
 
 @app.command()
@@ -142,11 +142,11 @@ def show(settings: AgentMemoryConfig) -> None:
 
     These come from the options, the environment (AGENT_MEMORY_*), the file and the defaults.
     """
-    told = settings.model_dump(mode="json")
-    told["overflow"] = settings.strategy.model_dump(mode="json")
-    told["api_key"] = _MASK if settings.api_key else None
-    told["encryption"] = _variable(settings)
-    _print(told)
+    values = settings.model_dump(mode="json")
+    values["overflow"] = settings.strategy.model_dump(mode="json")
+    values["api_key"] = _MASK if settings.api_key else None
+    values["encryption"] = _variable(settings)
+    _print(values)
 
 
 def _variable(config: AgentMemoryConfig) -> str | None:

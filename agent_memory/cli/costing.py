@@ -76,39 +76,39 @@ def _read(file: Path, source: From | None) -> Chat:
         return read_chat(file, source)
 
     messages = [message for _, message in read_lines(file)]
-    return [(str(one.metadata.get("session_id", "one")), one) for one in messages]
+    return [(str(message.metadata.get("session_id", "one")), message) for message in messages]
 
 
 def _print_json(chat: Chat, bills: Sequence[Bill], model: str | None, max_tokens: int) -> None:
-    told = {
+    summary = {
         "messages": len(chat),
         "sessions": len({session for session, _ in chat}),
         "model": model,
         "max_tokens": max_tokens,
-        "strategies": [{**asdict(one), "is_estimated": one.is_estimated} for one in bills],
+        "strategies": [{**asdict(bill), "is_estimated": bill.is_estimated} for bill in bills],
     }
-    typer.echo(json.dumps(told, ensure_ascii=False, indent=2))
+    typer.echo(json.dumps(summary, ensure_ascii=False, indent=2))
 
 
 def _print_table(chat: Chat, bills: Sequence[Bill], model: str | None, max_tokens: int) -> None:
     from rich.table import Table
 
-    asked = f"{model or 'no model named'}, contexts of {max_tokens:,} tokens"
+    setup = f"{model or 'no model named'}, contexts of {max_tokens:,} tokens"
     answers = f"{bills[0].calls:,} answers of {bills[0].completion_tokens:,} tokens in all"
-    table = Table(title=f"{len(chat):,} messages, {answers}: {asked}")
+    table = Table(title=f"{len(chat):,} messages, {answers}: {setup}")
     table.add_column("strategy", no_wrap=True)
     for name in ("sent", "of it recalled", "calls of memory", "their tokens", "US $"):
         table.add_column(name, justify="right")
-    for one in bills:
-        own = "~" if one.memory_calls else ""
-        recalled = "?" if one.recalled_tokens is None else f"{one.recalled_tokens:,}"
-        money = "?" if one.cost is None else f"{own}{one.cost:,.4f}"
+    for bill in bills:
+        own = "~" if bill.memory_calls else ""
+        recalled = "?" if bill.recalled_tokens is None else f"{bill.recalled_tokens:,}"
+        money = "?" if bill.cost is None else f"{own}{bill.cost:,.4f}"
         table.add_row(
-            one.strategy,
-            f"{one.prompt_tokens:,}",
+            bill.strategy,
+            f"{bill.prompt_tokens:,}",
             recalled,
-            f"{own}{one.memory_calls:,}",
-            f"{own}{one.memory_tokens:,}",
+            f"{own}{bill.memory_calls:,}",
+            f"{own}{bill.memory_tokens:,}",
             money,
         )
     out().print(table)

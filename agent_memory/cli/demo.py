@@ -63,15 +63,15 @@ def demo(
             kind, read = strategy or Kind.flush_to_ltm, read_lines(file)
             with _opened(kind, max_tokens or _REPLAY_BUDGET, model, config, ()) as memory:
                 played = play(memory, read, file.name)
-                asked = [message.text() for _, message in read if message.role == "user"]
-                show_replay(memory, played, ask or next(reversed(asked), "What was said?"))
+                questions = [message.text() for _, message in read if message.role == "user"]
+                show_replay(memory, played, ask or next(reversed(questions), "What was said?"))
             return
-        said, budget = playing.messages(), max_tokens or _BUDGET
-        say(f"\nSarah asks HR about remote work: {len(said)} messages, {budget} tokens.")
+        messages, budget = playing.messages(), max_tokens or _BUDGET
+        say(f"\nSarah asks HR about remote work: {len(messages)} messages, {budget} tokens.")
         say(f"A model (--model NAME): {model or 'none'}.")
         for kind in [strategy] if strategy else Kind:
             with _opened(kind, budget, model, config, playing.FACTS) as memory:
-                played = play(memory, list(enumerate(said, 1)), f"under {kind}")
+                played = play(memory, list(enumerate(messages, 1)), f"under {kind}")
                 show_demo(memory, played, ask or playing.QUESTION)
 
 
@@ -84,12 +84,12 @@ def _opened(
     from agent_memory.ltm_blocks import ExtractiveMemory, StaticMemory, VectorMemory
     from agent_memory.strategies import FlushToLTM, Summarize, Trim
 
-    known = [StaticMemory(facts=facts)] if facts else []
-    asking = [ExtractiveMemory()] if facts or model else []
+    fixed = [StaticMemory(facts=facts)] if facts else []
+    learned = [ExtractiveMemory()] if facts or model else []
     strategies = {
         Kind.trim: Trim(),
         Kind.summarize: Summarize(max_summary_tokens=max(1, max_tokens // 4)),
-        Kind.flush_to_ltm: FlushToLTM(blocks=(*known, *asking, VectorMemory()), max_stm_ratio=0.5),
+        Kind.flush_to_ltm: FlushToLTM(blocks=(*fixed, *learned, VectorMemory()), max_stm_ratio=0.5),
     }
     with tempfile.TemporaryDirectory(prefix="agent-memory-") as folder:
         store = f"sqlite:///{Path(folder).as_posix()}/demo.db"

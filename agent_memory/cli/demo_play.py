@@ -80,8 +80,8 @@ CLAIMS = {
 
 def messages() -> list[dict[str, str]]:
     turns = [zip(("user", "assistant"), turn, strict=True) for turn in TURNS]
-    said = [("system", SYSTEM), *(one for turn in turns for one in turn)]
-    return [{"role": role, "content": text} for role, text in said]
+    pairs = [("system", SYSTEM), *(pair for turn in turns for pair in turn)]
+    return [{"role": role, "content": text} for role, text in pairs]
 
 
 @dataclass(slots=True)
@@ -135,8 +135,8 @@ def show_demo(memory: AgentMemory, played: Played, question: str) -> None:
     table = grid("", "", "where", "the words", header=False)
     table.columns[3].ratio, table.expand = 1, True
     for what, evidence in CLAIMS.items():
-        known, where, words = _evidence(memory, context, evidence)
-        mark = cell("✓", "bold green") if known else cell(view.NOTHING, "yellow")
+        in_context, where, words = _evidence(memory, context, evidence)
+        mark = cell("✓", "bold green") if in_context else cell(view.NOTHING, "yellow")
         match = re.search(evidence, words)
         shown = one_line(words[max(0, match.start() - 24) if match else 0 :])
         shown.highlight_regex(evidence, "bold")
@@ -156,18 +156,18 @@ def show_replay(memory: AgentMemory, played: Played, question: str) -> None:
     table.add_row("budget violations", f"{played.violations:,}")
     _part(f"Under {kind}, {budget} tokens", table)
     _long_term(memory, listed=False)
-    found = memory.search(question, user_id=USER, limit=6)
-    recalls = [recall for recall in found if question not in recall.text][:5]
-    told = view.recalls_table(recalls) if recalls else "Nothing."
-    _part(f"Recalled for “{question}” (--ask asks another)", told)
+    results = memory.search(question, user_id=USER, limit=6)
+    recalls = [recall for recall in results if question not in recall.text][:5]
+    shown = view.recalls_table(recalls) if recalls else "Nothing."
+    _part(f"Recalled for “{question}” (--ask asks another)", shown)
     if played.violations:
         raise typer.Exit(FAILED)
 
 
 def _part(title: str, *shown: RenderableType) -> None:
     out().print("", cell(title, "bold blue"), sep="\n")
-    for one in shown:
-        out().print(Padding(one, (0, 0, 0, 2)))
+    for item in shown:
+        out().print(Padding(item, (0, 0, 0, 2)))
 
 
 def _overflows(memory: AgentMemory, overflows: Sequence[tuple[Head, Head]]) -> None:
@@ -197,14 +197,14 @@ def _long_term(memory: AgentMemory, listed: bool) -> None:
     for name, block in memory.blocks.items():
         held = view.holdings(block, Scope(USER, SESSION))
         title = f"{name}: {len(held)} {'record' if len(held) == 1 else 'records'}"
-        found = stats.blocks.get(name)
-        lag = f", {found.lag} messages not absorbed yet" if found else ""
+        counts = stats.blocks.get(name)
+        lag = f", {counts.lag} messages not absorbed yet" if counts else ""
         shown.append(cell(title + lag, "bold"))
         table = grid("#", "text", right=("#",), header=False)
         for recall in held if listed else ():
             table.add_row(" ".join(f"#{seq}" for _, seq in recall.sources), one_line(recall.text))
         shown += [table] if table.row_count else []
-        if error := found and found.error:
+        if error := counts and counts.error:
             shown.append(cell(error, "yellow"))
     shown += [cell(NO_EMBEDDER, "yellow")] if shown and not local_embedder() else []
     log = f"No blocks. The log keeps all {stats.entries} messages."
@@ -226,9 +226,9 @@ def _evidence(memory: AgentMemory, context: MemoryContext, pattern: str) -> tupl
     log = [entry for entry in memory.history(SESSION) if not entry.message.is_system]
     shown = [entry for entry in log if entry.message in context.messages]
     places += [(f"in the window, #{entry.seq}", entry.message.text()) for entry in shown]
-    known = len(places)
+    visible = len(places)
     places += [(f"in the log only, #{entry.seq}", entry.message.text()) for entry in log]
     for i, (where, words) in enumerate(places):
         if re.search(pattern, words):
-            return i < known, where, words
+            return i < visible, where, words
     return False, "nowhere", ""

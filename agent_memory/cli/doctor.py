@@ -107,18 +107,18 @@ def doctor(
     files = store_files(config)
     settings = {name: common.load_config(store, files[name], model=model) for name in files}
     if mend:
-        sound = [repair(one, yes=yes) for one in settings.values()]
+        sound = [repair(store_config, yes=yes) for store_config in settings.values()]
         if not all(sound):
             raise typer.Exit(FAILED)
         return
-    found = [(name, *one) for name in files for one in _all(settings[name], call)]
-    found.append(("", "mcp", _mcp()))
+    checks = [(name, *check) for name in files for check in _all(settings[name], call)]
+    checks.append(("", "mcp", _mcp()))
     several = len(files) > 1
     table = grid("", *["store"] * several, "part", "found", header=False)
-    for name, what, (mark, told) in found:
-        table.add_row(cell(mark, _STYLES[mark]), *[cell(name)] * several, what, cell(told))
+    for name, what, (mark, finding) in checks:
+        table.add_row(cell(mark, _STYLES[mark]), *[cell(name)] * several, what, cell(finding))
     common.out().print(table)
-    if any(mark == "✗" for _, _, (mark, _) in found):
+    if any(mark == "✗" for _, _, (mark, _) in checks):
         raise typer.Exit(FAILED)
 
 
@@ -126,8 +126,8 @@ def _all(config: AgentMemoryConfig, call: bool) -> Iterator[tuple[str, Check]]:
     yield from _store(config.model_copy(update={"system_store": None}), call)
     if config.system_store is not None:
         apart = {"store": config.system_store, "system_store": None, "overflow": None, "blocks": ()}
-        found = _store(config.model_copy(update=apart), call)
-        yield from ((f"system {what}", one) for what, one in found if what in _OF_STORE)
+        checks = _store(config.model_copy(update=apart), call)
+        yield from ((f"system {what}", check) for what, check in checks if what in _OF_STORE)
     yield "embedder", _tried(_embedder, config, call)
     yield "model", _tried(_model, config, call)
 
@@ -178,15 +178,15 @@ def _records(url: str, copy: str, store: Store) -> Check:
     wrong: list[str] | None = []
     if copy.startswith("sqlite:") and copy != url:
         wrong = quick_check(Path(copy.removeprefix("sqlite:///")), _CHECK_SECONDS)
-    problems = [f"The file is damaged; SQLite reports: {one}." for one in wrong or ()]
+    problems = [f"The file is damaged; SQLite reports: {line}." for line in wrong or ()]
     problems += [_RESTORE] * bool(problems)
     try:
         looked = look(store, _CHECK_SECONDS)
     except AgentMemoryError as error:  # report the earlier findings too
-        return _found(problems or [str(error)], "")
+        return _verdict(problems or [str(error)], "")
     problems += [str(error) for error in looked.damaged if error.damage or not wrong]
     if problems or (looked.is_whole and wrong is not None):
-        return _found(problems, "All can be read.")
+        return _verdict(problems, "All can be read.")
     text = f"Stopped after {_CHECK_SECONDS:g} s: {looked.sessions} sessions are undamaged"
     return NOTHING, f"{text}. `agent-memory doctor --repair` checks all."
 
@@ -201,7 +201,7 @@ def _opened(url: str, store: Store, schema: str) -> Check:
     return "✓", f"{shown} opens{gone}{schema}: {held}.{f' {note()}' if note else ''}"
 
 
-def _found(problems: Sequence[str], fine: str) -> Check:
+def _verdict(problems: Sequence[str], fine: str) -> Check:
     more = [f"{len(problems)} in all."] * (len(problems) > _SHOWN)
     return "✗" if problems else "✓", "\n".join([*problems[:_SHOWN], *more]) or fine
 
@@ -218,9 +218,9 @@ def _vectors(config: AgentMemoryConfig, resources: Resources, call: bool) -> Che
     problems = [problem for block in blocks for problem in block.problems(resources)]
     if not problems and all(map(common.by_words, models)):
         return NOTHING, "There is no embedder: VectorMemory searches by words only."
-    kept = {common.without_password(block.store or "the session store") for block in blocks}
-    text = f"Vectors in {', '.join(sorted(kept))} have the embedder's dimension."
-    return _found(problems, text)
+    stores = {common.without_password(block.store or "the session store") for block in blocks}
+    text = f"Vectors in {', '.join(sorted(stores))} have the embedder's dimension."
+    return _verdict(problems, text)
 
 
 def _absorbing(config: AgentMemoryConfig, store: Store) -> Check:
@@ -238,28 +238,28 @@ def _absorbing(config: AgentMemoryConfig, store: Store) -> Check:
         if name not in config.lacking_models
     ]
     more = [f"{len(dead)} dead letters: fix the cause, then run `agent-memory retry`."] * bool(dead)
-    told = [*dead[:_SHOWN], *fails, *config.lacking_models.values(), *more]
-    told += unfinished(SystemRecords(store))
-    mark = "✗" if dead or fails else NOTHING if told or not store.counts().sessions else "✓"
-    return mark, "\n".join(told) or "No failures, no dead letters, no unfinished replay."
+    lines = [*dead[:_SHOWN], *fails, *config.lacking_models.values(), *more]
+    lines += unfinished(SystemRecords(store))
+    mark = "✗" if dead or fails else NOTHING if lines or not store.counts().sessions else "✓"
+    return mark, "\n".join(lines) or "No failures, no dead letters, no unfinished replay."
 
 
 def _usable(block: Block, resources: Resources) -> Check:
     block.bind(resources).close()
     fine = f"{type(block).__name__} is configured and works."
-    return _found(block.problems(resources), fine)
+    return _verdict(block.problems(resources), fine)
 
 
 def _shares(config: AgentMemoryConfig, store: Store) -> Check:
     from agent_memory.engine.sharing.grants import Grants
 
     grants = Grants(store)
-    found = [grants.agents(share) for share in grants.shares()]
+    shares = [grants.agents(share) for share in grants.shares()]
     vain = grants.overridden(config.shares)
-    agents = len({agent for granted in found for agent in granted})
-    counted = f"Shared namespaces: {len(found)}; agents with access: {agents}."
-    told = [counted if found else "There are no shared namespaces.", *vain[:_SHOWN]]
-    return NOTHING if vain or not found else "✓", "\n".join(told)
+    agents = len({agent for granted in shares for agent in granted})
+    counted = f"Shared namespaces: {len(shares)}; agents with access: {agents}."
+    lines = [counted if shares else "There are no shared namespaces.", *vain[:_SHOWN]]
+    return NOTHING if vain or not shares else "✓", "\n".join(lines)
 
 
 def _embedder(config: AgentMemoryConfig, call: bool) -> Check:
@@ -293,18 +293,18 @@ def _key(model: str, config: AgentMemoryConfig) -> Check:
     """Check that a model has its key, without calling it."""
     from agent_memory.models.loading import load_litellm
 
-    found = load_litellm().validate_environment(model, api_base=config.api_base)
-    if config.api_key is not None or found["keys_in_environment"]:
+    environment = load_litellm().validate_environment(model, api_base=config.api_base)
+    if config.api_key is not None or environment["keys_in_environment"]:
         return "✓", f"{model} is configured; no key is missing. {_UNCALLED}"
-    if config.api_base is None and found["missing_keys"]:
-        missing = ", ".join(found["missing_keys"])
+    if config.api_base is None and environment["missing_keys"]:
+        missing = ", ".join(environment["missing_keys"])
         return "✗", f"{model} needs {missing} in the environment, or api_key."
     return NOTHING, f"{model} is configured; whether it needs a key is not known. {_UNCALLED}"
 
 
 def _mcp() -> Check:
-    found = metadata.version("mcp") if util.find_spec("mcp") else ""
-    if found.startswith("2."):
-        return "✓", f"mcp {found} is installed: `agent-memory mcp --user ID` can start."
-    text = f"{found or 'Not'} installed; `agent-memory mcp` needs version 2: "
-    return "✗" if found else NOTHING, f"{text}{install_command('mcp')}"
+    version = metadata.version("mcp") if util.find_spec("mcp") else ""
+    if version.startswith("2."):
+        return "✓", f"mcp {version} is installed: `agent-memory mcp --user ID` can start."
+    text = f"{version or 'Not'} installed; `agent-memory mcp` needs version 2: "
+    return "✗" if version else NOTHING, f"{text}{install_command('mcp')}"

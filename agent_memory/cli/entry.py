@@ -14,11 +14,11 @@ _FAILED = 1
 
 def main() -> None:
     arguments = sys.argv[1:]
-    if arguments[:2] == ["hook", _QUICK] and (given := _plain(arguments[2:])):
+    if arguments[:2] == ["hook", _QUICK] and (flags := _plain(arguments[2:])):
         from agent_memory.cli.hook_events import answered
 
         strict = _STRICT in arguments
-        code = answered(_QUICK, given["--agent"], given["--user"], given["--store"], strict=strict)
+        code = answered(_QUICK, flags["--agent"], flags["--user"], flags["--store"], strict=strict)
         os._exit(code)  # nothing is open; the interpreter's cleanup would delay the prompt
     from agent_memory.cli.app import main as whole
 
@@ -35,6 +35,6 @@ def _plain(arguments: list[str]) -> dict[str, str] | None:
     """Parse the options of a prompt's hook; None if the full command line must parse them."""
     rest = [argument for argument in arguments if argument != _STRICT]
     pairs = dict(zip(rest[::2], rest[1::2], strict=False))
-    known = len(rest) == 2 * len(pairs) and pairs.keys() <= _VALUES.keys()
-    given = {**_VALUES, **pairs}
-    return given if known and all(given.values()) else None
+    is_plain = len(rest) == 2 * len(pairs) and pairs.keys() <= _VALUES.keys()
+    options = {**_VALUES, **pairs}
+    return options if is_plain and all(options.values()) else None

@@ -73,14 +73,14 @@ def facts(
     """List a user's facts, each with its time and the quote it comes from."""
     if stale:
         old = owner_of(memory, user, session).stale()
-        found = [one.fact for one in old]
-        why = [one.why if one.of is None else f"{one.why} of {one.of.id[:8]}" for one in old]
+        shown = [item.fact for item in old]
+        why = [item.why if item.of is None else f"{item.why} of {item.of.id[:8]}" for item in old]
     else:
-        found = owner_of(memory, user, session).facts(
+        shown = owner_of(memory, user, session).facts(
             session_id=session, as_of=moment_of(as_of), known_at=moment_of(known_at)
         )
         why = None
-    out().print(_table(found, why) if found else "No facts.")
+    out().print(_table(shown, why) if shown else "No facts.")
 
 
 @_with_facts
@@ -93,8 +93,8 @@ def profile(
 ) -> None:
     """Print a user's profile as JSON."""
     owner = owner_of(memory, user, session)
-    found = owner.profile(as_of=moment_of(as_of), known_at=moment_of(known_at))
-    typer.echo(found.model_dump_json(indent=2))
+    current = owner.profile(as_of=moment_of(as_of), known_at=moment_of(known_at))
+    typer.echo(current.model_dump_json(indent=2))
 
 
 @_with_facts
@@ -106,11 +106,11 @@ def audit(
     """List every change to a user's facts with its reason, oldest first."""
     changes = owner_of(memory, user, session).audit()
     table = grid("when", "what", "fact", "text", "why", "messages")
-    for one in changes:
+    for change in changes:
         table.add_row(
-            f"{one.at:%Y-%m-%d %H:%M}", one.what, cell((one.fact or NOTHING)[:8]),
-            cell(one.text or NOTHING), cell(one.why),
-            cell(f"{one.session_id} #{_span(one.first, one.last)}"),
+            f"{change.at:%Y-%m-%d %H:%M}", change.what, cell((change.fact or NOTHING)[:8]),
+            cell(change.text or NOTHING), cell(change.why),
+            cell(f"{change.session_id} #{_span(change.first, change.last)}"),
         )  # fmt: skip
     out().print(table if changes else "No changes.")
 
@@ -135,10 +135,10 @@ def forget(
     part = _part(source)
     owner = owner_of(memory, user, part[0] if isinstance(part, tuple) else part)
     if fact is not None and part is None:
-        fact = _whole_id(fact, {one.fact for one in owner.audit() if one.fact})
-    gone = owner.forget(fact, source=part, why=why)
-    out().print(_table(gone) if gone else "There is no such fact.")
-    if gone:
+        fact = _whole_id(fact, {change.fact for change in owner.audit() if change.fact})
+    forgotten = owner.forget(fact, source=part, why=why)
+    out().print(_table(forgotten) if forgotten else "There is no such fact.")
+    if forgotten:
         say("Forgotten. The messages are still in the log.", "dim")
 
 
@@ -158,16 +158,16 @@ def _span(first: int, last: int) -> str:
 
 
 def _part(source: str | None) -> str | tuple[str, int, int] | None:
-    found = _SOURCE.fullmatch(source) if source else None
-    return (found[1], int(found[2]), int(found[3])) if found else source
+    match = _SOURCE.fullmatch(source) if source else None
+    return (match[1], int(match[2]), int(match[3])) if match else source
 
 
 def _whole_id(begun: str, ids: set[str]) -> str:
     """Return the only id with this prefix, or the prefix if there is none."""
-    found = sorted(name for name in ids if name.startswith(begun))
-    if len(found) > 1:
+    matches = sorted(name for name in ids if name.startswith(begun))
+    if len(matches) > 1:
         raise InvalidInput(f"Several facts have ids beginning with {begun!r}. Give more of the id.")
-    return found[0] if found else begun
+    return matches[0] if matches else begun
 
 
 _SHORT = 8  # characters of an id
@@ -195,15 +195,15 @@ def surplus(
     """Report near-duplicates and old records. Changes nothing without --forget."""
     age = how_long("--older-than", older_than)
     owner = owner_of(memory, user, session)
-    found = owner.surplus(older_than=age, messages=messages)
-    _show(found)
+    report = owner.surplus(older_than=age, messages=messages)
+    _show(report)
     if forget:
-        forget_found(owner, found, messages=messages, why=why, yes=yes)
+        forget_shown(owner, report, messages=messages, why=why, yes=yes)
 
 
-def forget_found(
+def forget_shown(
     owner: User,
-    found: Sequence[Recall | Surplus],
+    records: Sequence[Recall | Surplus],
     *,
     messages: bool,
     why: str,
@@ -213,29 +213,29 @@ def forget_found(
 
     `messages` removes messages from their logs too.
     """
-    if not found:
+    if not records:
         return
     if not yes:
         logs = ", and remove messages from their logs" if messages else ""
-        typer.confirm(f"Permanently forget these {len(found)}{logs}?", abort=True)
-    gone = owner.forget_all(found, messages=messages, why=why)
-    text = f"{len(gone)} of {len(found)} forgotten."
-    if len(gone) < len(found) and not messages:
+        typer.confirm(f"Permanently forget these {len(records)}{logs}?", abort=True)
+    forgotten = owner.forget_all(records, messages=messages, why=why)
+    text = f"{len(forgotten)} of {len(records)} forgotten."
+    if len(forgotten) < len(records) and not messages:
         text += " The others are messages and stay in the log. --messages removes them."
     say(text)
 
 
-def _show(found: Sequence[Surplus]) -> None:
+def _show(report: Sequence[Surplus]) -> None:
     table = grid("id", "why", "block", "time", "text", "source", "what stays")
-    for one in found:
-        recall, of = one.recall, one.of
+    for item in report:
+        recall, of = item.recall, item.of
         at = f"{recall.created_at:%Y-%m-%d %H:%M}" if recall.created_at else ""
         table.add_row(
-            cell(_short(recall)), one.why if of is None else f"{one.why} of {_short(of)}",
+            cell(_short(recall)), item.why if of is None else f"{item.why} of {_short(of)}",
             recall.block, at, cell(recall.text), cell(sources(recall)),
             cell(of.text if of else "", "dim"),
         )  # fmt: skip
-    out().print(table if found else "There are no near-duplicates and no old records.")
+    out().print(table if report else "There are no near-duplicates and no old records.")
 
 
 def _short(recall: Recall) -> str:

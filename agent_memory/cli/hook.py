@@ -58,12 +58,12 @@ def read(path: Path) -> tuple[str, dict[str, Any]]:
     except FileNotFoundError:
         return "", {}
     try:
-        found = json.loads(text) if text.strip() else {}
+        value = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not JSON: {error}. Fix it, and run this again.") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise ConfigError(f"{path} is not a JSON object. Fix it, and run this again.")
-    return text, found
+    return text, value
 
 
 def write(path: Path, text: str) -> None:
@@ -167,12 +167,12 @@ def uninstall(
 def _change(agent: str, project: bool, yes: bool, change: Callable[[Settings], Settings]) -> None:
     path = settings_file(agent, project)
     text, now = read(path)
-    made = change(now)
-    if made == now:
+    changed = change(now)
+    if changed == now:
         typer.echo(f"{agent}: {path} is unchanged.")
         return
     indent = _indent(text)
-    new = json.dumps(made, indent=indent, ensure_ascii=False) + "\n"
+    new = json.dumps(changed, indent=indent, ensure_ascii=False) + "\n"
     lines = text.splitlines(), new.splitlines()
     typer.echo("\n".join(difflib.unified_diff(*lines, str(path), str(path), lineterm="")))
     if not yes:
@@ -182,26 +182,26 @@ def _change(agent: str, project: bool, yes: bool, change: Callable[[Settings], S
 
 
 def _indent(text: str) -> str | int:
-    found = re.match(r"\s*\{\r?\n([ \t]+)\"", text)
-    return found[1] if found else 2
+    match = re.match(r"\s*\{\r?\n([ \t]+)\"", text)
+    return match[1] if match else 2
 
 
 def _agents(named: list[str] | None) -> list[str]:
     if unknown := [name for name in named or () if name not in AGENTS]:
         raise InvalidInput(f"{unknown[0]!r} is not supported. Use one of {', '.join(AGENTS)}.")
-    found = named or [name for name in AGENTS if folder(name).is_dir()]
-    if not found:
+    agents = named or [name for name in AGENTS if folder(name).is_dir()]
+    if not agents:
         raise InvalidInput(f"No agent was found. Name one of {', '.join(AGENTS)}.")
-    return found
+    return agents
 
 
 def _program() -> str:
     """Return the absolute path of the command, which does not depend on an agent's PATH."""
     own = Path(sys.argv[0])
-    found = str(own.absolute()) if own.name == _NAME and own.is_file() else shutil.which(_NAME)
-    if found is None:
+    path = str(own.absolute()) if own.name == _NAME and own.is_file() else shutil.which(_NAME)
+    if path is None:
         raise ConfigError(f"The command {_NAME} is not on the PATH. Install the package first.")
-    return os.path.abspath(found)
+    return os.path.abspath(path)
 
 
 def _user(user: str | None, project: bool) -> str:

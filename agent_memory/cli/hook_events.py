@@ -42,9 +42,9 @@ def answered(
         return AgentMemory(settings.model_copy(update={"model": None, "overflow_mode": "inline"}))
 
     try:
-        told = run(agent, event, _given(), user, _file(store, config), opened)
-        if told:
-            print(told, flush=True)
+        output = run(agent, event, _read_event(), user, _file(store, config), opened)
+        if output:
+            print(output, flush=True)
     except Exception as error:  # noqa: BLE001 - the agent goes on without memory
         text = " ".join(str(error).split()) or type(error).__name__
         print(f"agent-memory hook {event}: {text}", file=sys.stderr, flush=True)
@@ -52,13 +52,13 @@ def answered(
     return 0
 
 
-def _given() -> bytes:
+def _read_event() -> bytes:
     if sys.stdin is None or sys.stdin.isatty():
         raise InvalidInput("Standard input has no event. A coding agent runs this command.")
-    given = sys.stdin.buffer.read(_LONGEST + 1)
-    if len(given) > _LONGEST:
+    event = sys.stdin.buffer.read(_LONGEST + 1)
+    if len(event) > _LONGEST:
         raise InvalidInput(f"The event has more than {_LONGEST:,} bytes.")
-    return given
+    return event
 
 
 def _file(store: str | None, config: Path | None) -> str | None:

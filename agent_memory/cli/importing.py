@@ -91,16 +91,16 @@ def _bring(
 
     if dry_run or not yes:
         with _read(file, "reading") as progress:
-            found = preview(file, source, user_id=user, progress=progress)
-        _show(found)
-        if not found.messages and not found.notes:
+            report = preview(file, source, user_id=user, progress=progress)
+        _show(report)
+        if not report.messages and not report.notes:
             raise InvalidInput(f"{file} has no readable chats of {source}.")
         if user is None:
             note("No --user: messages of one session will not be recalled in another.")
         if dry_run:
-            _list(found, len(found.unread))
+            _list(report, len(report.unread))
             return
-        _list(found, _FEW)
+        _list(report, _FEW)
         typer.confirm("Import this?", abort=True)
     # without background threads, which would call models meanwhile
     settings = settings.model_copy(update={"overflow_mode": "inline"})
@@ -116,22 +116,22 @@ def _bring(
         raise typer.Exit(FAILED)
 
 
-def _show(found: Imported) -> None:
-    parts = [f"{found.sessions:,} sessions", f"{found.messages:,} messages"]
-    if found.notes:
-        parts.append(f"{found.notes:,} notes")
-    told = ", ".join(parts)
-    if found.first is not None and found.last is not None:
-        told += f", from {found.first:%Y-%m-%d} to {found.last:%Y-%m-%d}"
-    say(f"{told}.")
-    for kind, count in found.left_out.most_common():
+def _show(report: Imported) -> None:
+    parts = [f"{report.sessions:,} sessions", f"{report.messages:,} messages"]
+    if report.notes:
+        parts.append(f"{report.notes:,} notes")
+    text = ", ".join(parts)
+    if report.first is not None and report.last is not None:
+        text += f", from {report.first:%Y-%m-%d} to {report.last:%Y-%m-%d}"
+    say(f"{text}.")
+    for kind, count in report.left_out.most_common():
         say(f"Left out: {count:,} {kind}.")
 
 
 def _tell(done: Imported, user: str | None) -> None:
-    told = f"{done.new_messages:,} messages imported, in {done.new_sessions:,} new sessions"
-    told += f"; {done.new_notes:,} notes." if done.notes else "."
-    say(told)
+    text = f"{done.new_messages:,} messages imported, in {done.new_sessions:,} new sessions"
+    text += f"; {done.new_notes:,} notes." if done.notes else "."
+    say(text)
     if not done.messages and not done.notes and not done.failed:
         say("There is nothing to import.")
     elif not done.new_messages and not done.new_notes and not done.failed and not done.deleted:
@@ -139,26 +139,26 @@ def _tell(done: Imported, user: str | None) -> None:
     if done.assigned:
         say(f"{done.assigned:,} sessions belong to {user} now.")
     if done.deleted:
-        told = "sessions were deleted here and not imported: --deleted imports them."
-        note(f"{done.deleted:,} {told}")
+        text = "sessions were deleted here and not imported: --deleted imports them."
+        note(f"{done.deleted:,} {text}")
     for owner, count in done.elsewhere.most_common():
         if owner is None:
-            told = f"were imported without a user. --assign assigns them to {user}."
+            text = f"were imported without a user. --assign assigns them to {user}."
         else:
-            told = f"belong to {owner}. To move them, delete them there and import with --deleted."
-        note(f"{count:,} sessions {told}")
+            text = f"belong to {owner}. To move them, delete them there and import with --deleted."
+        note(f"{count:,} sessions {text}")
     if done.new_messages or done.assigned:
         say("They can be recalled now. To extract facts from them: agent-memory flush")
 
 
-def _list(found: Imported, most: int) -> None:
-    if not found.failed:
+def _list(report: Imported, most: int) -> None:
+    if not report.failed:
         return
-    note(f"{found.failed:,} could not be read or stored:", "red")
-    for one in found.unread[:most]:
-        note(str(one), "")
-    if found.failed > most:
-        note(f"... and {found.failed - most:,} more.", "")
+    note(f"{report.failed:,} could not be read or stored:", "red")
+    for item in report.unread[:most]:
+        note(str(item), "")
+    if report.failed > most:
+        note(f"... and {report.failed - most:,} more.", "")
 
 
 @contextmanager

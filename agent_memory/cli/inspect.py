@@ -21,7 +21,7 @@ from agent_memory.cli.common import (
     say,
     with_memory,
 )
-from agent_memory.cli.facts import ForgetOption, SessionOption, WhyOption, forget_found
+from agent_memory.cli.facts import ForgetOption, SessionOption, WhyOption, forget_shown
 from agent_memory.cli.lines import write_line
 from agent_memory.cli.view import NOTHING, cell, entry_line, grid, one_line, recalls_table, sources
 from agent_memory.errors import InvalidInput
@@ -127,15 +127,15 @@ def search(
 ) -> None:
     """Search long-term memory, best first."""
     owner = owner_of(memory, user, session) if forget else None
-    found = memory.search(
+    recalls = memory.search(
         query, user_id=user, session_id=session, limit=limit, blocks=block, roles=role,
         since=moment_of(since), until=moment_of(until), where=_where(where),
         least=least,
     )  # fmt: skip
-    out().print(recalls_table(found, explain=explain) if found else "Nothing found.")
+    out().print(recalls_table(recalls, explain=explain) if recalls else "Nothing found.")
     if owner is not None:
-        forget_found(owner, found, messages=messages, why=why, yes=yes)
-    if explain and any(recall.views for recall in found):
+        forget_shown(owner, recalls, messages=messages, why=why, yes=yes)
+    if explain and any(recall.views for recall in recalls):
         say("Signals add up to a score; `nearest` changes the order only.", "dim")
     if user is None and session is None:
         text = "Only shared records were searched. To search a user's, pass --user or --session."
@@ -183,28 +183,28 @@ def stats(memory: AgentMemory) -> None:
     """Print counts, and the pending messages and dead letters of each block."""
     from agent_memory import operations
 
-    found = memory.stats()
-    errors = {one.block: one.error for one in operations.dead_letters(memory)}  # the newest of each
+    totals = memory.stats()
+    errors = {dead.block: dead.error for dead in operations.dead_letters(memory)}  # newest of each
     console = out()
     table = grid("what", "number", right=("number",), header=False)
-    table.add_row("sessions", f"{found.sessions:,}")
-    table.add_row("messages", f"{found.entries:,}")
+    table.add_row("sessions", f"{totals.sessions:,}")
+    table.add_row("messages", f"{totals.entries:,}")
     console.print(table)
-    if found.blocks:
+    if totals.blocks:
         numbers = ("not absorbed yet", "dead letters")
         table = grid("block", *numbers, "last error", right=numbers)
-        for name, block in found.blocks.items():
+        for name, block in totals.blocks.items():
             error = block.error or errors.get(name, NOTHING)
             table.add_row(name, f"{block.lag:,}", f"{block.dead_letters:,}", one_line(error))
         console.print()
         console.print(table)
-    if found.spending is not None:
-        spent = found.spending.spent
+    if totals.spending is not None:
+        spent = totals.spending.spent
         text = f"Spent by memory today (UTC): {spent.calls:,} calls, {spent.tokens:,} tokens"
-        reached = found.spending.reached
+        reached = totals.spending.reached
         limit = "" if reached is None else f". The limit is reached: {reached}"
         say(f"{text}, ${spent.cost:,.4f}{limit}.")
-    if found.dead_letters:
+    if totals.dead_letters:
         say("`agent-memory doctor` lists the dead letters.", "dim")
 
 
@@ -220,18 +220,18 @@ def _about(head: Head, memory: AgentMemory) -> str:
     return " · ".join(parts)
 
 
-def _where(given: list[str] | None) -> dict[str, Any] | None:
+def _where(conditions: list[str] | None) -> dict[str, Any] | None:
     """Parse KEY=VALUE conditions. A value that is not JSON is a text."""
-    found: dict[str, Any] = {}
-    for one in given or ():
-        key, mark, value = one.partition("=")
+    fields: dict[str, Any] = {}
+    for condition in conditions or ():
+        key, mark, value = condition.partition("=")
         if not key or not mark:
             raise InvalidInput("--where is not KEY=VALUE. Use --where topic=boats, for example.")
         try:
-            found[key] = json.loads(value)
+            fields[key] = json.loads(value)
         except ValueError:
-            found[key] = value
-    return found or None
+            fields[key] = value
+    return fields or None
 
 
 def _log(memory: AgentMemory, head: Head) -> Iterator[Entry]:
@@ -241,7 +241,7 @@ def _log(memory: AgentMemory, head: Head) -> Iterator[Entry]:
         after = page[-1].seq
 
 
-_NOTHING_KEPT = (
+_NOTHING_LOGGED = (
     "No prompts of this session were logged. To log prompts from now on, set keep_contexts = true "
     "in the settings of the process that answers."
 )
@@ -261,78 +261,78 @@ def why(
     """List the prompts of a session, or show one in full beside what would be recalled now."""
     head_of(memory, session)
     after = 0 if turn is None else turn - 1
-    found = memory.contexts(session, after=after, limit=None if turn is None else 1)
-    found = [one for one in found if turn in (None, one.turn)]
-    if not found:
-        note(_NOTHING_KEPT if turn is None else f"No prompt of turn {turn} was logged.", "")
+    prompts = memory.contexts(session, after=after, limit=None if turn is None else 1)
+    prompts = [prompt for prompt in prompts if turn in (None, prompt.turn)]
+    if not prompts:
+        note(_NOTHING_LOGGED if turn is None else f"No prompt of turn {turn} was logged.", "")
         raise typer.Exit(1)
     if as_json:
-        sent = [{"turn": one.turn, "messages": one.messages} for one in found]
+        sent = [{"turn": prompt.turn, "messages": prompt.messages} for prompt in prompts]
         typer.echo(json.dumps(sent, ensure_ascii=False, indent=2))
     elif turn is None:
-        _list(found)
+        _list(prompts)
     else:
-        for one in found:
-            say("\n".join(_told(one)))
-        _now(memory, found[-1])
+        for prompt in prompts:
+            say("\n".join(_prompt_lines(prompt)))
+        _now(memory, prompts[-1])
 
 
-def _list(found: Sequence[SentContext]) -> None:
+def _list(prompts: Sequence[SentContext]) -> None:
     numbers = ("turn", "tokens", "kept", "recalled", "left out")
     columns = ("turn", "asked", *numbers[1:], "as it was")
     table = grid(*columns, right=numbers)
-    for one in found:
-        context = one.context
-        kept = "" if context.kept_tokens is None else f"{context.kept_tokens:,}"
-        counts = str(len(context.recalls)), str(len(one.left_out))
+    for prompt in prompts:
+        context = prompt.context
+        same = "" if context.kept_tokens is None else f"{context.kept_tokens:,}"
+        counts = str(len(context.recalls)), str(len(prompt.left_out))
         table.add_row(
-            str(one.turn),
-            one_line(one.question),
+            str(prompt.turn),
+            one_line(prompt.question),
             f"{context.tokens:,}",
-            kept,
+            same,
             *counts,
-            _fidelity(one),
+            _fidelity(prompt),
         )
     out().print(table)
     say("To show one in full: --turn N", "dim")
 
 
-def _told(one: SentContext) -> list[str]:
-    context = one.context
-    kept = "" if context.kept_tokens is None else f", {context.kept_tokens:,} of them unchanged"
-    cost = "an unknown amount" if one.cost is None else f"{one.cost:.4f} $"
+def _prompt_lines(prompt: SentContext) -> list[str]:
+    context = prompt.context
+    same = "" if context.kept_tokens is None else f", {context.kept_tokens:,} of them unchanged"
+    cost = "an unknown amount" if prompt.cost is None else f"{prompt.cost:.4f} $"
     lines = [
-        f"Turn {one.turn}, {one.at:%Y-%m-%d %H:%M:%S} UTC: {context.tokens:,} of "
-        f"{context.max_tokens:,} tokens{kept}; recalling cost {cost}.",
-        f"Compared with what was sent: {_fidelity(one)}.",
+        f"Turn {prompt.turn}, {prompt.at:%Y-%m-%d %H:%M:%S} UTC: {context.tokens:,} of "
+        f"{context.max_tokens:,} tokens{same}; recalling cost {cost}.",
+        f"Compared with what was sent: {_fidelity(prompt)}.",
         "",
     ]
-    for message in one.messages:
+    for message in prompt.messages:
         content = message.get("content", message)
         text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
         lines.append(f"[{message.get('role', message.get('type', ''))}] {text}")
     scored = [(recall, f"score {recall.score:.2f}") for recall in context.recalls]
-    left_out = [(each.recall, each.why) for each in one.left_out]
+    left_out = [(each.recall, each.why) for each in prompt.left_out]
     lines += ["", "Recalled:", *_lines(scored), "Left out:", *_lines(left_out)]
     return [*lines, *(f"Warning: {warning}" for warning in context.warnings)]
 
 
-def _now(memory: AgentMemory, one: SentContext) -> None:
-    if one.question:
-        now = memory.explain(one.question, session_id=one.session_id)
+def _now(memory: AgentMemory, prompt: SentContext) -> None:
+    if prompt.question:
+        now = memory.explain(prompt.question, session_id=prompt.session_id)
         say(f"\nFor the same question now\n{now}")
 
 
-def _lines(found: Sequence[tuple[Recall, str]]) -> list[str]:
-    told = []
-    for recall, how in found:
+def _lines(recalls: Sequence[tuple[Recall, str]]) -> list[str]:
+    lines = []
+    for recall, how in recalls:
         text = " ".join(str(recall).split()) if recall.text else "(not there any more)"
         place = f" ({sources(recall)})" if recall.sources else ""
-        told.append(f"  {recall.block}: {text}{place}: {how}")
-    return told or ["  nothing"]
+        lines.append(f"  {recall.block}: {text}{place}: {how}")
+    return lines or ["  nothing"]
 
 
-def _fidelity(one: SentContext) -> str:
-    if one.exact:
+def _fidelity(prompt: SentContext) -> str:
+    if prompt.exact:
         return "the same to the byte"
-    return f"{one.missing} parts deleted since" if one.missing else "changed since"
+    return f"{prompt.missing} parts deleted since" if prompt.missing else "changed since"

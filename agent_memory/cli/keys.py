@@ -98,8 +98,8 @@ def revoke(
     say(f"{key.prefix} ({key.label}) is revoked.")
 
 
-def _list(given: str) -> list[str]:
-    return [one.strip() for one in given.split(",") if one.strip()]
+def _list(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _state(key: Key, now: datetime) -> str:

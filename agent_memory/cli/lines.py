@@ -31,7 +31,7 @@ def read_lines(path: Path) -> list[tuple[int, Message]]:
     from agent_memory.integrations.imports.conversations import Unread
     from agent_memory.integrations.imports.json_parts import loaded
 
-    found: list[tuple[int, Message]] = []
+    messages: list[tuple[int, Message]] = []
     with path.open("rb") as file:
         for number, raw in enumerate(iter(partial(file.readline, _LONGEST + 1), b""), 1):
             where = f"{path.name}, line {number}"
@@ -44,12 +44,12 @@ def read_lines(path: Path) -> list[tuple[int, Message]]:
             if isinstance(read, Unread):
                 raise InvalidInput(f"{read}.")
             try:
-                found.append((number, _message(read.value)))
+                messages.append((number, _message(read.value)))
             except InvalidMessage as error:
                 raise InvalidInput(f"{where}: {error}") from None
-    if not found:
+    if not messages:
         raise InvalidInput(f"{path.name} has no messages. Write one JSON object per line.")
-    return found
+    return messages
 
 
 def write_line(entry: Entry) -> bytes:
@@ -69,10 +69,10 @@ def _message(fields: Any) -> Message:
         raise InvalidMessage('not an object. Write {"role": "user", "content": "..."}.')
     fields = dict(fields)
     for key in TIMES:
-        said = fields.get(key)
-        if fields.get("created_at") is None and said is not None and parse_time(said) is None:
+        time = fields.get(key)
+        if fields.get("created_at") is None and time is not None and parse_time(time) is None:
             raise InvalidMessage(
-                f"the message's `{key}` {said!r} is not a time. Use epoch seconds, or ISO 8601 "
+                f"the message's `{key}` {time!r} is not a time. Use epoch seconds, or ISO 8601 "
                 'such as "2026-03-01T12:00:00+00:00".'
             )
     notes = {key: fields.pop(key) for key in _NOTES if key in fields}

@@ -84,7 +84,7 @@ def _serve_stdio(user: str, settings: Callable[[], AgentMemoryConfig]) -> None:
     streams = wire()  # before imports that might print
     with open_memory(settings(), create=True) as memory:
         Handover("warm-up", partial(memory.warm_up, user))  # in parallel to the client's handshake
-        serve(build(memory, lambda asked: user), *streams)
+        serve(build(memory, lambda request: user), *streams)
 
 
 def _serve_http(
@@ -96,8 +96,8 @@ def _serve_http(
     with listening(host, port, settings) as (memory, listener, address, is_local):
         if not is_local:
             typer.echo(f"{UNENCRYPTED}, or listen on 127.0.0.1.", err=True)
-        told = f"Serving at {address}{PATH}. Ctrl-C stops it."
-        serve(asgi(memory, tokens, host), listener, lambda: typer.echo(told))
+        text = f"Serving at {address}{PATH}. Ctrl-C stops it."
+        serve(asgi(memory, tokens, host), listener, lambda: typer.echo(text))
 
 
 def _tokens(user: str | None, file: Path | None) -> Tokens:

@@ -85,7 +85,7 @@ def serve(
         raise MissingExtra("agent-memory serve", "server")
     from agent_memory.server.credentials import Credentials, Tokens
 
-    rights = [one.strip() for one in jwt_rights.split(",")]
+    rights = [right.strip() for right in jwt_rights.split(",")]
     trusted = None if jwks is None else Tokens(jwks, issuer, audience, user_claim, rights)
     with listening(host, port, lambda: _served(settings)) as (memory, listener, address, is_local):
         from agent_memory.aio.memory import AsyncAgentMemory
@@ -108,11 +108,11 @@ def serve(
             mcp = behind(awaited)
         app = Application(awaited, credentials, Metrics(), limits, mcp=mcp)
         place = without_password(str(settings.store))
-        told = f"Serving {place} at {address}/v1, and its page at {address}/. Ctrl-C stops it.\n"
-        told += _NO_MCP if mcp is None else f"MCP is at {address}/mcp."
+        text = f"Serving {place} at {address}/v1, and its page at {address}/. Ctrl-C stops it.\n"
+        text += _NO_MCP if mcp is None else f"MCP is at {address}/mcp."
         log_as_json()
         with app.figures.kept_up():
-            run(app, listener, lambda: typer.echo(told))
+            run(app, listener, lambda: typer.echo(text))
 
 
 @contextmanager
@@ -126,8 +126,8 @@ def listening(
     from agent_memory.listening.serving import listen
 
     share_arenas()
-    for one in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(one, lambda number, frame: sys.exit(0))
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, lambda number, frame: sys.exit(0))
     with listen(host, port) as listener, open_memory(settings(), create=True) as memory:
         memory.warm_up()  # connections made meanwhile wait in the queue
         address, port = listener.getsockname()[:2]

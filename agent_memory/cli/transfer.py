@@ -52,7 +52,7 @@ def backup(
     url = str(existing(settings).store)
     back_up(url, file)
     say(f"{file} is a backup of {without_password(url)}.")
-    apart = [f"the records of block {one.name!r}" for one in settings.all_blocks if one.store]
+    apart = [f"the records of block {block.name!r}" for block in settings.all_blocks if block.store]
     apart += ["system messages"] * (settings.system_store is not None)
     if apart:
         note(f"Not included, in other stores: {', '.join(apart)}. Back these up with --store.")
@@ -122,7 +122,9 @@ def restore(
         ) as lines,
     ):
         head = operations.import_session(memory, lines, deleted=deleted)
-        waiting = [one.name for one in memory.blocks.values() if one.absorbs and head.lag(one.name)]
+        waiting = [
+            block.name for block in memory.blocks.values() if block.absorbs and head.lag(block.name)
+        ]
     text = f"{head.session_id} is restored: {head.end - head.expired} messages"
     of = f", user {head.user_id}" if head.user_id is not None else ""
     say(f"{text}{of}.")

@@ -58,10 +58,10 @@ def flush(
     with progress_bar() as progress:
         task = progress.add_task("absorbing", total=None)
 
-        def told(step: Step) -> None:
+        def advance(step: Step) -> None:
             progress.update(task, completed=step.done, total=step.total)
 
-        done = memory.flush(session, progress=told)
+        done = memory.flush(session, progress=advance)
     out().print(absorbed_table(done) if done else "Nothing was pending.")
     if any(map(has_failed, done)):
         raise typer.Exit(FAILED)
@@ -106,14 +106,14 @@ def replay(
         task = progress.add_task("replaying", total=None)
         for step in rebuilding:
             if not steps and step.done > 1:
-                told = f"Continuing an interrupted replay: {step.done - 1} sessions were done."
-                progress.console.print(told)
+                text = f"Continuing an interrupted replay: {step.done - 1} sessions were done."
+                progress.console.print(text)
             steps.append(step)
             progress.update(task, completed=step.done, total=step.total)
     errors = [f"{readable(step.session_id)}: {step.error}" for step in steps if step.error]
     say(f"{block}: {len(steps) - len(errors)} of {len(steps)} sessions rebuilt.")
-    for told in errors:
-        say(told, "red")
+    for error in errors:
+        say(error, "red")
     if errors:
         raise typer.Exit(FAILED)
 
@@ -137,9 +137,9 @@ def prune(
 
 
 def _window(head: Head) -> str:
-    kept = len(head.pinned) + head.end - head.start
+    count = len(head.pinned) + head.end - head.start
     return (
-        f"Window of {head.session_id}: {head.window_tokens} tokens, {kept} of {head.end} messages."
+        f"Window of {head.session_id}: {head.window_tokens} tokens, {count} of {head.end} messages."
     )
 
 
@@ -162,9 +162,9 @@ def delete(
             plain(f"Delete {session} with its {count} messages and all records from them?"),
             abort=True,
         )
-    made = memory.delete(session)
+    proof = memory.delete(session)
     if receipt is not None:
-        receipt.write_text(made.to_json() + "\n", encoding="utf-8")
+        receipt.write_text(proof.to_json() + "\n", encoding="utf-8")
     say(f"{session} is deleted.")
 
 
@@ -180,9 +180,9 @@ def verify(
     from agent_memory import operations
     from agent_memory.config.sources import read_text
 
-    found = operations.verify(memory, read_text(receipt, "the receipt"))
-    say(str(found))
-    if any(part.state == "failed" for part in found.parts):
+    result = operations.verify(memory, read_text(receipt, "the receipt"))
+    say(str(result))
+    if any(part.state == "failed" for part in result.parts):
         raise typer.Exit(FAILED)
 
 
@@ -248,14 +248,14 @@ class Report:
         self.failing: set[tuple[str, str]] = set()
 
     def on_done(self, session_id: str, processed: Processed) -> None:
-        for one in processed.absorbed:
+        for batch in processed.absorbed:
             with self._lock:
                 self._sessions.add(session_id)
-                self._messages += one.last - one.first + 1
-                note = self.failing.add if has_failed(one) else self.failing.discard
-                note((session_id, one.block))
-            why = f": {one.error}" if one.error else ""
-            line = f"{readable(session_id)}: {one.block} absorbed {reach(one)}{why}"
+                self._messages += batch.last - batch.first + 1
+                note = self.failing.add if has_failed(batch) else self.failing.discard
+                note((session_id, batch.block))
+            why = f": {batch.error}" if batch.error else ""
+            line = f"{readable(session_id)}: {batch.block} absorbed {reach(batch)}{why}"
             try:
                 typer.echo(plain(" ".join(line.split())))
             except OSError:  # a pipe whose reader is gone
@@ -299,15 +299,15 @@ def _signals() -> Iterator[SimpleQueue[str]]:
     stops: SimpleQueue[str] = SimpleQueue()
 
     def hear(number: int, frame: object) -> None:
-        for one in before:
-            signal.signal(one, signal.SIG_DFL)
+        for caught in before:
+            signal.signal(caught, signal.SIG_DFL)
         stops.put(f"{signal.Signals(number).name}.")
 
-    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
-    for one in before:
-        signal.signal(one, hear)
+    before = {caught: signal.getsignal(caught) for caught in (signal.SIGINT, signal.SIGTERM)}
+    for caught in before:
+        signal.signal(caught, hear)
     try:
         yield stops
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for caught, handler in before.items():
+            signal.signal(caught, handler)

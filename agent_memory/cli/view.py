@@ -92,14 +92,14 @@ def recalls_table(recalls: Iterable[Recall], *, explain: bool = False) -> Table:
 def absorbed_table(done: Iterable[Absorbed]) -> Table:
     """Return the messages that blocks absorbed, and their errors."""
     table = grid("session", "block", "absorbed", "")
-    for one in done:
-        error = cell(one.error or "", "yellow")
-        table.add_row(cell(readable(one.session_id)), one.block, reach(one), error)
+    for batch in done:
+        error = cell(batch.error or "", "yellow")
+        table.add_row(cell(readable(batch.session_id)), batch.block, reach(batch), error)
     return table
 
 
-def reach(one: Absorbed) -> str:
-    return f"#{one.first} to #{one.last}" if one.last >= one.first else "nothing"
+def reach(batch: Absorbed) -> str:
+    return f"#{batch.first} to #{batch.last}" if batch.last >= batch.first else "nothing"
 
 
 def sources(recall: Recall) -> str:
@@ -133,7 +133,7 @@ def entry_line(entry: Entry, *, dim: bool = False) -> Text:
 def seqs(numbers: Sequence[int]) -> str:
     """Return seqs as ranges: #2 to #7, #9."""
     parts: list[str] = []
-    for _, group in groupby(enumerate(sorted(numbers)), lambda one: one[1] - one[0]):
+    for _, group in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
         first, *rest = (number for _, number in group)
         parts.append(f"#{first} to #{rest[-1]}" if rest else f"#{first}")
     return ", ".join(parts) or "nothing"
@@ -147,12 +147,12 @@ def holdings(block: Block, scope: Scope) -> list[Recall]:
     from agent_memory.retrieval.turns import sources_of
 
     if isinstance(block, VectorMemory):
-        found = [
-            Recall(block=block.name, id=one.id, text=one.text, sources=sources_of(one))
+        recalls = [
+            Recall(block=block.name, id=record.id, text=record.text, sources=sources_of(record))
             for records, _ in block.vectors.all_vectors(block.name)
-            for one in records
-            if one.owner == scope.owner
+            for record in records
+            if record.owner == scope.owner
         ]
     else:
-        found = resolve(block.get(scope, None, _ALL))
-    return sorted(found, key=lambda recall: recall.sources)
+        recalls = resolve(block.get(scope, None, _ALL))
+    return sorted(recalls, key=lambda recall: recall.sources)

@@ -168,14 +168,14 @@ verify_receipt     POST /receipts/verify         operations.verify       admin r
 _NOT_SENT = frozenset(
     {"self", "memory", "user_id", "model", "options", "progress", "embedder", "stream"}
 )
-_SAID = list[Message] | Message | str | None
+_ANY_MESSAGE = list[Message] | Message | str | None
 
 MESSAGES = frozenset({"message", "answer", "window", "asked"})
 """Parameters that accept messages in any form."""
 
 _RENAMED: Mapping[str, str] = {"file_text": "text", "k": "limit"}
 _SPLIT: Mapping[str, Mapping[str, Any]] = {
-    "turn": {"session_id": str, "asked": _SAID, "regenerates": Span | None},
+    "turn": {"session_id": str, "asked": _ANY_MESSAGE, "regenerates": Span | None},
     "source": {"session_id": str | None, "first": int | None, "last": int | None},
 }
 """Parameters that are sent as several fields."""
@@ -237,8 +237,8 @@ class Call:
 
     @cached_property
     def function(self) -> Callable[..., Any]:
-        found: Callable[..., Any] = getattr(class_of(self.subject), self.function_name)
-        return found
+        function: Callable[..., Any] = getattr(class_of(self.subject), self.function_name)
+        return function
 
     @cached_property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
@@ -247,8 +247,8 @@ class Call:
     @cached_property
     def types(self) -> Mapping[str, Any]:
         """The types of the parameters by name, and of the result as "return"."""
-        found = hints_of(self.function)
-        return {name: _SAID if name in MESSAGES else one for name, one in found.items()}
+        hints = hints_of(self.function)
+        return {name: _ANY_MESSAGE if name in MESSAGES else hint for name, hint in hints.items()}
 
     @cached_property
     def names_user(self) -> bool:
@@ -281,23 +281,23 @@ class Call:
         left_out = {*_NOT_SENT, *_SPLIT, "default"}
         left_out |= {"key"} if self.once else set()
         left_out |= {"expected"} if self.versioned else set()
-        found = {}
-        for name, one in self.parameters.items():
+        fields = {}
+        for name, parameter in self.parameters.items():
             for part, kind in _SPLIT.get(name, {}).items():
                 needed = part in ("asked", "session_id") and name == "turn"
-                found[part] = Field(part, kind, inspect.Parameter.empty if needed else None)
+                fields[part] = Field(part, kind, inspect.Parameter.empty if needed else None)
             if name not in left_out:
-                many = one.kind is one.VAR_POSITIONAL
+                many = parameter.kind is parameter.VAR_POSITIONAL
                 kind = list[self.types.get(name, Any)] if many else self.types.get(name, Any)  # type: ignore[misc]
-                default = () if many else one.default
-                found[name] = Field(self._field_name(name), kind, default, many)
-        return found
+                default = () if many else parameter.default
+                fields[name] = Field(self._field_name(name), kind, default, many)
+        return fields
 
 
 def class_of(subject: str) -> type:
     module, name = CLASSES[subject].split(":")
-    found: Any = import_module(module)
-    return cast("type", getattr(found, name) if name else found)
+    namespace: Any = import_module(module)
+    return cast("type", getattr(namespace, name) if name else namespace)
 
 
 @cache
@@ -308,7 +308,7 @@ def hints_of(thing: Any) -> Mapping[str, Any]:
 
 def of(subject: str) -> Mapping[str, Call]:
     """Return the calls of a subject by the name of the Python method."""
-    return {one.function_name: one for one in CALLS if one.subject == subject}
+    return {call.function_name: call for call in CALLS if call.subject == subject}
 
 
 class _Names(dict[str, Any]):
@@ -326,8 +326,8 @@ def _calls() -> Iterator[Call]:
         whose = next((word for word in more if word in get_args(Whose)), "")
         form = next(word for word in more if word not in (whose, "no-retry"))
         again = "no-retry" not in more
-        given: Any = (name, method, path, subject, function_name, needs, whose, form, again)
-        yield Call(*given)
+        columns: Any = (name, method, path, subject, function_name, needs, whose, form, again)
+        yield Call(*columns)
 
 
 CALLS: tuple[Call, ...] = tuple(_calls())

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from agent_memory.client.calls import MESSAGES, PARAMETER, Call, class_of, of
 from agent_memory.client.service import Request, Service, is_missing
-from agent_memory.client.values import made, plain, takes
+from agent_memory.client.values import parsed, plain, takes
 from agent_memory.core.ids import check_id
 from agent_memory.core.limits import text_of
 from agent_memory.core.messages import Message
@@ -48,32 +48,32 @@ class Remote:
         """Return a copy for another user, which also sends these fields."""
         return replace(self, user_id=user_id, fields={**self.fields, **fields})
 
-    def ask(self, call: Call, given: Mapping[str, Any]) -> Any:
+    def ask(self, call: Call, arguments: Mapping[str, Any]) -> Any:
         """Make a call. For "not found", return what the library would return, such as None."""
         kind = call.types.get("return", Any)
         try:
-            request = self.request(call, given)
+            request = self.request(call, arguments)
             value = self.service.ask(request)
         except _NoSuchId:
-            return _nothing(call, kind, given)
+            return _nothing(call, kind, arguments)
         except AccessDenied as error:
             if is_missing(error) and call.subject not in ("share", "shared"):
-                return _nothing(call, kind, given)
+                return _nothing(call, kind, arguments)
             raise
         if call.function_name == "completion":
             return response_of(value)
-        found = made(kind, value)
-        if isinstance(found, Turn) and call.subject == "memory":
-            return _named(found, given["session_id"], given.get("user_id"))
-        return found
+        result = parsed(kind, value)
+        if isinstance(result, Turn) and call.subject == "memory":
+            return _named(result, arguments["session_id"], arguments.get("user_id"))
+        return result
 
-    def request(self, call: Call, given: Mapping[str, Any]) -> Request:
-        user_id, turn = given.get("user_id") or self.user_id, given.get("turn")
+    def request(self, call: Call, arguments: Mapping[str, Any]) -> Request:
+        user_id, turn = arguments.get("user_id") or self.user_id, arguments.get("turn")
         if "turn" in call.parameters:
             check_turn(turn)
             user_id = user_id or cast("Turn", turn).user_id
         sent, headers = dict(self.fields), {}
-        for name, value in given.items():
+        for name, value in arguments.items():
             if name in call.fields:
                 sent[call.fields[name].name] = _sent(call, name, value)
             elif name == "turn":
@@ -131,7 +131,7 @@ def request_of(
     query = {} if user_id is None else {"user_id": user_id}
     if method in ("POST", "PUT"):
         return Request(method, path, query, rest, headers or {}, again)
-    query |= {name: one for name, one in rest.items() if one is not None}
+    query |= {name: item for name, item in rest.items() if item is not None}
     return Request(method, path, query, None, headers or {}, again)
 
 
@@ -140,14 +140,14 @@ def _sent(call: Call, name: str, value: Any) -> Any:
     if call.types.get(name) in _EXACT:
         require_plain(value, f"The {name}")
     elif name == "puts":
-        value = [Put(*one) for one in value]
-        for one in value:
-            require_plain(one.value, "The value")
+        value = [Put(*put) for put in value]
+        for put in value:
+            require_plain(put.value, "The value")
     elif name in ("blocks", "roles") and isinstance(value, str):
         value = [value]
     elif call.name == "set_working" and name == "key":
         check_key(value)
-    value = plain(_said(call, name, value))
+    value = plain(_messages(call, name, value))
     if name not in MESSAGES and not takes(kind, value):
         raise InvalidInput(f"{name} has the wrong type. See the call's signature.")
     return value
@@ -160,7 +160,7 @@ def _source(value: Any) -> dict[str, Any]:
     return {"session_id": session_id, "first": first, "last": last}
 
 
-def _nothing(call: Call, kind: Any, given: Mapping[str, Any]) -> Any:
+def _nothing(call: Call, kind: Any, arguments: Mapping[str, Any]) -> Any:
     """Return what the library returns for a call about something that does not exist."""
     origin = get_origin(kind)
     if origin in (list, dict):
@@ -170,7 +170,7 @@ def _nothing(call: Call, kind: Any, given: Mapping[str, Any]) -> Any:
     if origin in (Union, UnionType) and type(None) in get_args(kind):
         return None
     if call.function_name == "get" and "default" in call.parameters:
-        return given.get("default")
+        return arguments.get("default")
     raise NotTheirs
 
 
@@ -198,12 +198,12 @@ def remotely(subject: str, keeps: Collection[str] = ()) -> Callable[[C], C]:
         for name in dir(own):
             if name.startswith("_") or name in vars(kind) or name in keeps:
                 continue
-            found = inspect.getattr_static(own, name)
+            member = inspect.getattr_static(own, name)
             if name in calls:
                 setattr(kind, name, asking(calls[name]))
-            elif isinstance(found, property):
+            elif isinstance(member, property):
                 setattr(kind, name, property(_refusing(own, name)))
-            elif callable(found):
+            elif callable(member):
                 setattr(kind, name, _refusing(own, name))
         return kind
 
@@ -227,17 +227,17 @@ def handle_class(subject: str) -> type:
     def begin(self: Any, remote: Remote) -> None:
         self._remote = remote
 
-    def told(self: Any) -> str:
+    def described(self: Any) -> str:
         return f"{type(self).__name__}({self._remote.service.url!r})"
 
-    made_class = type(f"Remote{kind.__name__}", (kind,), {"__init__": begin, "__repr__": told})
-    return remotely(subject)(made_class)
+    derived = type(f"Remote{kind.__name__}", (kind,), {"__init__": begin, "__repr__": described})
+    return remotely(subject)(derived)
 
 
-def response_of(given: Mapping[str, Any]) -> Any:
+def response_of(value: Mapping[str, Any]) -> Any:
     from agent_memory.models.loading import load_litellm
 
-    return load_litellm().ModelResponse(**given)
+    return load_litellm().ModelResponse(**value)
 
 
 def _named(turn: Turn, session_id: str, user_id: str | None) -> Turn:
@@ -257,12 +257,12 @@ def _refusing(kind: type, name: str) -> Callable[..., Any]:
     return method
 
 
-def _said(call: Call, name: str, value: Any) -> Any:
+def _messages(call: Call, name: str, value: Any) -> Any:
     if name not in MESSAGES or value is None:
         return value
     if call.function_name == "update" or name == "window":
-        given = value if isinstance(value, list | tuple) else [value]
-        return [one for each in given for one in Message.all_of(each)]
+        items = value if isinstance(value, list | tuple) else [value]
+        return [message for item in items for message in Message.all_of(item)]
     if isinstance(value, str):
         return value
     if call.function_name == "get":

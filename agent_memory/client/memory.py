@@ -19,7 +19,7 @@ from agent_memory.client.handles import (
     response_of,
 )
 from agent_memory.client.service import Request, Service, is_missing
-from agent_memory.client.values import digest_of, made, plain, sent
+from agent_memory.client.values import digest_of, parsed, plain, sent
 from agent_memory.core.ids import check_id, check_share
 from agent_memory.core.limits import check_callable
 from agent_memory.core.receipts import Part, Receipt
@@ -133,17 +133,17 @@ class RemoteMemory(AgentMemory):
             head = self.head(session_id, user_id=user_id)
             after, limit, last = max(after, (head.end if head else 0) - last), last, None
         if last is not None or not (limit is None or type(limit) is int):
-            given = {**about, "after": after, "limit": limit, "last": last}
-            return cast("list[Entry]", self._remote.ask(call, given))
-        found: list[Entry] = []
-        while limit is None or len(found) < limit:
-            most = MOST if limit is None else min(MOST, limit - len(found))
+            arguments = {**about, "after": after, "limit": limit, "last": last}
+            return cast("list[Entry]", self._remote.ask(call, arguments))
+        entries: list[Entry] = []
+        while limit is None or len(entries) < limit:
+            most = MOST if limit is None else min(MOST, limit - len(entries))
             page = self._remote.ask(call, {**about, "after": after, "limit": most})
-            found += page
+            entries += page
             if len(page) < most:
                 break
             after = page[-1].seq
-        return found
+        return entries
 
     def edit(
         self,
@@ -164,7 +164,7 @@ class RemoteMemory(AgentMemory):
                     head = self._remote.service.ask(request)
             except Conflict:
                 continue
-            return cast("Head", made(_CALLS["update"].types["return"], head))
+            return cast("Head", parsed(_CALLS["update"].types["return"], head))
         raise StoreUnavailable(
             f"Session {session_id!r} changed during each of {_EDITS} attempts. Edit it later."
         )
@@ -190,12 +190,12 @@ class RemoteMemory(AgentMemory):
         contain schemas, because your functions cannot run in the service.
         """
         call = _CALLS["completion"]
-        given = {"session_id": session_id, "message": message, "user_id": user_id, "tools": tools}
-        given |= {"max_rounds": max_rounds, "key": key, "expected_end": expected_end}
-        given |= {"model": model, "options": options}
+        fields = {"session_id": session_id, "message": message, "user_id": user_id, "tools": tools}
+        fields |= {"max_rounds": max_rounds, "key": key, "expected_end": expected_end}
+        fields |= {"model": model, "options": options}
         if not stream:
-            return self._remote.ask(call, given)
-        request = self._remote.request(call, given)
+            return self._remote.ask(call, fields)
+        request = self._remote.request(call, fields)
         events = self._events(replace(request, path=f"{request.path}-stream"))
         return CompletionStream(_chunks(events), Account("completion", user_id))
 
@@ -205,8 +205,8 @@ class RemoteMemory(AgentMemory):
         If the service has no such session for this key, the result is an unsigned receipt.
         """
         try:
-            given = {"session_id": session_id, "user_id": user_id}
-            return cast("Receipt", self._remote.ask(_CALLS["delete"], given))
+            arguments = {"session_id": session_id, "user_id": user_id}
+            return cast("Receipt", self._remote.ask(_CALLS["delete"], arguments))
         except NotTheirs:
             gone = Part("the service", "done", "it has no such session for this key")
             return Receipt("session", session_id, "", datetime.now(UTC), (gone,))
@@ -254,7 +254,7 @@ class RemoteMemory(AgentMemory):
 
     def replay(self, block: str) -> Iterator[Progress]:
         request = request_of("POST", "/operations/replay", {"block": block}, None)
-        return (made(Progress, one) for one in self._events(request))
+        return (parsed(Progress, value) for value in self._events(request))
 
     def _events(self, request: Request) -> Generator[Any, None, Any]:
         with _of_another():
@@ -287,7 +287,7 @@ class RemoteSession(Session):
                 try:
                     file.write(next(events))
                 except StopIteration as end:
-                    return cast("Exported", made(Exported, end.value))
+                    return cast("Exported", parsed(Exported, end.value))
 
 
 @remotely("user", keeps=("notes", "files", "skills", "spatial"))

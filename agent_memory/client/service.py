@@ -175,8 +175,8 @@ class _Unreached(StoreUnavailable):
 
 
 def _wait(state: RetryCallState) -> float:
-    told = getattr(state.outcome and state.outcome.exception(), "retry_after", None)
-    return _GROWING(state) if told is None else min(float(told), _LONGEST_WAIT)
+    seconds = getattr(state.outcome and state.outcome.exception(), "retry_after", None)
+    return _GROWING(state) if seconds is None else min(float(seconds), _LONGEST_WAIT)
 
 
 _GROWING = wait_random_exponential(multiplier=0.2, max=5.0)
@@ -190,12 +190,12 @@ def _unreachable(url: str) -> Iterator[None]:
     try:
         yield
     except httpx.TransportError as error:
-        told = _Unreached(
+        failure = _Unreached(
             f"The service at {url} does not answer: {type(error).__name__}. Check that it runs "
             "(/health/live). A write may be repeated with the same `key`."
         )
-        told.may_be_done = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-        raise told from None
+        failure.may_be_done = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+        raise failure from None
     except httpx.StreamError as error:
         raise StoreUnavailable(f"The answer of {url} was cut off. Try again.") from error
 

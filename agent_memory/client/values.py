@@ -35,9 +35,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, Message):
         return {"message": value.to_dict(), "created_at": value.created_at.isoformat()}
     if isinstance(value, Mapping):
-        return {key: plain(one) for key, one in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value) if one.init}
+        return {part.name: plain(getattr(value, part.name)) for part in fields(value) if part.init}
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, timedelta):
@@ -47,7 +47,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Path):  # a path has no meaning on another machine
         return None
     if isinstance(value, list | tuple | set | frozenset) or _is_lazy(value):
-        return [plain(one) for one in cast("Iterable[Any]", value)]
+        return [plain(item) for item in cast("Iterable[Any]", value)]
     raise InvalidInput(
         f"{quoted(value)} cannot be sent to a service: {type(value).__name__} is not a JSON type. "
         "Use JSON values, or open the memory in this process."
@@ -55,16 +55,16 @@ def plain(value: Any) -> Any:
 
 
 def checked(kind: Any, value: Any, name: str) -> Any:
-    """Convert JSON like `made`. Raise `InvalidInput`, with `name`, for JSON of another type."""
+    """Convert JSON like `parsed`. Raise `InvalidInput`, with `name`, for JSON of another type."""
     try:
-        return made(kind, value)
+        return parsed(kind, value)
     except AgentMemoryError:
         raise
     except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError):
         raise InvalidInput(f"{name} has the wrong type. See the call's signature.") from None
 
 
-def made(kind: Any, value: Any) -> Any:
+def parsed(kind: Any, value: Any) -> Any:
     """Convert JSON from `plain` back to a type.
 
     Unknown fields are ignored, and missing fields get their defaults, because the other side may be
@@ -76,16 +76,16 @@ def made(kind: Any, value: Any) -> Any:
     if value is None or kind is Any:
         return value
     if origin in (Union, UnionType):
-        return made(_of_union(args, value), value)
+        return parsed(_of_union(args, value), value)
     if origin is not None and origin is not tuple and issubclass(_class(origin), Mapping):
-        key, one = args
-        return {made(key, name): made(one, each) for name, each in value.items()}
+        key_type, type_ = args
+        return {parsed(key_type, name): parsed(type_, item) for name, item in value.items()}
     if origin is tuple and args[-1] is not Ellipsis:
-        return tuple(made(one, each) for one, each in zip(args, value, strict=True))
+        return tuple(parsed(arg, item) for arg, item in zip(args, value, strict=True))
     if origin is not None and issubclass(_class(origin), Iterable):
         _check_list(value)
-        return (tuple if origin is tuple else list)(made(args[0], one) for one in value)
-    return _made(kind, value) if isinstance(kind, type) else value
+        return (tuple if origin is tuple else list)(parsed(args[0], item) for item in value)
+    return _parsed(kind, value) if isinstance(kind, type) else value
 
 
 def message_of(value: Any) -> Any:
@@ -95,7 +95,7 @@ def message_of(value: Any) -> Any:
     return value
 
 
-def _made(kind: type, value: Any) -> Any:
+def _parsed(kind: type, value: Any) -> Any:
     if kind is Message:
         at = datetime.fromisoformat(value["created_at"])
         return Message.from_json(Message.of(value["message"]).to_json(), at)
@@ -106,11 +106,11 @@ def _made(kind: type, value: Any) -> Any:
     if _is_named(kind):
         _check_list(value)
         types = hints_of(kind).values()
-        return kind(*(made(one, each) for one, each in zip(types, value, strict=False)))
+        return kind(*(parsed(type_, item) for type_, item in zip(types, value, strict=False)))
     if is_dataclass(kind):
         hints = hints_of(kind)
-        given = {one.name for one in fields(kind) if one.init} & value.keys()
-        return kind(**{name: made(hints[name], value[name]) for name in given})
+        names = {part.name for part in fields(kind) if part.init} & value.keys()
+        return kind(**{name: parsed(hints[name], value[name]) for name in names})
     if kind is BaseModel:  # a class that only the other side has
         return create_model("Profile", **dict.fromkeys(value, (Any, ...)))(**value)  # type: ignore[call-overload]
     return value
@@ -121,10 +121,10 @@ def _of_union(args: Sequence[Any], value: Any) -> Any:
     if isinstance(value, str) and datetime in args:
         return date if date in args and len(value) == _DAY else datetime
     if isinstance(value, list):
-        return next((one for one in args if get_origin(one) is not None or _is_named(one)), Any)
+        return next((arg for arg in args if get_origin(arg) is not None or _is_named(arg)), Any)
     if isinstance(value, Mapping):
-        found = [one for one in args if isinstance(one, type) and is_dataclass(one)]
-        return max(found, key=lambda one: len(value.keys() & hints_of(one).keys()), default=Any)
+        classes = [arg for arg in args if isinstance(arg, type) and is_dataclass(arg)]
+        return max(classes, key=lambda arg: len(value.keys() & hints_of(arg).keys()), default=Any)
     return timedelta if timedelta in args and not isinstance(value, bool) else Any
 
 
@@ -132,7 +132,7 @@ def takes(kind: Any, value: Any) -> bool:
     """Return whether a JSON value fits a type. Items of lists and mappings are not checked."""
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return any(takes(one, value) for one in args)
+        return any(takes(arg, value) for arg in args)
     if origin is Literal:
         return value in args
     if value is None:  # fits no scalar, message, list or mapping
@@ -167,26 +167,26 @@ def _is_lazy(value: Any) -> bool:
 
 
 def digest_of(log: Sequence[Entry]) -> str:
-    said = [[one.seq, one.message.to_dict(), one.message.created_at.isoformat()] for one in log]
-    return hashlib.sha256(compact_json(said).encode("utf-8", "surrogatepass")).hexdigest()
+    rows = [[item.seq, item.message.to_dict(), item.message.created_at.isoformat()] for item in log]
+    return hashlib.sha256(compact_json(rows).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def sent(log: Sequence[Entry], wanted: object) -> list[int | Message]:
     """Encode an edited log as seqs of unchanged entries and as new messages."""
-    known = {one.seq: one for one in log}
-    found: list[int | Message] = []
-    for one in entries_and_messages(wanted):
-        if isinstance(one, Message):
-            found.append(one)
+    entries = {entry.seq: entry for entry in log}
+    encoded: list[int | Message] = []
+    for item in entries_and_messages(wanted):
+        if isinstance(item, Message):
+            encoded.append(item)
         else:
-            found.append(one.seq if known.get(one.seq) == one else one.message)
-    return found
+            encoded.append(item.seq if entries.get(item.seq) == item else item.message)
+    return encoded
 
 
 def edited(log: Sequence[Entry], wanted: Sequence[int | Message]) -> list[Entry | Message]:
     """Decode the result of `sent`, for the same log."""
-    known = {one.seq: one for one in log}
-    missing = [one for one in wanted if isinstance(one, int) and one not in known]
+    entries = {entry.seq: entry for entry in log}
+    missing = [item for item in wanted if isinstance(item, int) and item not in entries]
     if missing:
         raise InvalidInput(f"The log has no message {missing[0]}. Read it again and repeat.")
-    return [known[one] if isinstance(one, int) else one for one in wanted]
+    return [entries[item] if isinstance(item, int) else item for item in wanted]
