@@ -103,10 +103,10 @@ _NEWEST = 50  # if there are too many entries: number of newest entries that are
 _SHARING = 150  # and number of entries that share the rarest words with the question
 _LONGEST = 100_000  # maximum characters of the newest entries, and of those that share words
 
-Made = tuple[list[Record], "Features"]
+Encoded = tuple[list[Record], "Features"]
 """Records with their features."""
 
-Make = Callable[[Sequence[tuple[Entry, "Turn"]]], Made]
+Make = Callable[[Sequence[tuple[Entry, "Turn"]]], Encoded]
 """Makes records of turns, in the form in which the block will store them."""
 
 
@@ -120,7 +120,7 @@ class Index(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class _Session:
     tail: Tail
-    parts: tuple[Made, ...]
+    parts: tuple[Encoded, ...]
     whole: bool = True
 
     def stands(self, lag: Lag | None) -> bool:
@@ -158,7 +158,7 @@ class Waiting:
     def __init__(self, roles: Sequence[str]) -> None:
         self._roles = roles
         self._lock = fork_safe_lock()
-        self._kept: Cache[str, _Built] = Cache(MOST, lambda one: len(one.index.records), 1)
+        self._cache: Cache[str, _Built] = Cache(MOST, lambda built: len(built.index.records), 1)
         self._begin()
         begin_anew_in_child(self, Waiting._begin)
 
@@ -172,14 +172,14 @@ class Waiting:
         question: str,
         make: Make,
         is_whole: Callable[[], bool] = lambda: True,
-        make_known: Make | None = None,
+        make_cached: Make | None = None,
     ) -> Index | None:
         """Return the index of an owner's pending entries; None if there are none.
 
         Args:
             is_whole: Returns whether `make` could encode all texts. If not, the next question makes
                 the records again.
-            make_known: Makes the records of older turns if there are many. It uses cached encodings
+            make_cached: Makes the records of older turns if there are many. It uses cached encodings
                 only.
         """
         if not tails.read:
@@ -187,15 +187,15 @@ class Waiting:
         count = sum(tail.count for tail in tails.read)
         if count > WHOLE or sum(tail.tokens for tail in tails.read) > WHOLE_TOKENS:
             newest, sharing = _chosen(tails.read, question, self._roles)
-            return _index([make(newest), (make_known or make)(sharing)])
+            return _index([make(newest), (make_cached or make)(sharing)])
         with self._lock:
             turn = self._turns.setdefault(owner, _Turn())
         # a long document takes seconds: concurrent and repeated questions share one build
         with turn.lock:
-            built = self._kept.find(owner)
+            built = self._cache.find(owner)
             after = _built(built, tails, make, self._roles, is_whole)
             if after is not built:
-                self._kept.put(owner, after)
+                self._cache.put(owner, after)
         return after.index if after.index.records else None
 
 
@@ -210,10 +210,10 @@ def _built(
     from agent_memory.retrieval.turns import spoken
 
     lags = {lag.session_id: lag for lag in tails.lags}
-    known = before.sessions if before is not None else {}
-    sessions = {name: one for name, one in known.items() if one.stands(lags.get(name))}
-    grown = before is not None and len(sessions) == len(known)
-    made: list[Made] = []
+    existing = before.sessions if before is not None else {}
+    sessions = {name: item for name, item in existing.items() if item.stands(lags.get(name))}
+    grown = before is not None and len(sessions) == len(existing)
+    parts: list[Encoded] = []
     for tail in tails.read:
         name = tail.lag.session_id
         was = sessions.get(name)
@@ -224,21 +224,21 @@ def _built(
         first = len(was.tail.entries) if was is not None else tail.since
         if was is None or first < len(tail.entries):
             part = make(spoken(tail.entries[first:], roles))
-            made.append(part)
-            grown = grown and (was is not None or name not in known)
+            parts.append(part)
+            grown = grown and (was is not None or name not in existing)
             sessions[name] = _Session(tail, (*(was.parts if was else ()), part), is_whole())
     if before is not None and grown:
-        return _Built(sessions, _extended(before.index, made)) if made else before
-    return _Built(sessions, _index([part for one in sessions.values() for part in one.parts]))
+        return _Built(sessions, _extended(before.index, parts)) if parts else before
+    return _Built(sessions, _index([part for item in sessions.values() for part in item.parts]))
 
 
-def _index(parts: Sequence[Made]) -> Index:
+def _index(parts: Sequence[Encoded]) -> Index:
     from agent_memory.retrieval.index import SegmentIndex
 
     return _extended(Index(SegmentIndex(0), {}), parts)
 
 
-def _extended(index: Index, parts: Sequence[Made]) -> Index:
+def _extended(index: Index, parts: Sequence[Encoded]) -> Index:
     from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.index import SegmentIndex
 
@@ -248,9 +248,9 @@ def _extended(index: Index, parts: Sequence[Made]) -> Index:
     records = {record.id: record for part, _ in some for record in part}
     features = Features.joined([part for _, part in some])
     # the former index may be empty, after system messages alone; its dimension is then unknown
-    known = index.traits if index.records else SegmentIndex(features.dimension)
+    traits = index.traits if index.records else SegmentIndex(features.dimension)
     return Index(
-        known.extended(list(records), features, compact=True), {**index.records, **records}
+        traits.extended(list(records), features, compact=True), {**index.records, **records}
     )
 
 
@@ -289,17 +289,17 @@ def _chosen(
     there = {(entry.session_id, entry.seq, turn.part.number) for entry, turn in newest}
     return newest, [
         (entry, turn)
-        for entry, turn in _not_too_long(sorted(sharing, key=lambda one: -shared(one[1].text)))
+        for entry, turn in _not_too_long(sorted(sharing, key=lambda pair: -shared(pair[1].text)))
         if (entry.session_id, entry.seq, turn.part.number) not in there
     ]
 
 
 def _not_too_long(turns: Iterable[tuple[Entry, Turn]]) -> list[tuple[Entry, Turn]]:
     """Return the first turns within the size limit, at least one."""
-    room, kept = _LONGEST, list[tuple[Entry, "Turn"]]()
+    room, chosen = _LONGEST, list[tuple[Entry, "Turn"]]()
     for entry, turn in turns:
         if room <= 0:
             break
-        kept.append((entry, turn))
+        chosen.append((entry, turn))
         room -= len(turn.text)
-    return kept
+    return chosen

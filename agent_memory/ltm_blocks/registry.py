@@ -97,16 +97,9 @@ _TOMBSTONES = TypeAdapter(Tombstone)
 def record_of(tombstone: Tombstone, block: str, owner: str) -> Record:
     """Return the record of a block's tombstone. Its id derives from the tombstone's content."""
     own = {"session_id", "first", "last", "at"}
+    place = (tombstone.session_id, tombstone.first, tombstone.last)
     return Record(
-        id=record_id(
-            block,
-            owner,
-            tombstone.session_id,
-            tombstone.first,
-            tombstone.last,
-            tombstone.span,
-            tombstone.fact,
-        ),
+        id=record_id(block, owner, *place, tombstone.span, tombstone.fact),
         owner=owner,
         session_id=tombstone.session_id,
         first=tombstone.first,

@@ -51,13 +51,13 @@ class StaticMemory(Block):
     @classmethod
     def _plain(cls, value: object) -> object:
         if isinstance(value, dict):
-            value = [{key: one} for key, one in value.items()]
+            value = [{key: fact} for key, fact in value.items()]
         if isinstance(value, str):
             value = [value]
         if not isinstance(value, list | tuple | set | frozenset):
             return value
         facts = (
-            one.model_dump(mode="json") if isinstance(one, BaseModel) else one for one in value
+            fact.model_dump(mode="json") if isinstance(fact, BaseModel) else fact for fact in value
         )
         return tuple(map(_FACT.validate_python, facts))
 
@@ -107,30 +107,32 @@ class StaticMemory(Block):
 
 def _text(fact: Any) -> str:
     if not isinstance(fact, dict):
-        return fact if isinstance(fact, str) else "; ".join(_said("", fact))
+        return fact if isinstance(fact, str) else "; ".join(_texts("", fact))
     own = [fact[key] for key in ("text", "content") if key in fact]
-    if (text := next((one for one in own if isinstance(one, str)), None)) is not None:
+    if (text := next((item for item in own if isinstance(item, str)), None)) is not None:
         return text
     parts = [
-        _said("" if key in ("text", "content") and isinstance(one, dict | list) else str(key), one)
-        for key, one in fact.items()
+        _texts(
+            "" if key in ("text", "content") and isinstance(item, dict | list) else str(key), item
+        )
+        for key, item in fact.items()
         if key != "id" or len(fact) == 1
     ]
     return "; ".join(part for some in parts for part in some)
 
 
-def _said(name: str, value: object) -> Iterator[str]:
+def _texts(name: str, value: object) -> Iterator[str]:
     """Yield a value in words, one text for each item."""
     inner: Iterable[tuple[object, object]] = ()
     if isinstance(value, dict):
         inner = value.items()
-    elif isinstance(value, list) and any(isinstance(one, dict | list) for one in value):
+    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
         inner = enumerate(value, 1)
     name = name.replace("_", " ")
     if not inner:
         yield f"{name}: {_word(value)}" if name else _word(value)
-    for key, one in inner:
-        yield from _said(f"{name} {key}".strip(), one)
+    for key, item in inner:
+        yield from _texts(f"{name} {key}".strip(), item)
 
 
 def _word(value: object) -> str:
@@ -142,5 +144,5 @@ def _word(value: object) -> str:
 
 
 def _id(fact: Any) -> str:
-    given = fact.get("id") if isinstance(fact, dict) else None
-    return str(given) if given is not None else record_id(_text(fact))
+    fact_id = fact.get("id") if isinstance(fact, dict) else None
+    return str(fact_id) if fact_id is not None else record_id(_text(fact))

@@ -48,7 +48,7 @@ def _in_force(
     """Wrap a method. If another process rebuilt the vectors for another model, errors say so."""
 
     @wraps(call)
-    def told(block: VectorMemory, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def wrapped(block: VectorMemory, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return call(block, *args, **kwargs)
         except DimensionMismatch as error:
@@ -63,7 +63,7 @@ def _in_force(
                 f"process uses {ours.name!r}. Restart it with the new settings."
             ) from error
 
-    return told
+    return wrapped
 
 
 class VectorMemory(Block):
@@ -159,11 +159,11 @@ class VectorMemory(Block):
 
         try:
             embedder = self._chosen(resources)
-            given = (embedder.dimension, embedder.name)
+            current = (embedder.dimension, embedder.name)
             with self._opened(resources) as vectors:
                 if self._qdrant is None:
-                    stored = vectors.vector_blocks().get(self.name, given)
-                    return [] if stored == given else [mismatch(self.name, stored, given)]
+                    stored = vectors.vector_blocks().get(self.name, current)
+                    return [] if stored == current else [mismatch(self.name, stored, current)]
                 # a Qdrant server may not know the model, but refuses another dimension
                 query = Query.of_question("Anybody?", embedder)
                 vectors.search_vectors(self.name, "nobody", query, 1)
@@ -228,10 +228,10 @@ class VectorMemory(Block):
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         from agent_memory.retrieval.turns import spoken
 
-        said = spoken(entries, self.roles)
-        if not said:
+        turns = spoken(entries, self.roles)
+        if not turns:
             return
-        records, features = self._made(scope, self._ready().encode, said)
+        records, features = self._encoded(scope, self._ready().encode, turns)
         self._vectors.put_vectors(self.name, records, features, lease=scope.lease)
 
     @_in_force
@@ -249,7 +249,7 @@ class VectorMemory(Block):
             hits = self._vectors.search_vectors(self.name, scope.owner, query, depth)
             wanted = [hit for hit in hits if hit.relevance >= least]
             near = partial(self._near_both, scope, query)
-            told = answers(
+            results = answers(
                 question,
                 hits,
                 least,
@@ -257,12 +257,12 @@ class VectorMemory(Block):
                 corrects=query.period is None,
                 in_context=scope.in_context,
             )
-            found = folded(recalls(told, self.name, scope), limit)
+            recalled = folded(recalls(results, self.name, scope), limit)
             # search deeper if at least half of the hits are relevant, but some relevant hits repeat
             # another hit or are in the context already
-            hides = len(found) < len(wanted) and 2 * len(wanted) >= len(hits) >= depth
-            if len(found) >= limit or not hides or depth >= _DEEPEST or given_up():
-                return found
+            hides = len(recalled) < len(wanted) and 2 * len(wanted) >= len(hits) >= depth
+            if len(recalled) >= limit or not hides or depth >= _DEEPEST or given_up():
+                return recalled
             depth *= _DEEPER
 
     def left_out(self, scope: Scope, message: Message, limit: int) -> list[LeftOut]:
@@ -278,16 +278,19 @@ class VectorMemory(Block):
             self._query(scope, question, self.resources.today(scope, message)),
             limit + _DEEP,
         )
-        told = {hit.record.id for hit in informative_hits(question, hits)}
+        informative = {hit.record.id for hit in informative_hits(question, hits)}
         least = self.resources.min_relevance
-        low = [hit for hit in hits if hit.record.id in told and hit.relevance < least]
-        same = [hit for hit in hits if hit.record.id not in told]
+        low = [hit for hit in hits if hit.record.id in informative and hit.relevance < least]
+        same = [hit for hit in hits if hit.record.id not in informative]
         why = f"its relevance is {{:.2f}}, and min_relevance asks {least:g}"
         return [
-            *(LeftOut(one, why.format(one.relevance)) for one in recalls(low[:limit], self.name)),
             *(
-                LeftOut(one, "it only repeats the question, or says that the answer is not known")
-                for one in recalls(same[:limit], self.name)
+                LeftOut(item, why.format(item.relevance))
+                for item in recalls(low[:limit], self.name)
+            ),
+            *(
+                LeftOut(item, "it only repeats the question, or says that the answer is not known")
+                for item in recalls(same[:limit], self.name)
             ),
         ]
 
@@ -301,8 +304,12 @@ class VectorMemory(Block):
         query = self._meanings.query(question, today)
         tails = self.resources.pending.of(self.name, scope)
         soon = self._meanings.soon()
-        make, make_known = (partial(self._made, scope, one) for one in (soon, soon.cached))
-        waiting = self._waiting.index(tails, scope.owner, question, make, soon.is_whole, make_known)
+        make, make_cached = (
+            partial(self._encoded, scope, encode) for encode in (soon, soon.cached)
+        )
+        waiting = self._waiting.index(
+            tails, scope.owner, question, make, soon.is_whole, make_cached
+        )
         if not soon.is_whole():
             self.said(scope)
         if waiting is not None:
@@ -317,29 +324,29 @@ class VectorMemory(Block):
         if event is None:
             return query
         happened = query.over_the_same(self._meanings.query(event.text))
-        found = self._vectors.search_vectors(self.name, scope.owner, happened, 1)
-        if not found or found[0].relevance < _SURE:
+        hits = self._vectors.search_vectors(self.name, scope.owner, happened, 1)
+        if not hits or hits[0].relevance < _SURE:
             return query
-        return query.within(event.period(found[0].record.created_at.date()))
+        return query.within(event.period(hits[0].record.created_at.date()))
 
-    def _near_both(self, scope: Scope, query: Query, stated: Hit) -> list[tuple[Hit, float]]:
+    def _near_both(self, scope: Scope, query: Query, statement: Hit) -> list[tuple[Hit, float]]:
         """Return the hits nearest to a question and a statement together; see `answers.Newer`."""
-        vector = stated.vector() if stated.vector is not None else ()
+        vector = statement.vector() if statement.vector is not None else ()
         if not len(query.meaning) or not len(vector):  # a damaged record has none
             return []
         both = query.meaning + vector
         length = float((both @ both) ** 0.5)
-        found = self._vectors.search_vectors(self.name, scope.owner, query.like(both), _LIKE)
-        return [(hit, hit.cosine * length) for hit in found]
+        hits = self._vectors.search_vectors(self.name, scope.owner, query.like(both), _LIKE)
+        return [(hit, hit.cosine * length) for hit in hits]
 
-    def _made(
-        self, scope: Scope, encode: Encode, said: Sequence[tuple[Entry, Turn]]
+    def _encoded(
+        self, scope: Scope, encode: Encode, turns: Sequence[tuple[Entry, Turn]]
     ) -> tuple[list[Record], Features]:
         from agent_memory.retrieval.features import Features
         from agent_memory.retrieval.turns import record_of_turn
 
-        records = [record_of_turn(*one, self._id(scope, *one), scope.owner) for one in said]
-        return records, Features.of_turns([turn for _, turn in said], encode)
+        records = [record_of_turn(*pair, self._id(scope, *pair), scope.owner) for pair in turns]
+        return records, Features.of_turns([turn for _, turn in turns], encode)
 
     def validate_vectors(self, dimension: int, model: str) -> bool:
         embedder = self.resources.embedders(self.embedding)

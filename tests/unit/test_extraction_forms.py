@@ -93,7 +93,7 @@ def test_versions_tell_prompts_apart() -> None:
 def told(**fields: Any) -> Any:
     answer = {"text": "Lives in Rome.", "message": 1, "quote": "Rome", **fields}
     form = FactForm(None)
-    (found,) = form.found(form.schema.model_validate({"facts": [answer]}), {4: "id of four"})
+    (found,) = form.candidates(form.schema.model_validate({"facts": [answer]}), {4: "id of four"})
     return found
 
 
@@ -154,8 +154,8 @@ def test_the_list_of_the_second_call() -> None:
         "   9. work: x"
     )
     found = told(known=4, relation="Update", kind="State ", when="since May")
-    assert (found.known, found.relation) == (("id of four",), "update")
-    assert told(known=[9, 4], relation="same").known == ("id of four",)
+    assert (found.related, found.relation) == (("id of four",), "update")
+    assert told(known=[9, 4], relation="same").related == ("id of four",)
     assert (found.kind, found.when) == ("state", "since May")
     for known, relation in ((5, "update"), (0, "update"), (None, "same"), (4, "new"), (4, "what")):
         assert told(known=known, relation=relation).relation == ""
@@ -181,7 +181,7 @@ class Profile(BaseModel):
 def filled(**fields: Any) -> Any:
     form = ProfileForm(Profile)
     answer = {"message": 1, "quote": "q", **fields}
-    (found,) = form.found(form.schema.model_validate({"facts": [answer]}), {})
+    (found,) = form.candidates(form.schema.model_validate({"facts": [answer]}), {})
     return found
 
 
@@ -240,7 +240,7 @@ def test_profiles_and_their_schemas() -> None:
 
     form = ProfileForm(One)
     told = {"facts": [{"field": "name", "value": "x", "message": 1, "quote": "q"}]}
-    assert form.found(form.schema.model_validate(told), {})[0].value == "x"
+    assert form.candidates(form.schema.model_validate(told), {})[0].value == "x"
     assert form.filled([]) == One()
     for form in (FactForm(None), ProfileForm(Profile)):
         assert "<" not in form.prompt

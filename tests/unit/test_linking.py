@@ -25,7 +25,7 @@ from agent_memory.ltm_blocks.extractive.history.likeness import (
     most_alike,
     shingles,
 )
-from agent_memory.ltm_blocks.extractive.settling import Answer, Group, Known, settle
+from agent_memory.ltm_blocks.extractive.settling import Answer, Existing, Group, settle
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
@@ -108,7 +108,7 @@ def test_who_answers_a_lesser_role_does_not_say_what_that_said_of_others(answer:
     weights = {"assistant": 1, "user": 2}
     other = replace(claim("other", 2, ("contradict", "a")), role="assistant")
     facts = facts_of([A, other], weights=weights)
-    known = Known(facts, {one.id for one in facts}, [A, other], np.zeros((2, 0)))
+    known = Existing(facts, {one.id for one in facts}, [A, other], np.zeros((2, 0)))
     draft = Draft(claim("new", 3), corrects=False)
 
     def ask(groups: Sequence[Group]) -> dict[int, Answer]:
@@ -127,10 +127,10 @@ def test_what_is_told_again_with_more_keeps_its_time(told: int | None) -> None:
     """Wrong: a fact repeated with more detail loses its date, or a more precise date is dropped."""
     old = replace(claim("old", 1), valid_from=A.recorded_at, kind="state")
     facts = facts_of([old])
-    known = Known(facts, {"old"}, [old], np.zeros((1, 0)))
+    known = Existing(facts, {"old"}, [old], np.zeros((1, 0)))
     began = None if told is None else A.recorded_at + timedelta(days=told)
     new = replace(claim("new", 3), valid_from=began, kind="state")
-    draft = Draft(new, corrects=False, relation="refine", known=("old",))
+    draft = Draft(new, corrects=False, relation="refine", related=("old",))
     (kept,), _ = settle([draft], np.zeros((1, 0)), known, {}, lambda groups: {})
     assert kept.links == (Link("refine", "old"),)
     assert kept.valid_from == (began or A.recorded_at)

@@ -114,7 +114,7 @@ def test_what_tells_something_is_kept(text: str) -> None:
 
 def test_what_changes_a_known_fact_or_is_a_plan_is_kept() -> None:
     """Wrong: "is not happy any more", or a plan, is dropped as a mood."""
-    assert not is_chatter(finding("Caroline is happy.", relation="end", known=("x",)), SHOWN)
+    assert not is_chatter(finding("Caroline is happy.", relation="end", related=("x",)), SHOWN)
     assert not is_chatter(finding("Caroline looks forward to seeing friends.", kind="plan"), SHOWN)
 
 

@@ -25,7 +25,7 @@ from agent_memory.engine.recall.contexts import BlockRecalls, existing
 from agent_memory.engine.recall.fan_out import FanOut
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import ManualBlock, QueryThread, Resources
-from agent_memory.ltm_blocks.pending_index import Made, Waiting
+from agent_memory.ltm_blocks.pending_index import Encoded, Waiting
 from agent_memory.models.embedders.base import NoEmbedder
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.pending import Tails
@@ -226,7 +226,7 @@ class LogBlock(ManualBlock):
         return recalls(best, self.name, scope)
 
 
-def _records_of(turns: Sequence[tuple[Entry, Turn]]) -> Made:
+def _records_of(turns: Sequence[tuple[Entry, Turn]]) -> Encoded:
     from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.turns import record_of_turn
 

@@ -114,8 +114,8 @@ class ExtractiveMemory(FactBlock):
         return self.scorer.recalled > 0
 
     def recalled(self, scope: Scope, ids: Sequence[str]) -> None:
-        known = {fact.id for fact in self._known(scope.owner).facts}
-        self._keeper.count(scope.owner, ids, known)
+        existing = {fact.id for fact in self._remembered(scope.owner).facts}
+        self._keeper.count(scope.owner, ids, existing)
 
     @property
     def language_models(self) -> tuple[str | None, ...]:
@@ -127,7 +127,7 @@ class ExtractiveMemory(FactBlock):
 
     def bind(self, resources: Resources) -> Self:
         bound = super().bind(resources)
-        bound._remembering = Cache(MOST_RECORDS, lambda one: len(one[1].facts))
+        bound._remembering = Cache(MOST_RECORDS, lambda entry: len(entry[1].facts))
         bound._keeper = Keeper(resources.store, self.name)
         bound._embedder = BestEffort(lambda: resources.embedders(None))
         return bound
@@ -144,97 +144,99 @@ class ExtractiveMemory(FactBlock):
         llm, form, embedder = self._llm(), self._chosen(), self._embedder
         shown = sources(entries, self.roles, self.redact)
         span = Span(entries[0].session_id, entries[0].seq, entries[-1].seq)
-        known = bearing(self._current(scope.owner, without=span), shown) if form.compares else []
-        found = ask(llm, form, shown, self.resources.counter.text, known)
+        facts = bearing(self._current(scope.owner, without=span), shown) if form.compares else []
+        findings = ask(llm, form, shown, self.resources.counter.text, facts)
         if self.redact is not None:
-            found = [
-                replace(one, text=self.redact(one.text), subject=self.redact(one.subject))
-                for one in found
+            findings = [
+                replace(item, text=self.redact(item.text), subject=self.redact(item.subject))
+                for item in findings
             ]
         rules = Rules(
             self._weights, _folded(self.categories), _folded(self.refuse_categories),
             self.min_confidence, llm.model, prompt_version(form),
         )  # fmt: skip
-        place, seen = (self.name, scope.owner), [fact.id for fact in known]
-        absorbing = Absorbing(llm, form, rules, embedder, place, self._all, seen)
+        place, shown_ids = (self.name, scope.owner), [fact.id for fact in facts]
+        absorbing = Absorbing(llm, form, rules, embedder, place, self._all, shown_ids)
         # one batch at a time for each user: new facts depend on known ones
         with self.resources.locked(record_id("facts", self.name, scope.owner)):
             journal = self._keeper.read(scope.owner, without=span)
-            claims, refused = absorbing.claims(found, shown, journal)
+            claims, refused = absorbing.claims(findings, shown, journal)
             batch = Batch(
-                *span, entries[-1].created_at, llm.model, rules.prompt, len(found), dict(refused)
+                *span, entries[-1].created_at, llm.model, rules.prompt, len(findings), dict(refused)
             )
             self._keeper.write(scope.owner, span, claims, batch, scope.lease)
         if refused:
-            logger.info("block %r refused %s of %d findings", self.name, dict(refused), len(found))
+            logger.info(
+                "block %r refused %s of %d findings", self.name, dict(refused), len(findings)
+            )
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         from agent_memory.ltm_blocks.extractive.recalling import recalls
 
         now = datetime.now(UTC)
-        known = self._known(scope.owner)
-        hidden = self._hidden(known, now)
-        shown = [place for place in range(len(known.facts)) if place not in hidden]
+        remembered = self._remembered(scope.owner)
+        hidden = self._hidden(remembered, now)
+        shown = [place for place in range(len(remembered.facts)) if place not in hidden]
         question = message.text().strip() if message else ""
         if not shown:
             return []
         query = self._embedder.query(question) if question else None
-        pinned = [place for place in shown if known.facts[place].id in scope.pinned]
-        kept = recalls(known, pinned, query, self.scorer, now, limit)
-        found, least = list[Recall](), scope.floor * self.resources.min_relevance
+        pinned = [place for place in shown if remembered.facts[place].id in scope.pinned]
+        pins = recalls(remembered, pinned, query, self.scorer, now, limit)
+        best, least = list[Recall](), scope.floor * self.resources.min_relevance
         had = self._keeper.recalled(scope.owner) if self.counts_recalls else {}
         if self.choose is not None and scope.floor > 0:
             most = max(limit, self.choose.most)
-            ranked = recalls(known, shown, query, self.scorer, now, most, had)
-            found = self.choose.choose(self.resources, question, ranked)
-        elif not query or known.relevance(query)[shown].max() >= least:
-            found = recalls(known, shown, query, self.scorer, now, limit, had)
-        return with_pinned(found, kept, scope, limit)
+            ranked = recalls(remembered, shown, query, self.scorer, now, most, had)
+            best = self.choose.choose(self.resources, question, ranked)
+        elif not query or remembered.relevance(query)[shown].max() >= least:
+            best = recalls(remembered, shown, query, self.scorer, now, limit, had)
+        return with_pinned(best, pins, scope, limit)
 
     def outdated(self, scope: Scope, sources: Collection[Source]) -> Mapping[Source, datetime]:
         """Return the messages whose facts have all been superseded; see `Block.outdated`."""
-        since = self._known(scope.owner).outdated(datetime.now(UTC))
+        since = self._remembered(scope.owner).outdated(datetime.now(UTC))
         return {source: since[source] for source in sources if source in since}
 
     def left_out(self, scope: Scope, message: Message, limit: int) -> list[LeftOut]:
         from agent_memory.ltm_blocks.extractive.recalling import recalls
 
         now = datetime.now(UTC)
-        known, question = self._known(scope.owner), message.text().strip()
-        hidden = self._hidden(known, now)
+        remembered, question = self._remembered(scope.owner), message.text().strip()
+        hidden = self._hidden(remembered, now)
         if not hidden or not question:
             return []
         query = self._embedder.query(question)
-        why = {known.facts[place].id: reason for place, reason in hidden.items()}
-        near = recalls(known, list(hidden), query, self.scorer, now, limit)
+        why = {remembered.facts[place].id: reason for place, reason in hidden.items()}
+        near = recalls(remembered, list(hidden), query, self.scorer, now, limit)
         return [LeftOut(recall, why[recall.id]) for recall in near]
 
-    def _hidden(self, known: Remembered, now: datetime) -> dict[int, str]:
+    def _hidden(self, remembered: Remembered, now: datetime) -> dict[int, str]:
         """Return the indexes of the facts that are not recalled, each with the reason."""
-        current = set(known.current(now))
+        current = set(remembered.current(now))
         hidden = {
             place: f"it does not hold any more ({fact.why or 'over'})"
-            for place, fact in enumerate(known.facts)
+            for place, fact in enumerate(remembered.facts)
             if place not in current and not self.superseded
         }
         stale = {
-            one.fact.id: f"it is stale ({one.why})"
-            for one in known.stale(now, self.staleness, self.ttl)
-            if one.why == "expired" or not self.staleness.report_only
+            item.fact.id: f"it is stale ({item.why})"
+            for item in remembered.stale(now, self.staleness, self.ttl)
+            if item.why == "expired" or not self.staleness.report_only
         }
         of_stale = {
-            place: stale[known.facts[place].id]
+            place: stale[remembered.facts[place].id]
             for place in current
-            if known.facts[place].id in stale
+            if remembered.facts[place].id in stale
         }
         return hidden | of_stale
 
     def all_kept(self, scope: Scope) -> list[Recall]:
         from agent_memory.ltm_blocks.extractive.recalling import recalls
 
-        known, now = self._known(scope.owner), datetime.now(UTC)
-        places = known.current(now)
-        return recalls(known, places, None, self.scorer, now, len(places))
+        remembered, now = self._remembered(scope.owner), datetime.now(UTC)
+        places = remembered.current(now)
+        return recalls(remembered, places, None, self.scorer, now, len(places))
 
     @by_owner
     def delete(self, scope: Scope) -> None:
@@ -269,19 +271,19 @@ class ExtractiveMemory(FactBlock):
         return form.filled(self.facts(scope, as_of=at, known_at=known_at))
 
     def stale(self, scope: Scope) -> list[Stale]:
-        return self._known(scope.owner).stale(datetime.now(UTC), self.staleness, self.ttl)
+        return self._remembered(scope.owner).stale(datetime.now(UTC), self.staleness, self.ttl)
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> list[Fact]:
         journal = self._keeper.read(scope.owner)
         if isinstance(what, Span):
-            gone = [one for one in journal.claims if what.holds(one.session_id, one.seq)]
+            gone = [claim for claim in journal.claims if what.holds(claim.session_id, claim.seq)]
             tombstones = [Tombstone(None, *what, None, datetime.now(UTC), why)]
         else:
-            gone = [one for one in journal.claims if one.fact == what]
-            others = [one for one in journal.claims if one.fact != what]
-            tombstones = [tombstone_of(one, others, why) for one in gone]
+            gone = [claim for claim in journal.claims if claim.fact == what]
+            others = [claim for claim in journal.claims if claim.fact != what]
+            tombstones = [tombstone_of(claim, others, why) for claim in gone]
         self._keeper.forget(scope.owner, [*gone, *journal.remains], tombstones)
-        left = {one.fact for one in journal.claims if one not in gone}
+        left = {claim.fact for claim in journal.claims if claim not in gone}
         return [fact for fact in self._all(journal.claims) if fact.id not in left]
 
     def audit(self, scope: Scope) -> list[Change]:
@@ -297,7 +299,7 @@ class ExtractiveMemory(FactBlock):
     def _all(self, claims: Sequence[Claim], known_at: datetime | None = None) -> list[Fact]:
         return facts_of(claims, block=self.name, weights=self._weights, known_at=known_at)
 
-    def _known(self, owner: str) -> Remembered:
+    def _remembered(self, owner: str) -> Remembered:
         """Return an owner's facts, prepared for recall. They are cached by version."""
         from agent_memory.ltm_blocks.extractive.recalling import Remembered
 
@@ -309,12 +311,12 @@ class ExtractiveMemory(FactBlock):
         journal, embedder = self._keeper.read(owner), self._embedder
         facts = self._all(journal.claims)
         vectors = vectors_of(facts, journal.claims, embedder)
-        known = Remembered(facts, vectors)
+        remembered = Remembered(facts, vectors)
         # vectors are missing while the embedder is down; such facts are not cached
         is_whole = not facts or vectors.shape[1] or embedder.has_vectors() is False
         if version is not None and is_whole:
-            self._remembering.put(owner, (version, known))
-        return known
+            self._remembering.put(owner, (version, remembered))
+        return remembered
 
     def _llm(self) -> LLM:
         llm = self.resources.models(self.model)

@@ -21,7 +21,7 @@ from agent_memory.ltm_blocks.extractive.history.findings import Candidate, Draft
 from agent_memory.ltm_blocks.extractive.history.likeness import most_alike
 from agent_memory.ltm_blocks.extractive.history.sources import SourceMessage, helpful
 from agent_memory.ltm_blocks.extractive.profiles import Form, ProfileForm, settle_fields
-from agent_memory.ltm_blocks.extractive.settling import Known, reconcile, settle
+from agent_memory.ltm_blocks.extractive.settling import Existing, reconcile, settle
 from agent_memory.ltm_blocks.extractive.storage import vectors_of, with_vectors
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ _SHARE = 0.6  # of the context window; the rest is for the answer and for errors
 
 
 def ask(
-    llm: LLM, form: Form, shown: Sequence[SourceMessage], count: Count, known: Sequence[Fact] = ()
+    llm: LLM, form: Form, shown: Sequence[SourceMessage], count: Count, facts: Sequence[Fact] = ()
 ) -> list[Candidate]:
     """Return the facts that a model finds in messages."""
     if not any(message.number is not None for message in shown):
         return []
-    head = _head(shown, known)
-    names = {number: fact.id for number, fact in enumerate(known, 1)}
+    head = _head(shown, facts)
+    names = {number: fact.id for number, fact in enumerate(facts, 1)}
     room = int(llm.context_window() * _SHARE) - count(form.prompt) - count(head)
     limit = max(_LEAST_TOKENS, min(_MOST_TOKENS, room))
     sources = helpful(shown)
@@ -52,7 +52,7 @@ def ask(
         try:
             requests = (_messages(form, head, part) for part in parts(sources, count, limit))
             answers = [llm.structured(messages, form.schema) for messages in requests]
-            return [finding for answer in answers for finding in form.found(answer, names)]
+            return [finding for answer in answers for finding in form.candidates(answer, names)]
         except ContextTooLong:
             if limit <= _LEAST_TOKENS:
                 raise
@@ -70,13 +70,13 @@ def parts(shown: Sequence[SourceMessage], count: Count, limit: int) -> Iterator[
     for message in shown:
         head, _, text = message.line().partition(": ")
         for piece in split(text, count, max(1, limit - count(head) - _DAY_TOKENS)):
-            one = f"{head}: {piece}"
-            cost = count(one) + (1 if message.day == day else _DAY_TOKENS)
+            line = f"{head}: {piece}"
+            cost = count(line) + (1 if message.day == day else _DAY_TOKENS)
             if lines and size + cost > limit:
                 if numbered:
                     yield "\n".join(lines)
                 lines, day, size, numbered = [], "", 0, False
-            lines += [one] if message.day == day else [f"{message.day}:", one]
+            lines += [line] if message.day == day else [f"{message.day}:", line]
             day = message.day
             size += cost
             numbered = numbered or message.number is not None
@@ -90,15 +90,15 @@ def bearing(facts: Sequence[Fact], shown: Sequence[SourceMessage]) -> list[Fact]
     return [facts[at] for at in most_alike([fact.text for fact in facts], texts, _MOST_KNOWN)]
 
 
-def _head(shown: Sequence[SourceMessage], known: Sequence[Fact]) -> str:
+def _head(shown: Sequence[SourceMessage], facts: Sequence[Fact]) -> str:
     """Return the text before the messages: the user's name and the known facts."""
     lines = []
     numbered = [message for message in shown if message.number is not None]
     who = {message.who for message in numbered if message.role == "user"}
     if len(who) == 1 and (name := who.pop()) != "user":
         lines.append(escape(f"The user is {name[:_MOST_NAME]}."))
-    if known:
-        known_lines = (f"{number}. {listed(fact)}" for number, fact in enumerate(known, 1))
+    if facts:
+        known_lines = (f"{number}. {listed(fact)}" for number, fact in enumerate(facts, 1))
         lines += ["<known>", *map(escape, known_lines), "</known>"]
     return "".join(f"{line}\n" for line in lines)
 
@@ -116,7 +116,7 @@ class Absorbing:
 
     Attributes:
         place: The block and the owner, which are part of each claim's id.
-        seen: Ids of the facts that the model was shown.
+        shown: Ids of the facts that the model was shown.
     """
 
     llm: LLM
@@ -125,7 +125,7 @@ class Absorbing:
     embedder: BestEffort
     place: tuple[str, str]
     facts_of: Callable[[Sequence[Claim]], Sequence[Fact]]
-    seen: Collection[str] = ()
+    shown: Collection[str] = ()
 
     def claims(
         self, findings: Sequence[Candidate], shown: Sequence[SourceMessage], journal: Journal
@@ -135,7 +135,7 @@ class Absorbing:
         Args:
             journal: The known claims, without those from the messages in `shown`.
         """
-        findings = [replace(one, text=unmarked(one.text)) for one in findings]
+        findings = [replace(finding, text=unmarked(finding.text)) for finding in findings]
         drafted, refused = drafts(findings, shown, journal.forgotten, self.rules, self._id)
         settled, echoes = self._settled(drafted, journal)
         news = self._news(settled, journal)
@@ -148,15 +148,17 @@ class Absorbing:
         weights, now = self.rules.weights, datetime.now(UTC)
         facts = [fact for fact in self.facts_of(journal.claims) if fact.why != "contradicted"]
         current = {fact.id for fact in facts if fact.is_current(now)}
-        marked, vectors = with_vectors([one.claim for one in drafted], self.embedder)
-        drafted = [replace(one, claim=claim) for one, claim in zip(drafted, marked, strict=True)]
+        marked, vectors = with_vectors([draft.claim for draft in drafted], self.embedder)
+        drafted = [
+            replace(draft, claim=claim) for draft, claim in zip(drafted, marked, strict=True)
+        ]
         if isinstance(self.form, ProfileForm):
             return settle_fields(drafted, facts, current, weights)
-        of_known = vectors_of(facts, journal.claims, self.embedder)
-        if of_known.shape[1] != vectors.shape[1]:  # one side has no vectors
-            of_known, vectors = np.zeros((len(facts), 0)), vectors[:, :0]
-        known = Known(facts, current, journal.claims, of_known, self.seen)
-        return settle(drafted, vectors, known, weights, partial(reconcile, self.llm))
+        of_facts = vectors_of(facts, journal.claims, self.embedder)
+        if of_facts.shape[1] != vectors.shape[1]:  # one side has no vectors
+            of_facts, vectors = np.zeros((len(facts), 0)), vectors[:, :0]
+        existing = Existing(facts, current, journal.claims, of_facts, self.shown)
+        return settle(drafted, vectors, existing, weights, partial(reconcile, self.llm))
 
     def _news(self, settled: Sequence[Claim], journal: Journal) -> list[Claim]:
         """Drop claims in which an assistant or tool repeats a fact of an equal or weightier role.
@@ -164,17 +166,17 @@ class Absorbing:
         The assistant may know the fact from this memory, and the memory would then confirm itself.
         """
         weights = self.rules.weights
-        known: dict[str, int] = {}
-        for one in journal.claims:
-            known[one.fact] = max(known.get(one.fact, 0), weights.get(one.role, 0))
+        weight_of: dict[str, int] = {}
+        for claim in journal.claims:
+            weight_of[claim.fact] = max(weight_of.get(claim.fact, 0), weights.get(claim.role, 0))
         return [
-            one
-            for one in settled
-            if one.role == "user" or weights.get(one.role, 0) > known.get(one.fact, -1)
+            claim
+            for claim in settled
+            if claim.role == "user" or weights.get(claim.role, 0) > weight_of.get(claim.fact, -1)
         ]
 
-    def _id(self, message: SourceMessage, one: Candidate) -> str:
+    def _id(self, message: SourceMessage, finding: Candidate) -> str:
         entry = message.entry
         # the dates are part of the id, since one sentence may report two journeys
-        content = (one.subject, one.text, one.since, one.until)
+        content = (finding.subject, finding.text, finding.since, finding.until)
         return record_id(*self.place, entry.session_id, entry.seq, *content)

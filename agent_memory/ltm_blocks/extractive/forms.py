@@ -78,7 +78,7 @@ One fact
 - What changed is the new state: "lives in Lisbon", not "moved".
 """
 
-KNOWN = """
+KNOWN_FACTS = """
 What is known
 - Do not tell the known facts again.
 - If a fact of yours changes one, give its number in `known` and say how in `relation`:
@@ -124,9 +124,9 @@ def _plain(schema: Any) -> Any:
 
 def _asked_for(schema: dict[str, Any]) -> None:
     """Require every field in a schema, and drop the keywords that providers refuse."""
-    told = schema.get("properties", {})
-    told.update({name: _plain(part) for name, part in told.items()})
-    schema["required"] = list(told)
+    fields = schema.get("properties", {})
+    fields.update({name: _plain(part) for name, part in fields.items()})
+    schema["required"] = list(fields)
 
 
 class AnswerPart(BaseModel):
@@ -144,12 +144,12 @@ Day = Annotated[str, Field(coerce_numbers_to_str=True)]
 """A date as a model writes it. A year may be a number."""
 
 
-def one_of(*known: str, other: str) -> BeforeValidator:
-    """Return a validator that replaces every word that is not in `known` by `other`."""
+def one_of(*words: str, other: str) -> BeforeValidator:
+    """Return a validator that replaces every word that is not in `words` by `other`."""
 
     def folded(value: Any) -> str:
         word = value.strip().casefold() if isinstance(value, str) else other
-        return word if word in known else other
+        return word if word in words else other
 
     return BeforeValidator(folded)
 
@@ -205,24 +205,25 @@ class FactForm:
         listed = list(dict.fromkeys([*(categories or CATEGORIES), "other"]))
         own = (prompt or PROMPT).replace("{categories}", ", ".join(listed))
         example = () if prompt else (EXAMPLE,)  # the example fits only the default prompt
-        self.prompt = "\n".join((own, WHERE, KNOWN, *example))
+        self.prompt = "\n".join((own, WHERE, KNOWN_FACTS, *example))
         category = Field(default="other", json_schema_extra={"enum": [*listed]})
         finding: Any = create_model("Finding", __base__=Finding, category=(str, category))
         listed_findings: Any = list[finding]
         self.schema = create_model("Findings", facts=(listed_findings, ...))
 
-    def found(self, answer: BaseModel, known: Mapping[int, str]) -> list[Candidate]:
+    def candidates(self, answer: BaseModel, ids: Mapping[int, str]) -> list[Candidate]:
         facts: list[Finding] = getattr(answer, "facts", [])
         return [
-            _candidate(one, tuple(known[number] for number in one.known if number in known))
-            for one in facts
+            _candidate(finding, tuple(ids[number] for number in finding.known if number in ids))
+            for finding in facts
         ]
 
 
-def _candidate(one: Finding, known: tuple[str, ...]) -> Candidate:
+def _candidate(finding: Finding, related: tuple[str, ...]) -> Candidate:
     return Candidate(
-        " ".join(one.text.split()), " ".join(one.subject.split()) or "user",
-        one.category.strip().casefold() or "other", one.message, one.quote, one.since, one.until,
-        one.confidence, kind=one.kind, when=one.when, known=known,
-        relation=one.relation if known and one.relation != "new" else "",
+        " ".join(finding.text.split()), " ".join(finding.subject.split()) or "user",
+        finding.category.strip().casefold() or "other", finding.message, finding.quote,
+        finding.since, finding.until, finding.confidence,
+        kind=finding.kind, when=finding.when, related=related,
+        relation=finding.relation if related and finding.relation != "new" else "",
     )  # fmt: skip

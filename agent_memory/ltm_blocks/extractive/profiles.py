@@ -57,15 +57,15 @@ class ProfileForm:
         if not profile.model_fields:
             raise ConfigError(f"The profile {profile.__name__} has no fields. Add some.")
         self._items = {name: _item(field) for name, field in profile.model_fields.items()}
-        told = "\n".join(
+        lines = "\n".join(
             f"{name}: {field.description or field.title or name.replace('_', ' ')}"
             for name, field in profile.model_fields.items()
         )
-        self.prompt = f"{(prompt or PROMPT).replace('{fields}', told)}\n\n{WHERE}"
+        self.prompt = f"{(prompt or PROMPT).replace('{fields}', lines)}\n\n{WHERE}"
         self.schema = self._schema()
 
-    def found(self, answer: BaseModel, known: Mapping[int, str]) -> list[Candidate]:
-        return [self._found(one) for one in getattr(answer, "facts", ())]
+    def candidates(self, answer: BaseModel, ids: Mapping[int, str]) -> list[Candidate]:
+        return [self._candidate(fact) for fact in getattr(answer, "facts", ())]
 
     def filled(self, facts: Sequence[Fact]) -> BaseModel:
         """Return the profile of the facts that hold. Fields without a fact keep their default."""
@@ -80,13 +80,13 @@ class ProfileForm:
                 held += [fact.value] if fact.value not in held else []
         return self.profile.model_validate(values, by_name=True)
 
-    def _found(self, one: Any) -> Candidate:
-        _, alone = self._items[one.field]
-        value = TypeAdapter(Any).dump_python(one.value, mode="json")
+    def _candidate(self, fact: Any) -> Candidate:
+        _, alone = self._items[fact.field]
+        value = TypeAdapter(Any).dump_python(fact.value, mode="json")
         return Candidate(
-            f"{one.field.replace('_', ' ')}: {_shown(one.value, value)}", "user", one.field,
-            one.message, one.quote, one.since, one.until, one.confidence, one.field, value, alone,
-            one.corrects, self._fits(one.field, value, alone), when=one.when,
+            f"{fact.field.replace('_', ' ')}: {_shown(fact.value, value)}", "user", fact.field,
+            fact.message, fact.quote, fact.since, fact.until, fact.confidence, fact.field, value,
+            alone, fact.corrects, self._fits(fact.field, value, alone), when=fact.when,
         )  # fmt: skip
 
     def _fits(self, field: str, value: Any, alone: bool) -> bool:
@@ -113,8 +113,8 @@ class ProfileForm:
             kind = kinds.get(str(answer.get("field"))) if isinstance(answer, dict) else None
             return answer if kind is None else kind.model_validate(answer)
 
-        one: Any = Union[tuple(kinds.values())]  # noqa: UP007 - made here
-        listed: Any = list[Annotated[one, BeforeValidator(of_field)]]
+        union: Any = Union[tuple(kinds.values())]  # noqa: UP007 - made here
+        listed: Any = list[Annotated[union, BeforeValidator(of_field)]]
         return create_model(f"{self.profile.__name__}Told", facts=(listed, ...))
 
 
@@ -125,13 +125,13 @@ def _item(field: Any) -> tuple[Any, bool]:
     """Return the type of one value of a field, and whether the field has one value at a time."""
     options = [field.annotation]
     if get_origin(field.annotation) in (Union, UnionType):
-        options = [one for one in get_args(field.annotation) if one is not type(None)]
-    for one in options:
-        args = get_args(one)
-        if (get_origin(one) or one) in _MANY or (get_origin(one) is tuple and ... in args):
+        options = [option for option in get_args(field.annotation) if option is not type(None)]
+    for option in options:
+        args = get_args(option)
+        if (get_origin(option) or option) in _MANY or (get_origin(option) is tuple and ... in args):
             return (args[0] if args else str), False
-    kept: Any = options[0] if len(options) == 1 else Union[tuple(options)]  # noqa: UP007 - made here
-    return (Annotated[kept, *field.metadata] if field.metadata else kept), True
+    kind: Any = options[0] if len(options) == 1 else Union[tuple(options)]  # noqa: UP007 - made here
+    return (Annotated[kind, *field.metadata] if field.metadata else kind), True
 
 
 def _shown(value: Any, plain: Any) -> str:
@@ -165,11 +165,11 @@ def settle_fields(
         claim = draft.claim
         own = _Holder(claim.id, claim.field, claim.value, weights.get(claim.role, 0), claim.begins)
         of_field = sorted(
-            (one for one in holders if one.field == own.field),
-            key=lambda one: (one.weight, one.begin or BEGINNING),
+            (item for item in holders if item.field == own.field),
+            key=lambda item: (item.weight, item.begin or BEGINNING),
         )
         # a field with one value at a time can only repeat its last value
-        near = [one for one in (of_field[-1:] if claim.alone else of_field) if one.says(own)]
+        near = [item for item in (of_field[-1:] if claim.alone else of_field) if item.says(own)]
         if near and claim.begins is None:  # only the end is known
             claim = replace(claim, links=(Link("end", near[-1].fact),))
         elif near:
@@ -179,7 +179,7 @@ def settle_fields(
             claim = replace(claim, fact=near[-1].fact)
         elif draft.corrects:
             wrong = of_field if claim.alone else _denied(claim, of_field)
-            claim = replace(claim, links=tuple(Link("contradict", one.fact) for one in wrong))
+            claim = replace(claim, links=tuple(Link("contradict", item.fact) for item in wrong))
         if claim.fact == claim.id:
             holders.append(own)
         settled.append(claim)
@@ -195,7 +195,7 @@ class _Holder:
     begin: datetime | None
 
     def says(self, other: _Holder) -> bool:
-        """Return whether this holder has the value of `other`, and begins no later."""
+        """Return whether this item has the value of `other`, and begins no later."""
         return self.value == other.value and (
             other.begin is None or (self.begin or BEGINNING) <= other.begin
         )
@@ -209,5 +209,5 @@ def _denied(claim: Claim, items: Sequence[_Holder]) -> Sequence[_Holder]:
     if len(items) == 1:
         return items
     quote = f" {key_of(claim.quote)} "
-    named = [one for one in items if f" {key_of(str(one.value))} " in quote]
+    named = [item for item in items if f" {key_of(str(item.value))} " in quote]
     return named if len(named) == 1 else []

@@ -63,25 +63,25 @@ class Remembered:
         """Return the current facts that are not worth recalling."""
         places = self.current(now)
         aged = detector.aged([self.facts[place] for place in places], now, ttl)
-        gone = {one.fact.id for one in aged}
+        gone = {item.fact.id for item in aged}
         fresh = [place for place in places if self.facts[place].id not in gone]
-        known = self._duplicates
-        if known[0] != fresh:  # the set of current facts changes rarely
+        cached = self._duplicates
+        if cached[0] != fresh:  # the set of current facts changes rarely
             facts = [self.facts[place] for place in fresh]
-            known = self._duplicates = fresh, detector.duplicates(facts, self._vectors[fresh])
-        return aged + known[1]
+            cached = self._duplicates = fresh, detector.duplicates(facts, self._vectors[fresh])
+        return aged + cached[1]
 
     @made_once
     def distinct(self) -> list[float]:
         """Return for each fact how rare its words are among all facts, 0 to 1."""
-        said = [set(terms(fact.text)) for fact in self.facts]
-        holding = Counter(term for some in said for term in some)
-        most = math.log(1 + len(said))
+        term_sets = [set(terms(fact.text)) for fact in self.facts]
+        holding = Counter(term for some in term_sets for term in some)
+        most = math.log(1 + len(term_sets))
         return [
-            sum(math.log((1 + len(said)) / holding[one]) for one in some) / len(some) / most
+            sum(math.log((1 + len(term_sets)) / holding[term]) for term in some) / len(some) / most
             if some
             else 0.0
-            for some in said
+            for some in term_sets
         ]
 
     def age_days(self, place: int, now: datetime) -> float:
@@ -94,7 +94,7 @@ class Remembered:
 
 
 def recalls(
-    known: Remembered,
+    remembered: Remembered,
     places: Sequence[int],
     query: Query | None,
     scorer: ImportanceScorer,
@@ -108,12 +108,12 @@ def recalls(
         places: Indexes of the eligible facts.
         recalled: The number of contexts that included each fact, by id.
     """
-    relevance = (known.relevance(query) if query else np.zeros(len(known.facts))).tolist()
+    relevance = (remembered.relevance(query) if query else np.zeros(len(remembered.facts))).tolist()
 
     def factors(place: int) -> dict[str, float]:
-        fact = known.facts[place]
-        age = known.age_days(place, now)
-        distinct = known.distinct[place] if scorer.distinct else 0.0
+        fact = remembered.facts[place]
+        age = remembered.age_days(place, now)
+        distinct = remembered.distinct[place] if scorer.distinct else 0.0
         had = recalled.get(fact.id, 0)
         return scorer.factors(
             relevance[place], age, len(fact.evidence), fact.confidence, had, distinct
@@ -122,7 +122,7 @@ def recalls(
     scores = {place: sum(factors(place).values()) for place in places}
     best = heapq.nlargest(limit, places, key=lambda place: (scores[place], -place))
     return [
-        _recall(known.facts[place], factors(place), relevance[place] if query else None)
+        _recall(remembered.facts[place], factors(place), relevance[place] if query else None)
         for place in best
     ]
 

@@ -95,11 +95,11 @@ def reconcile(llm: LLM, groups: Sequence[Group]) -> dict[int, Answer]:
     answers: dict[int, Answer] = {}
     with Account("comparison", within=current_account()).charged():
         answered = llm.structured(messages, Answers).answers
-    for one in answered:
-        group = by_number.get(one.number)
-        which = [other for other in one.which if group is not None and other in group.older]
-        if which and one.answer != "add":
-            answers.setdefault(one.number, one.model_copy(update={"which": which}))
+    for answer in answered:
+        group = by_number.get(answer.number)
+        which = [other for other in answer.which if group is not None and other in group.older]
+        if which and answer.answer != "add":
+            answers.setdefault(answer.number, answer.model_copy(update={"which": which}))
     return answers
 
 
@@ -111,7 +111,7 @@ _TOLD_ALIKE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Existing:
     """The known facts.
 
     Attributes:
@@ -119,14 +119,14 @@ class Known:
         current: Ids of the current facts.
         claims: All claims of the owner.
         vectors: The vectors of `facts`, one row each.
-        seen: Ids of the facts that the model was shown while it extracted the new facts.
+        shown: Ids of the facts that the model was shown while it extracted the new facts.
     """
 
     facts: Sequence[Fact]
     current: Collection[str]
     claims: Sequence[Claim]
     vectors: np.ndarray
-    seen: Collection[str] = ()
+    shown: Collection[str] = ()
 
 
 Ask = Callable[[Sequence[Group]], Mapping[int, Answer]]
@@ -135,7 +135,7 @@ Ask = Callable[[Sequence[Group]], Mapping[int, Answer]]
 def settle(
     drafts: Sequence[Draft],
     vectors: np.ndarray,
-    known: Known,
+    existing: Existing,
     weights: Mapping[str, int],
     ask: Ask,
 ) -> tuple[list[Claim], int]:
@@ -145,12 +145,12 @@ def settle(
     found without a model. For the facts that the model was shown, its findings state the relation.
     One more call asks the model about other similar facts.
     """
-    again, fresh = _split(drafts, known)
-    answers = _answers([drafts[at] for at in fresh], vectors[fresh], known, ask)
-    of_known = {fact.id: fact for fact in known.facts}
+    again, fresh = _split(drafts, existing)
+    answers = _answers([drafts[at] for at in fresh], vectors[fresh], existing, ask)
+    by_id = {fact.id: fact for fact in existing.facts}
     settled: list[Claim] = []
-    fact_at = [fact.id for fact in known.facts]  # ids of known.facts, then of fresh drafts
-    weight_of = {fact.id: weights.get(fact.role, 0) for fact in known.facts}
+    fact_at = [fact.id for fact in existing.facts]  # ids of existing.facts, then of fresh drafts
+    weight_of = {fact.id: weights.get(fact.role, 0) for fact in existing.facts}
     echoes: list[Claim] = []
 
     def keep(claim: Claim) -> None:
@@ -164,8 +164,10 @@ def settle(
     def heard(role: str) -> list[Claim]:
         weight = weights.get(role, 0)
         return [
-            one if weights.get(one.role, 0) >= weight else replace(one, links=_loosened(one.links))
-            for one in (*known.claims, *settled)
+            claim
+            if weights.get(claim.role, 0) >= weight
+            else replace(claim, links=_loosened(claim.links))
+            for claim in (*existing.claims, *settled)
         ]
 
     for order, at in enumerate(fresh):
@@ -173,7 +175,7 @@ def settle(
         claim = draft.claim
         if order in answers:
             relation, places = answers[order]
-            targets = [(fact_at[at], of_known.get(fact_at[at])) for at in places]
+            targets = [(fact_at[at], by_id.get(fact_at[at])) for at in places]
             claim = _tied(claim, relation, targets, heard(claim.role))
         fact_at.append(claim.fact)
         keep(claim)
@@ -183,24 +185,24 @@ def settle(
     return sorted(settled, key=lambda claim: claim.seq), len(echoes)
 
 
-def _split(drafts: Sequence[Draft], known: Known) -> tuple[dict[int, int], list[int]]:
+def _split(drafts: Sequence[Draft], existing: Existing) -> tuple[dict[int, int], list[int]]:
     """Split drafts into literal repetitions and fresh drafts.
 
     A repetition maps to the index of the repeated fact. Indexes count the known facts first, then
     the fresh drafts.
     """
-    seen: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for place, fact in enumerate(known.facts):
-        if fact.id in known.current:
-            seen[fact.subject.casefold(), key_of(fact.text)].append(place)
+    places: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for place, fact in enumerate(existing.facts):
+        if fact.id in existing.current:
+            places[fact.subject.casefold(), key_of(fact.text)].append(place)
     again: dict[int, int] = {}
     fresh: list[int] = []
     kinds: set[tuple[str, str]] = set()
-    earlier: list[Fact | Claim] = [*known.facts]
+    earlier: list[Fact | Claim] = [*existing.facts]
     for at, draft in enumerate(drafts):
         claim = draft.claim
         kind = (claim.subject.casefold(), claim.category)
-        same = seen[kind[0], key_of(claim.text)]
+        same = places[kind[0], key_of(claim.text)]
         place = next(
             (place for place in same if _adds_none(claim, earlier[place], kind in kinds)), -1
         )
@@ -229,65 +231,65 @@ def _adds_none(claim: Claim, earlier: Fact | Claim, news: bool) -> bool:
 
 
 def _answers(
-    fresh: Sequence[Draft], vectors: np.ndarray, known: Known, ask: Ask
+    fresh: Sequence[Draft], vectors: np.ndarray, existing: Existing, ask: Ask
 ) -> dict[int, tuple[Relation, list[int]]]:
     """Return the relations of fresh drafts, each with the indexes of the facts that it relates to.
 
     The keys are indexes of `fresh`. Indexes of facts count the known facts first, then the fresh
     drafts.
     """
-    place_of = {fact.id: at for at, fact in enumerate(known.facts)}
-    told: dict[int, tuple[Relation, list[int]]] = {}
+    place_of = {fact.id: at for at, fact in enumerate(existing.facts)}
+    relations: dict[int, tuple[Relation, list[int]]] = {}
     for at, draft in enumerate(fresh):
-        places = [place_of[name] for name in draft.known if name in place_of]
+        places = [place_of[name] for name in draft.related if name in place_of]
         if draft.relation and places:
-            told[at] = draft.relation, places
-    first = len(known.facts)
-    lines = [*map(listed, known.facts), *(listed(draft.claim) for draft in fresh)]
-    near = _near(fresh, vectors, known)
+            relations[at] = draft.relation, places
+    first = len(existing.facts)
+    lines = [*map(listed, existing.facts), *(listed(draft.claim) for draft in fresh)]
+    near = _near(fresh, vectors, existing)
     groups = [
-        Group(first + at + 1, lines[first + at], {one + 1: lines[one] for one in near[at]})
+        Group(first + at + 1, lines[first + at], {place + 1: lines[place] for place in near[at]})
         for at in range(len(fresh))
-        if near[at] and at not in told
+        if near[at] and at not in relations
     ]
-    asked = ask(groups) if groups else {}
-    for number, answer in asked.items():
+    answers = ask(groups) if groups else {}
+    for number, answer in answers.items():
         assert answer.answer != "add", "such an answer relates nothing and is left out"
-        told[number - first - 1] = answer.answer, [one - 1 for one in answer.which]
-    return told
+        relations[number - first - 1] = answer.answer, [which - 1 for which in answer.which]
+    return relations
 
 
-def _near(fresh: Sequence[Draft], vectors: np.ndarray, known: Known) -> list[list[int]]:
+def _near(fresh: Sequence[Draft], vectors: np.ndarray, existing: Existing) -> list[list[int]]:
     """Return for each fresh draft the indexes of the facts to compare it with."""
     new = [draft.claim for draft in fresh]
-    texts = [*(fact.text for fact in known.facts), *(claim.text for claim in new)]
+    texts = [*(fact.text for fact in existing.facts), *(claim.text for claim in new)]
     # superseded facts may be many: an equal subject and category is not enough to compare them
     kinds = [
-        (fact.subject.casefold(), fact.category) if fact.id in known.current else ("", "")
-        for fact in known.facts
+        (fact.subject.casefold(), fact.category) if fact.id in existing.current else ("", "")
+        for fact in existing.facts
     ]
     # facts of one batch in a many-valued category do not change each other
     kinds += [
         ("", "") if claim.category in MANY_VALUED else (claim.subject.casefold(), claim.category)
         for claim in new
     ]
-    seen = frozenset(at for at, fact in enumerate(known.facts) if fact.id in known.seen)
+    shown = frozenset(at for at, fact in enumerate(existing.facts) if fact.id in existing.shown)
     # facts that the model was shown, or found in this batch, have to be more similar
-    least = [_SEEN_ALIKE if at in seen else ALIKE for at in range(len(known.facts))]
+    least = [_SEEN_ALIKE if at in shown else ALIKE for at in range(len(existing.facts))]
     least += [_TOLD_ALIKE for _ in new]
-    cosine = vectors @ np.concatenate([known.vectors, vectors]).T
-    found = []
+    cosine = vectors @ np.concatenate([existing.vectors, vectors]).T
+    nearest = []
     for at, claim in enumerate(new):
-        upto = len(known.facts) + at
+        upto = len(existing.facts) + at
         own = (claim.subject.casefold(), claim.category)
         some = candidates(claim.text, own, texts[:upto], kinds[:upto], cosine[at, :upto])
         near = [
-            one
-            for one, alike in some
-            if alike >= least[one] or (own == kinds[one] and one not in seen)
+            place
+            for place, alike in some
+            if alike >= least[place] or (own == kinds[place] and place not in shown)
         ]
-        found.append(near[:_EACH])
-    return found
+        nearest.append(near[:_EACH])
+    return nearest
 
 
 def _tied(
@@ -302,7 +304,7 @@ def _tied(
     named: list[tuple[LinkKind, str]] = [(_link(relation, fact), name) for name, fact in targets]
     links = links_for(named, claims, denies=relation == "deny")
     # when a batch is absorbed again, its own claims are known, and a claim could link to itself
-    tied = replace(claim, links=tuple(one for one in links if one.fact != claim.id))
+    tied = replace(claim, links=tuple(link for link in links if link.fact != claim.id))
     if tied.valid_from is tied.valid_to is None:
         tied = _dated_as(tied, [fact for _, fact in targets if fact is not None], named)
     if claim.kind == "event" and any(kind == "update" for kind, _ in named):

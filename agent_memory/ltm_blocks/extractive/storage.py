@@ -52,7 +52,9 @@ class Keeper:
         journal = journal_of(self._following.all(self._store, self._block, owner), gone)
         if without is None:
             return journal
-        claims = [one for one in journal.claims if not without.holds(one.session_id, one.seq)]
+        claims = [
+            claim for claim in journal.claims if not without.holds(claim.session_id, claim.seq)
+        ]
         return replace(journal, claims=claims)
 
     def recalled(self, owner: str) -> dict[str, int]:
@@ -60,8 +62,8 @@ class Keeper:
         record = self._store.record(self._block, _counts_id(self._block, owner))
         return {} if record is None else dict(record.metadata[RECALLED])
 
-    def count(self, owner: str, ids: Sequence[str], known: Collection[str]) -> None:
-        """Count one more context for the facts `ids`. Drop the counts of all facts not in `known`.
+    def count(self, owner: str, ids: Sequence[str], existing: Collection[str]) -> None:
+        """Count one more context for the facts `ids`. Drop the counts of facts not in `existing`.
 
         This context is not counted if other processes change the record during each of 5 attempts.
         """
@@ -69,8 +71,8 @@ class Keeper:
         for _ in range(_TRIES):
             before = self._store.record(self._block, name)
             counts = {} if before is None else before.metadata[RECALLED]
-            counts = {one: n for one, n in counts.items() if one in known}
-            counts |= {one: counts.get(one, 0) + 1 for one in ids}
+            counts = {fact: count for fact, count in counts.items() if fact in existing}
+            counts |= {fact: counts.get(fact, 0) + 1 for fact in ids}
             last = None if before is None else before.last
             metadata = {RECALLED: counts}
             now = datetime.now(UTC)
@@ -86,17 +88,17 @@ class Keeper:
         records = [record_of_claim(claim, owner) for claim in claims]
         records.append(record_of_batch(batch, name, owner))
         trail = trail_of(self._store, self._block, owner)
-        known = self._following.at(self._store, self._block, owner, trail)
+        cached = self._following.at(self._store, self._block, owner, trail)
         replaced = (
-            name for name, (_, one) in known.items() if one is not None and _derives(one, span)
+            name for name, (_, item) in cached.items() if item is not None and _derives(item, span)
         )
-        changes = {**dict.fromkeys(replaced), **{one.id: one for one in records}}
+        changes = {**dict.fromkeys(replaced), **{record.id: record for record in records}}
 
         def put(version: Sequence[Record]) -> None:
             both = [*records, *version]
             self._store.put_records(self._block, both, replacing=span, lease=lease)
 
-        self._following.write(owner, trail, known, changes, put)
+        self._following.write(owner, trail, cached, changes, put)
 
     def forget(self, owner: str, claims: Sequence[Claim], tombstones: Sequence[Tombstone]) -> None:
         """Delete claims, and the prompt logs of their sessions, which may quote the claims."""
@@ -108,10 +110,10 @@ class Keeper:
         renew(self._store, self._block, owner)
 
 
-def _derives(one: Claim | Batch, span: Span) -> bool:
+def _derives(item: Claim | Batch, span: Span) -> bool:
     """Return whether a claim or a batch may come from a part of a session."""
-    first, last = (one.seq, one.seq) if isinstance(one, Claim) else (one.first, one.last)
-    return one.session_id == span.session_id and first <= span.last and span.first <= last
+    first, last = (item.seq, item.seq) if isinstance(item, Claim) else (item.first, item.last)
+    return item.session_id == span.session_id and first <= span.last and span.first <= last
 
 
 def _counts_id(block: str, owner: str) -> str:
@@ -121,10 +123,10 @@ def _counts_id(block: str, owner: str) -> str:
 def tombstone_of(claim: Claim, left: Sequence[Claim], why: str) -> Tombstone:
     """Return a tombstone for `claim`. It spares claims of `left` with an overlapping quote."""
     spared = tuple(
-        one.id
-        for one in left
-        if (one.session_id, one.seq) == (claim.session_id, claim.seq)
-        and overlap(one.span, claim.span)
+        other.id
+        for other in left
+        if (other.session_id, other.seq) == (claim.session_id, claim.seq)
+        and overlap(other.span, claim.span)
     )
     place = (claim.session_id, claim.seq, claim.seq, claim.span)
     return Tombstone(claim.fact, *place, datetime.now(UTC), why, spared)
@@ -142,15 +144,15 @@ def vectors_of(facts: Sequence[Fact], claims: Sequence[Claim], embedder: BestEff
     by_text = {(claim.fact, claim.text): claim for claim in claims}
     stated = [by_text[fact.id, fact.text] for fact in facts]
     name = embedder.name
-    missing = [one for one in stated if not one.vector or one.embedder != name]
-    new = embedder.embed([one.text for one in missing])
+    missing = [claim for claim in stated if not claim.vector or claim.embedder != name]
+    new = embedder.embed([claim.text for claim in missing])
     if missing and not new.shape[1]:
         return np.zeros((len(facts), 0), np.float32)
-    fresh = dict(zip([one.id for one in missing], new, strict=True))
+    fresh = dict(zip([claim.id for claim in missing], new, strict=True))
     return np.stack([
-        fresh[one.id] if one.id in fresh
-        else np.frombuffer(one.vector, np.float16).astype(np.float32)
-        for one in stated
+        fresh[claim.id] if claim.id in fresh
+        else np.frombuffer(claim.vector, np.float16).astype(np.float32)
+        for claim in stated
     ])  # fmt: skip
 
 
@@ -161,21 +163,21 @@ def with_vectors(claims: Sequence[Claim], embedder: BestEffort) -> tuple[list[Cl
         return list(claims), vectors
     rows = zip(claims, vectors.astype("float16"), strict=True)
     name = embedder.name
-    return [replace(one, embedder=name, vector=row.tobytes()) for one, row in rows], vectors
+    return [replace(claim, embedder=name, vector=row.tobytes()) for claim, row in rows], vectors
 
 
 def checked_record(record: Record, resources: Resources) -> Record:
     """Validate the record of a claim or a batch from a snapshot. Drop an invalid vector."""
-    one = recorded(record)
-    if isinstance(one, Batch):
-        if not one.first:
+    decoded = recorded(record)
+    if isinstance(decoded, Batch):
+        if not decoded.first:
             raise InvalidInput("it has no source message")
         return record
-    if one is None or record.first != record.last or record.sources != (record.first,):
+    if decoded is None or record.first != record.last or record.sources != (record.first,):
         raise InvalidInput("a fact must come from one message")
-    if not one.vector or _is_valid(one, resources):
+    if not decoded.vector or _is_valid(decoded, resources):
         return record
-    return record_of_claim(replace(one, vector=b"", embedder=""), record.owner)
+    return record_of_claim(replace(decoded, vector=b"", embedder=""), record.owner)
 
 
 def _is_valid(claim: Claim, resources: Resources) -> bool:

@@ -150,7 +150,7 @@ class Files(Collection[FileMemory]):
             ToolRefused: The file does not exist.
         """
         path = self._path(path)
-        return self._found(
+        return self._file(
             self._all(), path, self._say.missing, "The path {path} is not a file."
         ).text
 
@@ -176,7 +176,7 @@ class Files(Collection[FileMemory]):
         if path in files:
             return viewed(self._say, self._shown(path), files[path].text, view_range)
         if is_there(files, path):
-            sizes = {self._shown(one): len(record.text.encode()) for one, record in files.items()}
+            sizes = {self._shown(name): len(record.text.encode()) for name, record in files.items()}
             return listed(self._say, self._shown(path), sizes)
         raise ToolRefused(self._say.missing.format(path=self._shown(path)))
 
@@ -193,7 +193,7 @@ class Files(Collection[FileMemory]):
             self._check_new(files, path)
             self._check_room(files, path, redacted)
             self._put(uuid4().hex, path, redacted)
-        return self._say.created.format(path=self._shown(path)) + _said(redacted != file_text)
+        return self._say.created.format(path=self._shown(path)) + _note(redacted != file_text)
 
     def write(self, path: str, file_text: str, *, expected: str | None = None) -> None:
         """Write a file's text, creating the file if needed.
@@ -267,8 +267,8 @@ class Files(Collection[FileMemory]):
             if not gone:
                 raise ToolRefused(self._say.missing_to_move.format(path=self._shown(path)))
             check_version(expected, version_of(files[path].text) if path in files else None)
-            for one in gone:
-                self._keyed.drop(files[one].metadata["id"])
+            for name in gone:
+                self._keyed.drop(files[name].metadata["id"])
         return self._say.deleted.format(path=self._shown(path))
 
     def rename(self, old_path: str, new_path: str) -> str:
@@ -293,9 +293,9 @@ class Files(Collection[FileMemory]):
             if new_path.startswith(f"{old_path}/"):
                 raise ToolRefused(f"Cannot rename {self._shown(old_path)} to a path within itself.")
             self._check_directories(files, new_path)
-            paths = {one: checked_path(new_path + one.removeprefix(old_path)) for one in moved}
-            for one, path in paths.items():
-                self._put(files[one].metadata["id"], path, files[one].text)
+            paths = {name: checked_path(new_path + name.removeprefix(old_path)) for name in moved}
+            for name, path in paths.items():
+                self._put(files[name].metadata["id"], path, files[name].text)
         return self._say.renamed.format(path=self._shown(old_path), new_path=self._shown(new_path))
 
     def _shown(self, path: str) -> str:
@@ -322,12 +322,12 @@ class Files(Collection[FileMemory]):
         path = self._path(path)
         with self._keyed.changing():
             files = self._all(erase=True)
-            record = self._found(files, path, missing, folder)
+            record = self._file(files, path, missing, folder)
             text, reply = change(self._shown(path), record.text)
             redacted = self._limits.redacted(text)
             self._check_room(files, path, redacted)
             self._put(record.metadata["id"], path, redacted)
-        return reply + _said(redacted != text)
+        return reply + _note(redacted != text)
 
     def _put(self, name: str, path: str, text: str) -> None:
         # a renamed file keeps its id, so that one write moves it
@@ -339,7 +339,7 @@ class Files(Collection[FileMemory]):
                 self._say.keep_root.format(verb=verb).replace(ROOT, self._limits.root)
             )
 
-    def _found(self, files: Mapping[str, Record], path: str, missing: str, folder: str) -> Record:
+    def _file(self, files: Mapping[str, Record], path: str, missing: str, folder: str) -> Record:
         """Return the file of a path.
 
         If there is no file, refuse with the reply `folder` for a directory, or else `missing`.
@@ -350,8 +350,8 @@ class Files(Collection[FileMemory]):
         return files[path]
 
     def _check_directories(self, files: Mapping[str, Record], path: str) -> None:
-        if one := next((one for one in above(path) if one in files), None):
-            shown = self._shown(one)
+        if parent := next((parent for parent in above(path) if parent in files), None):
+            shown = self._shown(parent)
             raise ToolRefused(f"The path {shown} is a file and cannot contain other files.")
 
     def _check_new(self, files: Mapping[str, Record], path: str) -> None:
@@ -367,7 +367,7 @@ class Files(Collection[FileMemory]):
                 f"{self._shown(path)} would have {len(text)} characters; the maximum is "
                 f"{limits.max_chars}. Nothing was changed. Shorten it, or write several files."
             )
-        total = len(text) + sum(len(file.text) for one, file in files.items() if one != path)
+        total = len(text) + sum(len(file.text) for name, file in files.items() if name != path)
         if total > limits.max_total_chars:
             raise ToolRefused(
                 f"All files together would have {total} characters; the maximum is "
@@ -375,7 +375,7 @@ class Files(Collection[FileMemory]):
             )
 
 
-def _said(redacted: bool) -> str:
+def _note(redacted: bool) -> str:
     return "\nPersonal data or secrets in it were replaced before saving." if redacted else ""
 
 
@@ -392,12 +392,12 @@ def run_command(files: Files, command: Mapping[str, Any] | str | None) -> str:
 def _run(files: Files, command: FileCommand) -> str:
     call: Callable[..., str] = getattr(files, command.command)
     wanted = {
-        name: one.default is one.empty
-        for name, one in signature(call).parameters.items()
+        name: parameter.default is parameter.empty
+        for name, parameter in signature(call).parameters.items()
         if name in FileCommand.model_fields
     }
-    given = {name: getattr(command, name) for name in wanted}
-    lacking = [name for name, needed in wanted.items() if needed and given[name] is None]
+    arguments = {name: getattr(command, name) for name in wanted}
+    lacking = [name for name, needed in wanted.items() if needed and arguments[name] is None]
     if lacking:
         raise ToolRefused(f"The command {command.command} needs {' and '.join(lacking)}, too.")
-    return call(**given)
+    return call(**arguments)

@@ -58,10 +58,10 @@ class FileCommand(Arguments):
 def commands_under(root: str) -> type[FileCommand]:
     """Return the commands with descriptions for another root."""
     path = FileCommand.model_fields["path"]
-    told = (path.description or "").replace(ROOT, root)
-    if told == path.description:
+    description = (path.description or "").replace(ROOT, root)
+    if description == path.description:
         return FileCommand
-    field: Any = Field(default=None, description=told)
+    field: Any = Field(default=None, description=description)
     return create_model("FileCommand", __base__=FileCommand, path=(str | None, field))
 
 

@@ -101,7 +101,7 @@ def _shown(text: str) -> str:
 
 def below(paths: Iterable[str], path: str) -> list[str]:
     """Return the paths that equal the path or are below it."""
-    return [one for one in paths if one == path or one.startswith(f"{path}/")]
+    return [name for name in paths if name == path or name.startswith(f"{path}/")]
 
 
 def above(path: str) -> Iterator[str]:
@@ -146,12 +146,12 @@ def human_size(say: Replies, size: int) -> str:
     return f"{number:.{0 if whole else 1}f}{_UNITS[unit]}"
 
 
-def checked_root(given: str) -> str:
+def checked_root(value: str) -> str:
     """Validate a custom `root` of the block, and return it without a slash at the end."""
-    root = given.rstrip("/")
+    root = value.rstrip("/")
     if not _ROOT.fullmatch(root):
         raise ValueError(
-            f"{given!r} is not a valid root. Give a path such as /notes: up to 8 names of ASCII "
+            f"{value!r} is not a valid root. Give a path such as /notes: up to 8 names of ASCII "
             "letters, digits, _ and -, each after a slash."
         )
     return root
@@ -183,7 +183,7 @@ def viewed(say: Replies, path: str, text: str, view_range: Sequence[int] | None)
     if view_range is not None:
         if (
             not isinstance(view_range, list | tuple)
-            or [type(one) for one in view_range] != [int, int]
+            or [type(number) for number in view_range] != [int, int]
             or view_range[1] < -1
         ):
             raise ToolRefused(
@@ -243,8 +243,8 @@ def _with_excerpt(what: str, lines: Sequence[str], first: int, last: int) -> str
 def _lines_of(text: str, old: str) -> str:
     """Return the lines on which each occurrence begins; occurrences may overlap."""
     lines, place, line = [], -1, 1
-    while (found := text.find(old, place + 1)) >= 0:
-        line += text.count("\n", max(place, 0), found)
+    while (at := text.find(old, place + 1)) >= 0:
+        line += text.count("\n", max(place, 0), at)
         lines.append(str(line))
-        place = found
+        place = at
     return ", ".join(lines)

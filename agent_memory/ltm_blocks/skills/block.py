@@ -89,8 +89,8 @@ class SkillMemory(ManualBlock):
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         """Return the skills relevant to the message, best first; none without a message."""
         question = message.text().strip() if message else ""
-        found = self.ranked(self.owner(scope), self.open(scope).all(), question)
-        return [self._recall(skill, score) for skill, score, is_near in found if is_near][:limit]
+        ranked = self.ranked(self.owner(scope), self.open(scope).all(), question)
+        return [self._recall(skill, score) for skill, score, is_near in ranked if is_near][:limit]
 
     def ranked(
         self, owner: str | None, skills: Sequence[Skill], question: str
@@ -106,22 +106,22 @@ class SkillMemory(ManualBlock):
         texts = [found_by(skill) for skill in skills]
         scores = self._indexes.relevance(owner or "", texts, question).tolist()
         least = self.resources.min_relevance
-        found = [
+        matches = [
             (skill, score, score >= least)
             for skill, score in zip(skills, scores, strict=True)
             if score > 0 and score >= _SEARCHED * least
         ]
-        return sorted(found, key=lambda one: (-one[1], one[0].name))
+        return sorted(matches, key=lambda match: (-match[1], match[0].name))
 
     def all_kept(self, scope: Scope) -> list[Recall]:
-        own = [one for one in self.open(scope).all() if not one.shared and one.path is not None]
-        return [replace(self._recall(one, 0.0), created_at=_changed_at(one)) for one in own]
+        own = [item for item in self.open(scope).all() if not item.shared and item.path is not None]
+        return [replace(self._recall(skill, 0.0), created_at=_changed_at(skill)) for skill in own]
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
         """Forget a user's own skill by its name. Spans have no effect: skills come from no
         messages.
         """
-        if not isinstance(what, str) or all(one.id != what for one in self.all_kept(scope)):
+        if not isinstance(what, str) or all(recall.id != what for recall in self.all_kept(scope)):
             return []
         self.open(scope).delete(what)
         return [what]
@@ -139,8 +139,8 @@ class SkillMemory(ManualBlock):
     def problems(self, resources: Resources) -> Sequence[str]:
         """Return the problems of all broken files, both shared and users' own."""
         owners = [None, *self.library.owners()]
-        found = (str(broken) for owner in owners for broken in self.library.seen(owner).broken)
-        return list(dict.fromkeys(found))
+        problems = (str(broken) for owner in owners for broken in self.library.seen(owner).broken)
+        return list(dict.fromkeys(problems))
 
     def owner(self, scope: Scope) -> str | None:
         """Return the name of a scope's directory in the library; None for the shared skills."""
@@ -165,13 +165,13 @@ class SkillMemory(ManualBlock):
         scope: Scope,
         query: str = Field(min_length=1, max_length=2_000, description="The task, in words."),
     ) -> str:
-        found = self.open(scope).search(query)
-        if not found:
+        skills = self.open(scope).search(query)
+        if not skills:
             return "No skill is relevant to this."
         return compact_json(
             [
                 {"name": skill.name, "description": skill.description, "tags": list(skill.tags)}
-                for skill in found
+                for skill in skills
             ]
         )
 
@@ -257,16 +257,16 @@ class Skills:
 
     def all(self) -> list[Skill]:
         """Return all skills, sorted by name."""
-        return [skill for _, skill in sorted(self._seen().skills.items())]
+        return [skill for _, skill in sorted(self._visible().skills.items())]
 
     def load(self, name: str) -> Skill | None:
         """Return a skill by its name; None if it does not exist or its file is broken."""
-        return self._seen().skills.get(text_of("name", name))
+        return self._visible().skills.get(text_of("name", name))
 
     def tagged(self, *tags: str) -> list[Skill]:
         """Return the skills that have all of these tags; case is ignored."""
         wanted = {text_of("A tag", tag).casefold() for tag in tags}
-        return [one for one in self.all() if wanted <= {tag.casefold() for tag in one.tags}]
+        return [skill for skill in self.all() if wanted <= {tag.casefold() for tag in skill.tags}]
 
     def search(self, query: str, limit: int = 10) -> list[Skill]:
         """Return the skills that match a query best, by words and meaning, best first."""
@@ -277,7 +277,7 @@ class Skills:
 
     def broken(self) -> list[BrokenSkill]:
         """Return the files that are not valid skills, each with the line to fix and the remedy."""
-        return self._seen().broken
+        return self._visible().broken
 
     def save(self, skill: Skill) -> Skill:
         """Write a skill, replacing one of the same name. The last write wins.
@@ -318,7 +318,7 @@ class Skills:
         with self._block.changing(self._owner):
             return self._library.drop(self._owner, text_of("name", name))
 
-    def _seen(self) -> Found:
+    def _visible(self) -> Found:
         return self._library.seen(self._owner if self._stands() else None)
 
     def _check(self, name: str, owner: str) -> None:

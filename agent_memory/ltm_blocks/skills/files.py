@@ -144,9 +144,9 @@ class FrontMatter:
                 raise Unreadable(self._line_of(item), problem)
         return tuple(str(item.value) for item in node.value)
 
-    def others(self, known: Collection[str]) -> dict[str, Any]:
-        """Return the values of all keys that are not in `known`."""
-        return {key: self._value(node) for key, node in self._values.items() if key not in known}
+    def others(self, names: Collection[str]) -> dict[str, Any]:
+        """Return the values of all keys that are not in `names`."""
+        return {key: self._value(node) for key, node in self._values.items() if key not in names}
 
     def line(self, key: str) -> int:
         return self._line_of(self._values[key])
@@ -265,14 +265,14 @@ def parse(data: bytes, file: str) -> Skill | BrokenSkill:
 
 def render(skill: Skill) -> bytes:
     """Return a `checked` skill as the content of a file. `parse` returns the same skill."""
-    said = {
+    fields = {
         "name": skill.name,
         "description": skill.description,
         "tags": list(skill.tags),
         "steps": list(skill.steps),
     }
     body = f"\n{skill.body}\n" if skill.body else ""
-    text = f"{_FENCE}\n{as_yaml({**said, **skill.extra})}{_FENCE}\n{body}"
+    text = f"{_FENCE}\n{as_yaml({**fields, **skill.extra})}{_FENCE}\n{body}"
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -283,9 +283,9 @@ def checked(skill: Skill, max_bytes: int) -> Skill:
     """
     if not isinstance(skill, Skill):
         raise InvalidInput(f"The skill is {quoted(skill)}. Give a Skill.")
-    for given, what in ((skill.steps, "steps"), (skill.tags, "tags")):
-        if not isinstance(given, list | tuple) or not all(isinstance(x, str) for x in given):
-            raise InvalidInput(f"{what} is {quoted(given)}. Give a list of texts.")
+    for texts, what in ((skill.steps, "steps"), (skill.tags, "tags")):
+        if not isinstance(texts, list | tuple) or not all(isinstance(x, str) for x in texts):
+            raise InvalidInput(f"{what} is {quoted(texts)}. Give a list of texts.")
     for text, what in ((skill.description, "description"), (skill.body, "body")):
         text_of(what, text)
     if not isinstance(skill.name, str) or not _NAME.fullmatch(skill.name):
@@ -381,7 +381,7 @@ def _tidy(skill: Skill) -> Skill:
 
 
 def _tidied(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(text for one in texts if (text := _unix(one).strip()))
+    return tuple(text for item in texts if (text := _unix(item).strip()))
 
 
 def _unix(text: str) -> str:

@@ -39,7 +39,7 @@ class _Read:
     """
 
     stamp: tuple[int, ...] | None
-    said: Skill | BrokenSkill
+    content: Skill | BrokenSkill
 
 
 class Library:
@@ -54,7 +54,7 @@ class Library:
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self._folder = folder
         self._max_bytes = max_bytes
-        self._kept: Cache[str | None, dict[Path, _Read]] = Cache(_OWNERS_KEPT)
+        self._cache: Cache[str | None, dict[Path, _Read]] = Cache(_OWNERS_KEPT)
 
     def read(self, owner: str | None) -> Found:
         """Return the current content of an owner's files.
@@ -65,15 +65,15 @@ class Library:
         home = self._home(owner)
         if not self._holds(home):
             return Found({}, [self._outside(home)])
-        known = self._kept.get(owner, {})
+        cached = self._cache.get(owner, {})
         with _usable():
             read = {
-                path: one
+                path: file
                 for path in self._files(home)
-                if (one := self._read(path, known.get(path))) is not None
+                if (file := self._read(path, cached.get(path))) is not None
             }
-        self._kept.put(owner, read)
-        return self._found(read, shared=owner is None)
+        self._cache.put(owner, read)
+        return self._skills(read, shared=owner is None)
 
     def seen(self, owner: str | None) -> Found:
         """Return the skills that an owner sees: the shared ones and the owner's own.
@@ -123,7 +123,7 @@ class Library:
     def clear(self, owner: str) -> None:
         """Remove an owner's directory with everything in it. Idempotent."""
         home = self._home(owner)
-        self._kept.drop(owner)
+        self._cache.drop(owner)
         if not self._holds(home.parent):
             return
         with _usable():
@@ -161,7 +161,7 @@ class Library:
             elif name.endswith(".md") and name.lower() != _NO_SKILL:
                 yield path
 
-    def _read(self, path: Path, known: _Read | None) -> _Read | None:
+    def _read(self, path: Path, cached: _Read | None) -> _Read | None:
         """Return a file's content; None if it is gone."""
         try:
             is_link = path.is_symlink() or path.parent.is_symlink()
@@ -171,8 +171,8 @@ class Library:
             if not stat.S_ISREG(there.st_mode):  # to open a pipe would block
                 return self._unreadable(path, "it is not a file")
             stamp = (there.st_mtime_ns, there.st_ctime_ns, there.st_size, there.st_ino)
-            if known is not None and known.stamp == stamp:
-                return known
+            if cached is not None and cached.stamp == stamp:
+                return cached
             settled = there.st_mtime_ns < time.time_ns() - _TICK
             with path.open("rb") as file:
                 data = file.read(self._max_bytes + 1)
@@ -184,18 +184,18 @@ class Library:
             return self._unreadable(path, f"it has more than {self._max_bytes} bytes")
         return _Read(stamp if settled else None, parse(data, self._shown(path)))
 
-    def _found(self, read: dict[Path, _Read], *, shared: bool) -> Found:
-        found = Found({}, [])
-        for path, one in read.items():
-            if isinstance(one.said, BrokenSkill):
-                found.broken.append(one.said)
-            elif other := found.skills.get(one.said.name):
+    def _skills(self, read: dict[Path, _Read], *, shared: bool) -> Found:
+        result = Found({}, [])
+        for path, file in read.items():
+            if isinstance(file.content, BrokenSkill):
+                result.broken.append(file.content)
+            elif other := result.skills.get(file.content.name):
                 assert other.path is not None
                 problem = f"{self._shown(other.path)} has this `name` too. Rename one of them."
-                found.broken.append(BrokenSkill(self._shown(path), 1, problem))
+                result.broken.append(BrokenSkill(self._shown(path), 1, problem))
             else:
-                found.skills[one.said.name] = replace(one.said, path=path, shared=shared)
-        return found
+                result.skills[file.content.name] = replace(file.content, path=path, shared=shared)
+        return result
 
     def _holds(self, path: Path) -> bool:
         """Return whether a path, with links resolved, is in the folder."""

@@ -32,19 +32,19 @@ _MOST_INDEXED = 200_000  # observations of all owners
 _QUERY = Field(default=None, max_length=2_000, description="What it should be about, in words.")
 
 
-def _rendered(found: Sequence[SpatialMatch]) -> str:
-    return json.dumps([_fields(one) for one in found], ensure_ascii=False)
+def _rendered(matches: Sequence[SpatialMatch]) -> str:
+    return json.dumps([_fields(match) for match in matches], ensure_ascii=False)
 
 
 def _fields(match: SpatialMatch) -> dict[str, Any]:
-    seen, far = match.observation, match.distance
+    observation, far = match.observation, match.distance
     return {
-        "id": seen.id,
-        "text": seen.text,
-        "position": list(seen.position),
+        "id": observation.id,
+        "text": observation.text,
+        "position": list(observation.position),
         **({} if far is None else {"distance": float(f"{far:.6g}")}),
         "confidence": round(match.confidence, 2),
-        "at": f"{seen.at:%Y-%m-%dT%H:%MZ}",
+        "at": f"{observation.at:%Y-%m-%dT%H:%MZ}",
     }
 
 
@@ -112,28 +112,28 @@ class SpatialMemory(CollectionBlock):
         if not scope.is_somebodys:
             return []
         now = datetime.now(UTC)
-        found = self.open(scope).bearing(message, limit, now)
+        matches = self.open(scope).bearing(message, limit, now)
         return [
             Recall(
                 self.name,
-                one.observation.id,
-                rendered(one, now),
-                one.score,
-                created_at=one.observation.at,
-                metadata={"position": list(one.observation.position)},
+                match.observation.id,
+                rendered(match, now),
+                match.score,
+                created_at=match.observation.at,
+                metadata={"position": list(match.observation.position)},
             )
-            for one in found
+            for match in matches
         ]
 
     def all_kept(self, scope: Scope) -> list[Recall]:
         return [
             Recall(
                 self.name,
-                one.id,
-                f"{one.text} ({', '.join(f'{at:g}' for at in one.position)})",
-                created_at=one.at,
+                observation.id,
+                f"{observation.text} ({', '.join(f'{at:g}' for at in observation.position)})",
+                created_at=observation.at,
             )
-            for one in self.open(scope).all()
+            for observation in self.open(scope).all()
         ]
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
@@ -171,8 +171,8 @@ class SpatialMemory(CollectionBlock):
         ),
         confidence: float = Field(default=1.0, ge=0, le=1, description="How sure it is, 0 to 1."),
     ) -> str:
-        made = self.open(scope).observe(text, position, confidence=confidence)
-        return json.dumps({"id": made.id})
+        observation = self.open(scope).observe(text, position, confidence=confidence)
+        return json.dumps({"id": observation.id})
 
     @tool(
         "{name}_near",
@@ -213,7 +213,7 @@ class SpatialMemory(CollectionBlock):
         """Return for each observation the probability that it is relevant to a question."""
         from agent_memory.retrieval.texts import TextIndex
 
-        texts = [one.text for one in found.records]
+        texts = [record.text for record in found.records]
         index = TextIndex(texts, self._embedder.encode(texts))
         return index.relevance(self._embedder.query(question))
 

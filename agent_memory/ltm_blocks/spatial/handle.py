@@ -87,7 +87,7 @@ class SpatialHandle(Collection[Any]):
                 stored.
             Conflict: The key belongs to another observation; nothing was stored.
         """
-        wanted = self._made(text, position, at, confidence, metadata)
+        wanted = self._observation(text, position, at, confidence, metadata)
         wanted = replace(wanted, id=id_of_key(key))
         (stored,) = self._add([wanted], once=key is not None)
         # a retry in another session, or without a time of its own, is the same observation
@@ -107,7 +107,7 @@ class SpatialHandle(Collection[Any]):
         """
         if not isinstance(observations, Iterable):
             raise InvalidInput(f"observations is {quoted(observations)}. Give a list of dicts.")
-        new = [self._made_of(one) for one in observations]
+        new = [self._observation_of(item) for item in observations]
         return self._add(new) if new else []
 
     def near(
@@ -131,8 +131,8 @@ class SpatialHandle(Collection[Any]):
             InvalidInput: An argument is invalid.
         """
         count = max(how_many("k", k, 1), _COMPARED)
-        found = self._nearest(position, count, radius_of(radius), at)
-        return self._ranked(found, k, query)
+        results = self._nearest(position, count, radius_of(radius), at)
+        return self._ranked(results, k, query)
 
     def nearest(
         self, position: Iterable[float], k: int = 10, *, at: datetime | None = None
@@ -142,8 +142,8 @@ class SpatialHandle(Collection[Any]):
         Raises:
             InvalidInput: An argument is invalid.
         """
-        found = self._nearest(position, how_many("k", k, 1), inf, at)
-        return sorted(self._ranked(found, k), key=_nearest_first)
+        results = self._nearest(position, how_many("k", k, 1), inf, at)
+        return sorted(self._ranked(results, k), key=_nearest_first)
 
     def within(
         self,
@@ -169,12 +169,12 @@ class SpatialHandle(Collection[Any]):
         """
         least = self._position(low, "low")
         greatest = self._position(high, "high")
-        if any(one > other for one, other in zip(least, greatest, strict=True)):
+        if any(lower > upper for lower, upper in zip(least, greatest, strict=True)):
             raise InvalidInput(f"low {least} is not below high {greatest}. Swap the coordinates.")
-        found = self._index().within(least, greatest, _moment(at))
+        results = self._index().within(least, greatest, _moment(at))
         if query:
-            found = found.cut(_COMPARED, -found.confidences)
-        return self._ranked(found, how_many("limit", limit, 1), query)
+            results = results.cut(_COMPARED, -results.confidences)
+        return self._ranked(results, how_many("limit", limit, 1), query)
 
     def get(self, observation_id: str) -> Observation | None:
         """Return an observation by its id; None if there is none."""
@@ -183,9 +183,9 @@ class SpatialHandle(Collection[Any]):
 
     def all(self) -> list[Observation]:
         """Return all observations, oldest first, whatever their confidence."""
-        found = self._index().all()
-        gone = self._keyed.gone(one.session_id for one in found)
-        return [one for one in found if one.session_id not in gone]
+        observations = self._index().all()
+        gone = self._keyed.gone(item.session_id for item in observations)
+        return [item for item in observations if item.session_id not in gone]
 
     def count(self) -> int:
         """Return the number of observations."""
@@ -219,21 +219,21 @@ class SpatialHandle(Collection[Any]):
         if not question:
             return self._ranked(index.newest(limit, moment) if near is None else near, limit)
         newest = index.newest(_NEWEST, moment, here)
-        found = newest if near is None else near.joined(newest)
-        relevance = self._limits.relevance(question, found)
+        results = newest if near is None else near.joined(newest)
+        relevance = self._limits.relevance(question, results)
         meant = relevance >= self._limits.resources.min_relevance
         if near is not None:
             meant[: len(near.records)] = True  # near observations are always relevant
-        found, relevance = found.rows(meant.nonzero()[0]), relevance[meant]
-        return self._shown(found.ranked(limit, relevance))
+        results, relevance = results.rows(meant.nonzero()[0]), relevance[meant]
+        return self._shown(results.ranked(limit, relevance))
 
     def _index(self) -> PlaceIndex:
         keyed, name = self._keyed, self._limits.name
         return self._limits._indexes.read(keyed.store, name, keyed.owner)
 
-    def _standing(self, one: Observation | None) -> Observation | None:
+    def _standing(self, item: Observation | None) -> Observation | None:
         """Return an observation, unless the deletion of its session has begun."""
-        return None if one is None or self._keyed.gone([one.session_id]) else one
+        return None if item is None or self._keyed.gone([item.session_id]) else item
 
     def _add(self, wanted: Sequence[Observation], *, once: bool = False) -> list[Observation]:
         """Store observations of the current session, all or none, and return them.
@@ -243,7 +243,7 @@ class SpatialHandle(Collection[Any]):
         keyed, name, most = self._keyed, self._limits.name, self._limits.max_observations
         store, owner, session_id = keyed.store, keyed.owner, keyed.scope.session_id or ""
         indexes = self._limits._indexes
-        records = {one.id: record_of(one, owner) for one in wanted}
+        records = {item.id: record_of(item, owner) for item in wanted}
 
         def put(version: Sequence[Record]) -> None:
             both = [*records.values(), *version]
@@ -258,12 +258,12 @@ class SpatialHandle(Collection[Any]):
         with keyed.changing():
             trail = trail_of(store, name, owner)
             index = indexes.at(store, name, owner, trail)
-            if once and (known := self._standing(index.get(wanted[0].id))) is not None:
-                return [known]
+            if once and (existing := self._standing(index.get(wanted[0].id))) is not None:
+                return [existing]
             self._check_count(len(index), most, len(wanted))
             register(store, name)
             indexes.write(owner, trail, index, records, put)
-        return [observation_of(one) for one in records.values()]
+        return [observation_of(record) for record in records.values()]
 
     def _nearest(
         self, position: Iterable[float], count: int, radius: float, at: datetime | None
@@ -271,17 +271,17 @@ class SpatialHandle(Collection[Any]):
         where, moment = self._position(position), _moment(at)
         return self._index().nearest(where, count, moment, radius)
 
-    def _ranked(self, found: Found, count: int, query: str | None = None) -> list[SpatialMatch]:
+    def _ranked(self, results: Found, count: int, query: str | None = None) -> list[SpatialMatch]:
         question = "" if query is None else text_of("query", query).strip()
-        relevance = self._limits.relevance(question, found) if question else None
-        return self._shown(found.ranked(count, relevance))
+        relevance = self._limits.relevance(question, results) if question else None
+        return self._shown(results.ranked(count, relevance))
 
-    def _shown(self, found: list[SpatialMatch]) -> list[SpatialMatch]:
+    def _shown(self, matches: list[SpatialMatch]) -> list[SpatialMatch]:
         """Drop observations of sessions whose deletion has begun."""
-        gone = self._keyed.gone(one.observation.session_id for one in found)
-        return [one for one in found if one.observation.session_id not in gone]
+        gone = self._keyed.gone(match.observation.session_id for match in matches)
+        return [match for match in matches if match.observation.session_id not in gone]
 
-    def _made(
+    def _observation(
         self,
         text: str,
         position: Iterable[float],
@@ -301,7 +301,7 @@ class SpatialHandle(Collection[Any]):
             metadata=self._metadata(metadata, most),
         )
 
-    def _made_of(self, value: Mapping[str, Any]) -> Observation:
+    def _observation_of(self, value: Mapping[str, Any]) -> Observation:
         if not isinstance(value, Mapping):
             raise InvalidInput(f"An observation is {quoted(value)}. Give a dict.")
         unknown, missing = value.keys() - _FIELDS, {"text", "position"} - value.keys()
@@ -311,7 +311,7 @@ class SpatialHandle(Collection[Any]):
                 f"An observation has the fields {fields}. Give text and position, and optionally "
                 "at, confidence and metadata."
             )
-        return self._made(**value)
+        return self._observation(**value)
 
     def _position(self, value: object, name: str = "position") -> Position:
         return position_of(value, self._limits.dimensions, name)
@@ -331,5 +331,5 @@ def _moment(at: datetime | None) -> Moment:
 
 
 def _nearest_first(match: SpatialMatch) -> tuple[float, float, str]:
-    seen = match.observation
-    return match.distance or 0.0, -seen.at.timestamp(), seen.id
+    observation = match.observation
+    return match.distance or 0.0, -observation.at.timestamp(), observation.id

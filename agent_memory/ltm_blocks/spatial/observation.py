@@ -85,10 +85,10 @@ class SpatialMatch:
     score: float
 
 
-def record_of(one: Observation, owner: str) -> Record:
-    fields = {"position": list(one.position), "confidence": one.confidence}
-    fields |= {"metadata": one.metadata} if one.metadata else {}
-    return Record(one.id, owner, one.session_id, 0, 0, one.text, (), one.at, fields)
+def record_of(item: Observation, owner: str) -> Record:
+    fields = {"position": list(item.position), "confidence": item.confidence}
+    fields |= {"metadata": item.metadata} if item.metadata else {}
+    return Record(item.id, owner, item.session_id, 0, 0, item.text, (), item.at, fields)
 
 
 def observation_of(record: Record) -> Observation:
@@ -158,10 +158,10 @@ def confidence_of(value: float) -> float:
 
 def rendered(match: SpatialMatch, now: datetime) -> str:
     """Return a match in words: "red door (at 3, 4.5; 12 days ago; confidence 0.63)"."""
-    seen = match.observation
-    where = ", ".join(f"{number:.10g}" for number in seen.position)
+    observation = match.observation
+    where = ", ".join(f"{number:.10g}" for number in observation.position)
     sure = f"confidence {match.confidence:.2f}"
-    return f"{seen.text} (at {where}; {ago(now - seen.at)}; {sure})"
+    return f"{observation.text} (at {where}; {ago(now - observation.at)}; {sure})"
 
 
 def ago(age: timedelta) -> str:

@@ -70,8 +70,8 @@ class Found(NamedTuple):
     def joined(self, others: Found) -> Found:
         """Return these results and others, without duplicates. Both are for the same position."""
         assert self.distances is not None
-        known = {one.id for one in self.records}
-        more = others.rows([row for row, one in enumerate(others.records) if one.id not in known])
+        ids = {item.id for item in self.records}
+        more = others.rows([row for row, item in enumerate(others.records) if item.id not in ids])
         assert more.distances is not None
         return Found(
             [*self.records, *more.records],
@@ -88,8 +88,8 @@ class PlaceIndex:
         self._dimensions = dimensions
         self._fading = fading
         self._records = list(records)
-        self._rows = {one.id: row for row, one in enumerate(records)}
-        self._table = np.array([_row(one) for one in records], float).reshape(-1, dimensions + 2)
+        self._rows = {item.id: row for row, item in enumerate(records)}
+        self._table = np.array([_row(item) for item in records], float).reshape(-1, dimensions + 2)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -100,13 +100,14 @@ class PlaceIndex:
 
     def all(self) -> list[Observation]:
         return [
-            observation_of(one) for one in sorted(self._records, key=lambda o: (o.created_at, o.id))
+            observation_of(item)
+            for item in sorted(self._records, key=lambda o: (o.created_at, o.id))
         ]
 
     def changed(self, changes: Mapping[str, Record | None]) -> PlaceIndex:
         """Return an index after changes. `changes` has records by id; None for a deleted record."""
         new = PlaceIndex(
-            self._dimensions, self._fading, [one for one in changes.values() if one is not None]
+            self._dimensions, self._fading, [item for item in changes.values() if item is not None]
         )
         index, table = copy(self), self._table
         index._records = list(self._records)
@@ -115,10 +116,10 @@ class PlaceIndex:
             for row in reversed(rows):
                 del index._records[row]
             table = np.delete(table, rows, axis=0)
-            index._rows = {one.id: row for row, one in enumerate(index._records)}
+            index._rows = {item.id: row for row, item in enumerate(index._records)}
         first = len(index._records)
         index._records += new._records
-        index._rows = index._rows | {one: first + row for one, row in new._rows.items()}
+        index._rows = index._rows | {name: first + row for name, row in new._rows.items()}
         index._table = np.concatenate([table, new._table])
         return index
 
@@ -132,13 +133,13 @@ class PlaceIndex:
         if len(rows) > count:
             radius = min(radius, _least(apart, count))
         close = apart <= radius
-        return self._found(rows[close], moment, position).cut(count, apart[close])
+        return self._results(rows[close], moment, position).cut(count, apart[close])
 
     def within(self, low: Position, high: Position, moment: Moment) -> Found:
         """Return the observations of sufficient confidence in a box and on its faces."""
         places = self._table[:, :-2]
         inside = ((places >= low) & (places <= high)).all(axis=1)
-        return self._found(self._sure(np.flatnonzero(inside), moment), moment)
+        return self._results(self._sure(np.flatnonzero(inside), moment), moment)
 
     def newest(self, count: int, moment: Moment, position: Position | None = None) -> Found:
         """Return the newest observations of sufficient confidence, unordered."""
@@ -146,8 +147,8 @@ class PlaceIndex:
         ages = -self._table[rows, -2]
         if len(rows) > count:
             rows = rows[ages <= _least(ages, count)]
-        found = self._found(rows, moment, position)
-        return found.cut(count, found.ages)
+        results = self._results(rows, moment, position)
+        return results.cut(count, results.ages)
 
     def _sure(self, rows: np.ndarray, moment: Moment) -> np.ndarray:
         """Return the rows of sufficient confidence. A search of the past ignores later rows."""
@@ -160,7 +161,7 @@ class PlaceIndex:
         ages = moment.seconds - self._table[rows, -2]
         return left(self._table[rows, -1], ages, self._fading.half_life)
 
-    def _found(self, rows: np.ndarray, moment: Moment, position: Position | None = None) -> Found:
+    def _results(self, rows: np.ndarray, moment: Moment, position: Position | None = None) -> Found:
         apart = None if position is None else distances(self._table[rows, :-2], position)
         return Found(
             records=[self._records[row] for row in rows.tolist()],
@@ -208,8 +209,8 @@ def proximity(apart: np.ndarray) -> np.ndarray:
     return near
 
 
-def scored(found: Found, relevance: np.ndarray | None = None) -> np.ndarray:
+def scored(results: Found, relevance: np.ndarray | None = None) -> np.ndarray:
     """Return scores from 0 to 1: proximity x confidence, or the mean of this and the relevance."""
-    near = 1.0 if found.distances is None else proximity(found.distances)
-    sure = near * found.confidences
+    near = 1.0 if results.distances is None else proximity(results.distances)
+    sure = near * results.confidences
     return np.asarray(sure if relevance is None else (sure + relevance) / 2)

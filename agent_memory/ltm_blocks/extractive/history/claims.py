@@ -116,8 +116,8 @@ class Claim:
         return self.valid_to
 
 
-def since(begin: datetime | None, end: datetime | None, said: datetime) -> datetime | None:
-    stated_on = day_of(said)
+def since(begin: datetime | None, end: datetime | None, said_at: datetime) -> datetime | None:
+    stated_on = day_of(said_at)
     return stated_on if begin is None and (end is None or stated_on < end) else begin
 
 
@@ -275,10 +275,10 @@ def journal_of(entries: Iterable[Recorded], forgotten: Sequence[Tombstone]) -> J
     claims: list[Claim] = []
     batches: list[Batch] = []
     remains: list[Claim] = []
-    for one in entries:
-        if isinstance(one, Batch):
-            batches.append(one)
-        elif one is not None:
-            covered = any(covers(gone, one) for gone in forgotten)
-            (remains if covered else claims).append(one)
+    for entry in entries:
+        if isinstance(entry, Batch):
+            batches.append(entry)
+        elif entry is not None:
+            covered = any(covers(gone, entry) for gone in forgotten)
+            (remains if covered else claims).append(entry)
     return Journal(claims, batches, forgotten, remains)

@@ -94,7 +94,7 @@ class Fact:
     @property
     def sources(self) -> tuple[Source, ...]:
         """`(session_id, seq)` of the source messages."""
-        return tuple(dict.fromkeys((one.session_id, one.seq) for one in self.evidence))
+        return tuple(dict.fromkeys((item.session_id, item.seq) for item in self.evidence))
 
     @property
     def quote(self) -> str:
@@ -121,11 +121,11 @@ class Fact:
     @property
     def time(self) -> str:
         """The time of the fact in words. If it is unknown, the time of the statement."""
-        said = f"said {self.recorded_at:%Y-%m-%d}"
-        known = written(self.valid_from, self.valid_to)
+        stated = f"said {self.recorded_at:%Y-%m-%d}"
+        dates = written(self.valid_from, self.valid_to)
         if self.kind == "plan" and self.valid_from is not None:
-            return f"planned for {known.removeprefix('since ')}"
-        time = known or (f'"{self.when}", {said}' if self.when else said)
+            return f"planned for {dates.removeprefix('since ')}"
+        time = dates or (f'"{self.when}", {stated}' if self.when else stated)
         return f"planned, {time}" if self.kind == "plan" else time
 
 
@@ -141,12 +141,12 @@ def rendered(fact: Fact) -> str:
     return f"{fact.text} ({'; '.join(remarks)})" if remarks else fact.text
 
 
-def listed(one: Fact | Claim) -> str:
+def listed(fact: Fact | Claim) -> str:
     """Return a fact as a line of text for a model that compares facts."""
-    about = ("" if one.subject == "user" else one.subject, one.category, one.kind)
-    said = "" if one.valid_from else f"said {one.recorded_at:%Y-%m-%d}"
-    time = filter(None, (written(one.valid_from, one.valid_to), said))
-    return f"{', '.join(filter(None, about))} [{', '.join(time)}]: {one.text}"
+    about = ("" if fact.subject == "user" else fact.subject, fact.category, fact.kind)
+    stated = "" if fact.valid_from else f"said {fact.recorded_at:%Y-%m-%d}"
+    time = filter(None, (written(fact.valid_from, fact.valid_to), stated))
+    return f"{', '.join(filter(None, about))} [{', '.join(time)}]: {fact.text}"
 
 
 def unmarked(text: str) -> str:

@@ -48,7 +48,7 @@ class Candidate:
     kind: Kind = ""
     when: str | None = None
     relation: Relation | Literal[""] = ""
-    known: tuple[str, ...] = ()
+    related: tuple[str, ...] = ()
 
 
 _REACTS = re.compile(
@@ -71,14 +71,14 @@ _GENERAL = frozenset(words(
 ))  # fmt: skip
 
 
-def is_chatter(one: Candidate, shown: Sequence[SourceMessage]) -> bool:
+def is_chatter(finding: Candidate, shown: Sequence[SourceMessage]) -> bool:
     """Return whether a finding only expresses a reaction, such as thanks.
 
     Such a finding has only general words, no number, and no name other than those of speakers.
     Plans, and findings that relate to known facts, are never chatter.
     """
-    text = one.text
-    if one.kind == "plan" or one.relation or not _REACTS.search(text.casefold()):
+    text = finding.text
+    if finding.kind == "plan" or finding.relation or not _REACTS.search(text.casefold()):
         return False
     speakers = frozenset(word for source in shown for word in words(source.who))
     if identifiers(text) or any(not speakers.issuperset(words(name)) for name in names(text)):
@@ -132,7 +132,7 @@ def grounded(
         The source, or one of three reasons. "message": there is no message of this number. "quote":
         the message does not contain the quote. "invented": a code occurs in no message.
     """
-    source = next((one for one in shown if one.number == number), None)
+    source = next((message for message in shown if message.number == number), None)
     if source is None:
         return "message"
     place = find(quote, source.text)
@@ -158,35 +158,35 @@ def find(quote: str, text: str) -> tuple[int, int] | None:
     if not 0 < len(loose) <= _MOST_QUOTED:
         return None
     pattern = r"[\W_]*?".join(map(re.escape, loose))
-    found = re.search(rf"(?<![^\W_]){pattern}(?![^\W_])", text, re.IGNORECASE)
-    return found.span() if found else None
+    match = re.search(rf"(?<![^\W_]){pattern}(?![^\W_])", text, re.IGNORECASE)
+    return match.span() if match else None
 
 
 def _origin(
     source: SourceMessage, text: str, shown: Sequence[SourceMessage], weights: Mapping[str, int]
 ) -> str | None:
     """Return the role that stated a finding; None if it contains a code that nobody said."""
-    by_weight = sorted(shown, key=lambda one: -weights.get(one.role, 0))
+    ranked = sorted(shown, key=lambda message: -weights.get(message.role, 0))
     roles = [source.role]
     for code in _codes(text):
         bare = _bare(code)
-        if not (holders := [one.role for one in by_weight if bare in _bare(one.text)]):
+        if not (holders := [message.role for message in ranked if bare in _bare(message.text)]):
             return None
         roles.append(holders[0])
     for name in names(text):
         spelt = _spelt(name)
-        roles += [one.role for one in by_weight if spelt.search(one.text.casefold())][:1]
+        roles += [message.role for message in ranked if spelt.search(message.text.casefold())][:1]
     content = frozenset(words(text)) - _OWNER
     if not content.intersection(words(source.text)):
-        roles += [one.role for one in shown if content.intersection(words(one.text))]
+        roles += [message.role for message in shown if content.intersection(words(message.text))]
     return min(roles, key=lambda role: weights.get(role, 0))
 
 
 def _codes(text: str) -> Collection[str]:
     """Return the codes in a text: numbers, addresses and the like, without dates."""
     bare = _DATE.sub(" ", text)
-    grouped = [one for one in _GROUPS.findall(bare) if len(_bare(one)) > _LEAST]
-    return [*grouped, *(one for one in identifiers(bare) if len(_bare(one)) >= _LEAST)]
+    grouped = [code for code in _GROUPS.findall(bare) if len(_bare(code)) > _LEAST]
+    return [*grouped, *(code for code in identifiers(bare) if len(_bare(code)) >= _LEAST)]
 
 
 def _bare(text: str) -> str:
@@ -225,11 +225,11 @@ class Draft:
     claim: Claim
     corrects: bool
     relation: Relation | Literal[""] = ""
-    known: tuple[str, ...] = ()
+    related: tuple[str, ...] = ()
 
 
 def drafts(
-    found: Sequence[Candidate],
+    findings: Sequence[Candidate],
     shown: Sequence[SourceMessage],
     forgotten: Collection[Tombstone],
     rules: Rules,
@@ -238,48 +238,48 @@ def drafts(
     """Return the accepted findings in message order, and counts of refused ones by reason."""
     refused: Counter[str] = Counter()
     by_id: dict[str, Draft] = {}
-    for place, one in enumerate(found):
-        grounding = _judged(one, shown, rules)
+    for place, finding in enumerate(findings):
+        grounding = _judged(finding, shown, rules)
         if isinstance(grounding, str):
             refused[grounding] += 1
             continue
-        period = times(one, grounding.source, shown)
-        draft = _draft(one, grounding, period, id_of(grounding.source, one), rules, place)
-        if any(covers(one, draft.claim) for one in forgotten):
+        period = times(finding, grounding.source, shown)
+        draft = _draft(finding, grounding, period, id_of(grounding.source, finding), rules, place)
+        if any(covers(tombstone, draft.claim) for tombstone in forgotten):
             refused["forgotten"] += 1
             continue
         by_id.setdefault(draft.claim.id, draft)
     return sorted(by_id.values(), key=lambda draft: draft.claim.seq), refused
 
 
-def _judged(one: Candidate, shown: Sequence[SourceMessage], rules: Rules) -> Grounded | str:
-    if not one.fits:
+def _judged(finding: Candidate, shown: Sequence[SourceMessage], rules: Rules) -> Grounded | str:
+    if not finding.fits:
         return "value"
-    if one.field is None:
-        if one.category in rules.refused:
+    if finding.field is None:
+        if finding.category in rules.refused:
             return "category"
-        if rules.categories and one.category not in rules.categories:
+        if rules.categories and finding.category not in rules.categories:
             return "category"
-    if one.confidence < rules.least:
+    if finding.confidence < rules.least:
         return "confidence"
-    grounding = grounded(one.number, one.quote, one.text, shown, rules.weights)
-    if isinstance(grounding, Grounded) and one.field is None and is_chatter(one, shown):
+    grounding = grounded(finding.number, finding.quote, finding.text, shown, rules.weights)
+    if isinstance(grounding, Grounded) and finding.field is None and is_chatter(finding, shown):
         return "chatter"
     return grounding
 
 
 def _draft(
-    one: Candidate, grounding: Grounded, period: Times, name: str, rules: Rules, place: int
+    finding: Candidate, grounding: Grounded, period: Times, name: str, rules: Rules, place: int
 ) -> Draft:
     entry = grounding.source.entry
     begin, end, when = period
     claim = Claim(
         id=name,
         fact=name,
-        text=one.text,
-        subject=one.subject,
-        category=one.category,
-        confidence=one.confidence,
+        text=finding.text,
+        subject=finding.subject,
+        category=finding.category,
+        confidence=finding.confidence,
         role=grounding.role,
         valid_from=begin,
         valid_to=end,
@@ -291,13 +291,13 @@ def _draft(
         model=rules.model,
         prompt=rules.prompt,
         place=place,
-        field=one.field,
-        value=one.value,
-        alone=one.alone,
-        kind=one.kind,
+        field=finding.field,
+        value=finding.value,
+        alone=finding.alone,
+        kind=finding.kind,
         when=when,
     )
-    return Draft(claim, one.corrects, one.relation, one.known)
+    return Draft(claim, finding.corrects, finding.relation, finding.related)
 
 
 _VAGUE = re.compile(
@@ -320,7 +320,7 @@ _TODAY = re.compile(r"\b(?:today|tonight|this (?:morning|afternoon|evening)|just
 Times = tuple[datetime | None, datetime | None, str]
 
 
-def times(one: Candidate, source: SourceMessage, shown: Sequence[SourceMessage]) -> Times:
+def times(finding: Candidate, source: SourceMessage, shown: Sequence[SourceMessage]) -> Times:
     """Return a finding's start and exclusive end, and its words for the time if both are unknown.
 
     The calendar meaning of these words overrides the model's dates. Vague words remove the dates.
@@ -328,27 +328,27 @@ def times(one: Candidate, source: SourceMessage, shown: Sequence[SourceMessage])
     both start and end, or neither. Invalid dates, and an end before the start, are ignored.
 
     Args:
-        one: The finding. If its `when` is None, its dates are used unchanged.
+        finding: The finding. If its `when` is None, its dates are used unchanged.
         source: The message that the finding quotes.
         shown: All messages. The words may be in one other than `source`.
     """
-    first, last = parse(one.since), parse(one.until)
-    words = one.when
+    first, last = parse(finding.since), parse(finding.until)
+    words = finding.when
     if words is not None:
         sources = (source, *shown) if words.strip() else ()
-        holder = next((one for one in sources if find(words, one.text)), None)
+        holder = next((message for message in sources if find(words, message.text)), None)
         spoken = meant(words, holder.entry.said_at) if holder is not None else None
         if spoken is not None:
-            goes_on = spoken.is_beginning or one.kind in ("state", "")
+            goes_on = spoken.is_beginning or finding.kind in ("state", "")
             first, last = spoken.period, last if goes_on else spoken.period
         elif not (_is_exact(words) if holder is not None else _may_be_dated(source, first)):
             first = last = None
         words = words if holder is not None and first is last is None else ""
-    if one.kind == "event":
+    if finding.kind == "event":
         first, last = first or last, last or first
     begin, end = (first[0] if first else None), (last[1] if last else None)
     if begin is not None and end is not None and end <= begin:
-        end = first[1] if one.kind == "event" and first else None
+        end = first[1] if finding.kind == "event" and first else None
     return begin, end, words or ""
 
 

@@ -50,7 +50,7 @@ class _ClaimGroup:
             # set first, to stop cycles of groups that end each other
             self._begin = self.first.begins or BEGINNING
             if self.first.begins is None:
-                begun = next((one.begin for one in self.ended if not one.is_void), BEGINNING)
+                begun = next((group.begin for group in self.ended if not group.is_void), BEGINNING)
                 self._begin = begun if begun < self.end else BEGINNING
         return self._begin
 
@@ -63,7 +63,7 @@ class _ClaimGroup:
         """Whether a valid group contradicts or refines this one."""
         if self._void is None:
             self._void = False  # in a cycle of contradictions, one stays valid
-            self._void = any(not one.is_void for one in self.contradictors)
+            self._void = any(not group.is_void for group in self.contradictors)
         return self._void
 
     @property
@@ -75,15 +75,15 @@ class _ClaimGroup:
     def ending(self) -> list[_ClaimGroup]:
         """The groups that end this one earlier than stated, but after its begin."""
         return [
-            one
-            for one in self.enders
-            if not one.is_void and BEGINNING < self.begin < one.end < self.end
+            group
+            for group in self.enders
+            if not group.is_void and BEGINNING < self.begin < group.end < self.end
         ]
 
     @property
     def period(self) -> Period:
         """The stated period, shortened by other groups that end it."""
-        return self.begin, min([self.end, *(one.end for one in self.ending)])
+        return self.begin, min([self.end, *(group.end for group in self.ending)])
 
     def beats(self, other: _ClaimGroup) -> bool:
         """Return whether this group holds, rather than `other`, where their periods overlap."""
@@ -111,13 +111,13 @@ def facts_of(
             of a role of more weight.
         known_at: Ignore claims that were stated later; None for all claims.
     """
-    known = [one for one in claims if known_at is None or one.recorded_at <= known_at]
-    groups = _grouped(known, weights or {})
+    included = [claim for claim in claims if known_at is None or claim.recorded_at <= known_at]
+    groups = _grouped(included, weights or {})
     _link(groups)
-    return [_fact(one, block) for one in sorted(groups.values(), key=_said)]
+    return [_fact(group, block) for group in sorted(groups.values(), key=_stated_at)]
 
 
-def _said(group: _ClaimGroup) -> tuple[datetime, int, int, str]:
+def _stated_at(group: _ClaimGroup) -> tuple[datetime, int, int, str]:
     return group.first.recorded_at, group.first.seq, group.first.place, group.first.id
 
 
@@ -145,52 +145,54 @@ def _link(groups: Mapping[str, _ClaimGroup]) -> None:
     fields: dict[str, list[_ClaimGroup]] = defaultdict(list)
     pairs: set[tuple[str, str]] = set()
     endings: list[tuple[_ClaimGroup, _ClaimGroup]] = []
-    for fact, one in groups.items():
-        for link in one.links:
+    for fact, group in groups.items():
+        for link in group.links:
             other = groups.get(link.fact)
-            if other is None or other is one:  # forgotten
+            if other is None or other is group:  # forgotten
                 continue
             pairs.add((min(fact, link.fact), max(fact, link.fact)))
             if link.kind == "end":
-                endings.append((one, other))
-            elif link.kind in ("contradict", "refine") and _may_contradict(one, other):
-                other.contradictors.append(one)
-        if one.first.alone and one.first.field is not None:
-            fields[one.first.field].append(one)
+                endings.append((group, other))
+            elif link.kind in ("contradict", "refine") and _may_contradict(group, other):
+                other.contradictors.append(group)
+        if group.first.alone and group.first.field is not None:
+            fields[group.first.field].append(group)
     for one_id, other_id in pairs:
         groups[one_id].rivals.append(groups[other_id])
         groups[other_id].rivals.append(groups[one_id])
     for members in fields.values():
-        for one in members:
-            one.rivals += [other for other in members if other is not one]
-    for one, other in endings:
+        for group in members:
+            group.rivals += [other for other in members if other is not group]
+    for group, other in endings:
         for version in (other, *other.contradictors):  # the replacements of `other` ended, too
-            if version is not one:
-                one.ended.append(version)
-                if one.weight >= version.weight:
-                    version.enders.append(one)
-    _judge(sorted(groups.values(), key=_said))
+            if version is not group:
+                group.ended.append(version)
+                if group.weight >= version.weight:
+                    version.enders.append(group)
+    _judge(sorted(groups.values(), key=_stated_at))
 
 
-def _may_contradict(one: _ClaimGroup, other: _ClaimGroup) -> bool:
-    return one.weight >= other.weight and _said(other)[:2] <= _said(one)[:2]
+def _may_contradict(group: _ClaimGroup, other: _ClaimGroup) -> bool:
+    return group.weight >= other.weight and _stated_at(other)[:2] <= _stated_at(group)[:2]
 
 
 def _judge(groups: Sequence[_ClaimGroup]) -> None:
     """Compute the lazy properties in an order that avoids deep recursion."""
-    for one in reversed(groups):
-        one.is_void  # noqa: B018
-    for one in groups:
-        one.begin  # noqa: B018
+    for group in reversed(groups):
+        group.is_void  # noqa: B018
+    for group in groups:
+        group.begin  # noqa: B018
 
 
-def _fact(one: _ClaimGroup, block: str) -> Fact:
-    first = one.first
-    winners = [rival for rival in one.rivals if not rival.is_void and rival.beats(one)]
-    periods = [] if one.is_void else without(one.period, (rival.stated_period for rival in winners))
-    after, why = _successor(one, winners, periods)
-    valid_to = periods[-1][1] if periods else one.stated_period[1]
-    if valid_to == one.end:
+def _fact(group: _ClaimGroup, block: str) -> Fact:
+    first = group.first
+    winners = [rival for rival in group.rivals if not rival.is_void and rival.beats(group)]
+    periods = (
+        [] if group.is_void else without(group.period, (rival.stated_period for rival in winners))
+    )
+    after, why = _successor(group, winners, periods)
+    valid_to = periods[-1][1] if periods else group.stated_period[1]
+    if valid_to == group.end:
         valid_to = first.valid_to or END
     return Fact(
         id=first.fact,
@@ -198,17 +200,17 @@ def _fact(one: _ClaimGroup, block: str) -> Fact:
         text=first.text,
         subject=first.subject,
         category=first.category,
-        confidence=max(claim.confidence for claim in one.claims),
+        confidence=max(claim.confidence for claim in group.claims),
         role=first.role,
-        valid_from=first.valid_from if first.begins or one.begin == BEGINNING else one.begin,
+        valid_from=first.valid_from if first.begins or group.begin == BEGINNING else group.begin,
         valid_to=None if valid_to == END else valid_to,
-        recorded_at=min(claim.recorded_at for claim in one.claims),
+        recorded_at=min(claim.recorded_at for claim in group.claims),
         superseded_at=None if after is None else max(first.recorded_at, after.first.recorded_at),
         superseded_by=None if after is None else after.first.fact,
         why=why,
         evidence=tuple(
             Evidence(c.session_id, c.seq, c.quote, c.role, c.model, c.prompt, c.recorded_at)
-            for c in sorted(one.claims, key=lambda c: (c.recorded_at, c.seq))
+            for c in sorted(group.claims, key=lambda c: (c.recorded_at, c.seq))
         ),
         periods=tuple(periods),
         field=first.field,
@@ -219,29 +221,31 @@ def _fact(one: _ClaimGroup, block: str) -> Fact:
 
 
 def _successor(
-    one: _ClaimGroup, winners: Sequence[_ClaimGroup], periods: Sequence[Period]
+    group: _ClaimGroup, winners: Sequence[_ClaimGroup], periods: Sequence[Period]
 ) -> tuple[_ClaimGroup | None, Why]:
     """Return the group that replaced a fact, or ended it earlier than stated, with the reason.
 
     Return None and "" if there is no such group.
     """
-    if one.is_void:
-        against = [other for other in one.contradictors if not other.is_void]
-        heir = min(against, key=_said)
-        refines = any(link.fact == one.first.fact and link.kind == "refine" for link in heir.links)
+    if group.is_void:
+        against = [other for other in group.contradictors if not other.is_void]
+        heir = min(against, key=_stated_at)
+        refines = any(
+            link.fact == group.first.fact and link.kind == "refine" for link in heir.links
+        )
         return heir, "refined" if refines else "contradicted"
-    begin, end = one.stated_period
+    begin, end = group.stated_period
     if periods and periods[-1][1] == end:
         return None, ""
-    # winners at the stated end; without these and `one.ending`, all winners that end after `begin`
+    # winners at the stated end; without these and `group.ending`, all winners ending after `begin`
     last = [other for other in winners if other.stated_period[0] < end <= other.stated_period[1]]
-    taken = one.ending + last or [other for other in winners if other.stated_period[1] > begin]
+    taken = group.ending + last or [other for other in winners if other.stated_period[1] > begin]
     if not taken:
         return None, ""
-    heir = min(taken, key=_said)
-    if heir in one.ending:
+    heir = min(taken, key=_stated_at)
+    if heir in group.ending:
         return heir, "ended"
-    return heir, "outranked" if heir.weight > one.weight else "updated"
+    return heir, "outranked" if heir.weight > group.weight else "updated"
 
 
 What = Literal[
@@ -302,33 +306,33 @@ _REASONS = {
 
 def changes(block: str, facts: Sequence[Fact], journal: Journal) -> list[Change]:
     """Return all changes of facts, oldest first."""
-    found = [change for fact in facts for change in _of_fact(block, fact, facts)]
+    rows = [change for fact in facts for change in _of_fact(block, fact, facts)]
     for batch in journal.batches:
         for reason, count in batch.refused.items():
-            told = f"{count} of {batch.found} findings {_REASONS.get(reason, reason)}"
+            text = f"{count} of {batch.found} findings {_REASONS.get(reason, reason)}"
             place = (batch.session_id, batch.first, batch.last)
-            found.append(Change(batch.at, "refused", told, block, None, "", None, *place))
+            rows.append(Change(batch.at, "refused", text, block, None, "", None, *place))
     for gone in journal.forgotten:
         place = (gone.session_id, gone.first, gone.last)
         why = gone.why or "on request"
-        found.append(Change(gone.at, "forgotten", why, block, gone.fact, "", None, *place))
-    return sorted(found, key=lambda change: (change.at, _ORDER.index(change.what)))
+        rows.append(Change(gone.at, "forgotten", why, block, gone.fact, "", None, *place))
+    return sorted(rows, key=lambda change: (change.at, _ORDER.index(change.what)))
 
 
 def _of_fact(block: str, fact: Fact, facts: Sequence[Fact]) -> list[Change]:
-    found = []
-    for place, one in enumerate(fact.evidence):
-        why = f'{one.role} said: "{one.quote}"'
+    rows = []
+    for place, item in enumerate(fact.evidence):
+        why = f'{item.role} said: "{item.quote}"'
         what: What = "said again" if place else "learned"
-        at = (one.session_id, one.seq, one.seq)
-        found.append(Change(one.recorded_at, what, why, block, fact.id, fact.text, one, *at))
+        at = (item.session_id, item.seq, item.seq)
+        rows.append(Change(item.recorded_at, what, why, block, fact.id, fact.text, item, *at))
     after = next((other for other in facts if other.id == fact.superseded_by), None)
     if after is not None and fact.superseded_at is not None and fact.why:
-        one = after.evidence[0]
+        item = after.evidence[0]
         why = f"{_WHY[fact.why]}: {after.text}"
-        at = (one.session_id, one.seq, one.seq)
-        found.append(Change(fact.superseded_at, fact.why, why, block, fact.id, fact.text, one, *at))
-    return found
+        at = (item.session_id, item.seq, item.seq)
+        rows.append(Change(fact.superseded_at, fact.why, why, block, fact.id, fact.text, item, *at))
+    return rows
 
 
 _WHY = {

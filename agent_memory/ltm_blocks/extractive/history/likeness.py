@@ -51,9 +51,9 @@ def shingles(text: str) -> frozenset[tuple[str, str]]:
     return frozenset(pairwise(["", *key_of(text).split(), ""]))
 
 
-def jaccard(one: frozenset[tuple[str, str]], other: frozenset[tuple[str, str]]) -> float:
+def jaccard(first: frozenset[tuple[str, str]], second: frozenset[tuple[str, str]]) -> float:
     """Return the share of common shingles among all shingles of two texts (Broder, 1997)."""
-    return len(one & other) / len(one | other) if one or other else 1.0
+    return len(first & second) / len(first | second) if first or second else 1.0
 
 
 @lru_cache(_MOST_KNOWN)
@@ -96,7 +96,7 @@ def candidates(
     return [(at, likeness[at]) for at in sorted(near, key=lambda at: -likeness[at])]
 
 
-def most_alike(texts: Sequence[str], said: Sequence[str], limit: int) -> list[int]:
+def most_alike(texts: Sequence[str], messages: Sequence[str], limit: int) -> list[int]:
     """Return the indexes of the older texts that messages may repeat or change, ascending.
 
     At most `limit` texts are returned: those that share the rarest words with the messages (by
@@ -105,7 +105,7 @@ def most_alike(texts: Sequence[str], said: Sequence[str], limit: int) -> list[in
     if len(texts) <= limit:
         return list(range(len(texts)))
     bags = [_bag(text) for text in texts]
-    heard = frozenset(word for text in said for word in words(text))
+    heard = frozenset(word for text in messages for word in words(text))
     counts = Counter(word for bag in bags for word in bag)
     weights = [sum(log(1 + len(texts) / counts[word]) for word in bag & heard) for bag in bags]
     best = sorted(range(len(texts)), key=lambda at: (-weights[at], -at))
@@ -117,9 +117,9 @@ def _bag(text: str) -> frozenset[str]:
     return frozenset(words(text))
 
 
-def _share(one: frozenset[str], other: frozenset[str]) -> float:
-    least = min(len(one), len(other))
-    return len(one & other) / least if least else 0.0
+def _share(first: frozenset[str], second: frozenset[str]) -> float:
+    least = min(len(first), len(second))
+    return len(first & second) / least if least else 0.0
 
 
 Age = Duration
@@ -176,7 +176,7 @@ class StalenessDetector(SettingsModel):
             ttl: For each category, how long facts are recalled after they were last stated.
         """
         aged = self.aged(facts, now, ttl)
-        gone = {one.fact.id for one in aged}
+        gone = {item.fact.id for item in aged}
         fresh = [place for place, fact in enumerate(facts) if fact.id not in gone]
         return aged + self.duplicates([facts[place] for place in fresh], vectors[fresh])
 
@@ -185,14 +185,14 @@ class StalenessDetector(SettingsModel):
     ) -> list[Stale]:
         """Return the facts that are old or expired."""
         limits = {category.strip().casefold(): age for category, age in (ttl or {}).items()}
-        found: list[Stale] = []
+        stale: list[Stale] = []
         for fact in facts if limits or self.max_age is not None else ():
             age, limit = now - last_said(fact), limits.get(fact.category.casefold())
             if limit is not None and age > limit:
-                found.append(Stale(fact, "expired"))
+                stale.append(Stale(fact, "expired"))
             elif self.max_age is not None and age > self.max_age:
-                found.append(Stale(fact, "old"))
-        return found
+                stale.append(Stale(fact, "old"))
+        return stale
 
     def duplicates(self, facts: Sequence[Fact], vectors: np.ndarray) -> list[Stale]:
         """Return the facts that are near-duplicates of others."""
@@ -205,9 +205,9 @@ class StalenessDetector(SettingsModel):
                 at,
             ),
         )
-        said = {at: shingles(facts[at].text) for at in order}
+        shingles_of = {at: shingles(facts[at].text) for at in order}
         by_gist: dict[tuple[str, tuple[tuple[str, ...], ...]], list[int]] = {}
-        found = []
+        stale = []
         for at in order:
             fact = facts[at]
             before = by_gist.setdefault((fact.subject.casefold(), gist(fact.text)), [])
@@ -215,39 +215,39 @@ class StalenessDetector(SettingsModel):
                 (
                     other
                     for other in before
-                    if self._alike(said, vectors, at, other) and _meet(fact, facts[other])
+                    if self._alike(shingles_of, vectors, at, other) and _meet(fact, facts[other])
                 ),
                 None,
             )
             if same is None:
                 before.append(at)
             else:
-                found.append(Stale(fact, "duplicate", facts[same]))
-        return found
+                stale.append(Stale(fact, "duplicate", facts[same]))
+        return stale
 
     def _alike(
         self,
-        said: Mapping[int, frozenset[tuple[str, str]]],
+        shingles_of: Mapping[int, frozenset[tuple[str, str]]],
         vectors: np.ndarray,
-        one: int,
+        at: int,
         other: int,
     ) -> bool:
-        common = jaccard(said[one], said[other])
+        common = jaccard(shingles_of[at], shingles_of[other])
         return common >= self.jaccard or (
-            common >= self.jaccard / 2 and bool(vectors[one] @ vectors[other] >= self.cosine)
+            common >= self.jaccard / 2 and bool(vectors[at] @ vectors[other] >= self.cosine)
         )
 
 
-def _meet(one: Fact, other: Fact) -> bool:
+def _meet(fact: Fact, other: Fact) -> bool:
     """Return whether two facts hold at the same time. Two journeys may be years apart."""
     return any(
         begin < until and since < end
-        for begin, end in one.periods
+        for begin, end in fact.periods
         for since, until in other.periods
     )
 
 
 def last_said(fact: Fact) -> datetime:
     """Return when a fact was last stated, or its end if later. A plan ages only after its end."""
-    said = max(one.recorded_at for one in fact.evidence)
-    return said if fact.valid_to is None else max(said, fact.valid_to)
+    latest = max(item.recorded_at for item in fact.evidence)
+    return latest if fact.valid_to is None else max(latest, fact.valid_to)

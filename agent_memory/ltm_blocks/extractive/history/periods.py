@@ -22,10 +22,10 @@ def parse(text: str | None) -> Period | None:
 
     Text after the date, such as a time, is ignored.
     """
-    found = _DATE.match(text.strip()) if text else None
-    if found is None:
+    match = _DATE.match(text.strip()) if text else None
+    if match is None:
         return None
-    year, month, day = (int(part) if part else None for part in found.groups())
+    year, month, day = (int(part) if part else None for part in match.groups())
     assert year is not None
     try:
         begin = datetime(year, 1 if month is None else month, 1 if day is None else day, tzinfo=UTC)
@@ -129,16 +129,16 @@ def meant(phrase: str, said_at: datetime) -> Meant | None:
     today = day_of(said_at)
     try:
         if text.startswith("since "):
-            found = _period(text.removeprefix("since "), today)
-            return None if found is None or found[0] > today else Meant(found, is_beginning=True)
+            period = _period(text.removeprefix("since "), today)
+            return None if period is None or period[0] > today else Meant(period, is_beginning=True)
         if text.startswith("for ") and (long := _FOR.fullmatch(text)):
-            return _said(_off(long, today, -1), is_beginning=True)
-        return _said(_period(text, today))
+            return _meaning(_off(long, today, -1), is_beginning=True)
+        return _meaning(_period(text, today))
     except (OverflowError, ValueError):  # outside the calendar
         return None
 
 
-def _said(period: Period | None, *, is_beginning: bool = False) -> Meant | None:
+def _meaning(period: Period | None, *, is_beginning: bool = False) -> Meant | None:
     return None if period is None else Meant(period, is_beginning)
 
 
@@ -159,8 +159,8 @@ def _period(text: str, today: datetime) -> Period | None:
     return _named(text)
 
 
-def _off(found: re.Match[str], today: datetime, sign: int) -> Period | None:
-    number, unit = found["number"], found["unit"]
+def _off(match: re.Match[str], today: datetime, sign: int) -> Period | None:
+    number, unit = match["number"], match["unit"]
     if number.isdigit():
         many = int(number)
     else:
@@ -209,10 +209,10 @@ def _named(text: str) -> Period | None:
     if re.fullmatch(r"(?:19|20)\d{2}", text):
         return parse(text)
     bare = text.removeprefix("the ")
-    found = dates(bare.title())
-    if len(found) != 1 or found[0].year is None or len(bare.split()) > _MOST_WORDS:
+    named = dates(bare.title())
+    if len(named) != 1 or named[0].year is None or len(bare.split()) > _MOST_WORDS:
         return None
-    year, month, day = found[0]
+    year, month, day = named[0]
     return parse(f"{year:04}-{month:02}" + (f"-{day:02}" if day else ""))
 
 

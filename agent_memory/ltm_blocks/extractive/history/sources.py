@@ -75,23 +75,23 @@ def sources(
     return shown
 
 
-def helpful(said: Sequence[SourceMessage]) -> list[SourceMessage]:
+def helpful(messages: Sequence[SourceMessage]) -> list[SourceMessage]:
     """Return the numbered messages, each preceded by the end of the unnumbered message before it.
 
     That end explains words such as "it" or "yes" in the numbered message.
     """
-    kept: list[SourceMessage] = []
+    chosen: list[SourceMessage] = []
     before: SourceMessage | None = None
-    for after in said:
+    for after in messages:
         if after.number is None:
             before = after
             continue
         if before is not None:
             most = _HELP if len(after.text) > _BRIEF else _HELP_BRIEF
-            kept.append(replace(before, text=_end(before.text, most)))
-        kept.append(after)
+            chosen.append(replace(before, text=_end(before.text, most)))
+        chosen.append(after)
         before = None
-    return kept
+    return chosen
 
 
 def _end(text: str, most: int) -> str:
@@ -114,10 +114,10 @@ def role_of(entry: Entry) -> str:
 
 def plain(text: str) -> str:
     """Return a text without the elements that contexts add. An unclosed one extends to the end."""
-    kept, depth, at = [], 0, 0
-    for found in _OPEN_OR_CLOSE.finditer(text):
+    parts, depth, at = [], 0, 0
+    for match in _OPEN_OR_CLOSE.finditer(text):
         if depth == 0:
-            kept.append(text[at : found.start()])
-        depth = max(0, depth - 1) if found[1] else depth + 1
-        at = found.end()
-    return "".join(kept) + (text[at:] if depth == 0 else "")
+            parts.append(text[at : match.start()])
+        depth = max(0, depth - 1) if match[1] else depth + 1
+        at = match.end()
+    return "".join(parts) + (text[at:] if depth == 0 else "")
