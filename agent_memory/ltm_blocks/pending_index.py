@@ -172,14 +172,14 @@ class Waiting:
         question: str,
         make: Make,
         is_whole: Callable[[], bool] = lambda: True,
-        make_cached: Make | None = None,
+        reuse: Make | None = None,
     ) -> Index | None:
         """Return the index of an owner's pending entries; None if there are none.
 
         Args:
             is_whole: Returns whether `make` could encode all texts. If not, the next question makes
                 the records again.
-            make_cached: Makes the records of older turns if there are many. It uses cached encodings
+            reuse: Makes the records of older turns if there are many. It uses cached encodings
                 only.
         """
         if not tails.read:
@@ -187,7 +187,7 @@ class Waiting:
         count = sum(tail.count for tail in tails.read)
         if count > WHOLE or sum(tail.tokens for tail in tails.read) > WHOLE_TOKENS:
             newest, sharing = _chosen(tails.read, question, self._roles)
-            return _index([make(newest), (make_cached or make)(sharing)])
+            return _index([make(newest), (reuse or make)(sharing)])
         with self._lock:
             turn = self._turns.setdefault(owner, _Turn())
         # a long document takes seconds: concurrent and repeated questions share one build

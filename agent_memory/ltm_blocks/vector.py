@@ -304,12 +304,8 @@ class VectorMemory(Block):
         query = self._meanings.query(question, today)
         tails = self.resources.pending.of(self.name, scope)
         soon = self._meanings.soon()
-        make, make_cached = (
-            partial(self._encoded, scope, encode) for encode in (soon, soon.cached)
-        )
-        waiting = self._waiting.index(
-            tails, scope.owner, question, make, soon.is_whole, make_cached
-        )
+        make, reuse = (partial(self._encoded, scope, encode) for encode in (soon, soon.cached))
+        waiting = self._waiting.index(tails, scope.owner, question, make, soon.is_whole, reuse)
         if not soon.is_whole():
             self.said(scope)
         if waiting is not None:
