@@ -42,7 +42,7 @@ _RETRY_SECONDS = 300.0
 """Seconds until another attempt. Running calls may end meanwhile, and use less than counted."""
 _LOOKED_FOR = 5.0
 """Seconds for which a process caches whether a limit is reached."""
-_MOST_KNOWN = 10_000
+_MOST_CACHED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Spending:
         self._prices = prices
         self._limits = {"": limits.total}
         self._per_user = limits.per_user
-        self._known: Cache[tuple[str, str], tuple[float, str | None]] = Cache(_MOST_KNOWN)
+        self._cached: Cache[tuple[str, str], tuple[float, str | None]] = Cache(_MOST_CACHED)
         self._begun = ""
 
     @property
@@ -213,7 +213,7 @@ class Spending:
         if self._limit(owner).calls == 0:
             return None  # no warning: 0 calls are a deliberate setting
         day = day_of(now_utc())
-        at, reason = self._known.get((day, owner), (-_LOOKED_FOR, None))
+        at, reason = self._cached.get((day, owner), (-_LOOKED_FOR, None))
         if monotonic() - at >= _LOOKED_FOR:
             try:
                 reason = _reached(self._store.record(_PLACE, _id(day, owner)))
@@ -223,7 +223,7 @@ class Spending:
         return None if reason is None else str(_refusal(owner, reason, 0.0))
 
     def _note(self, day: str, owner: str, reason: str | None) -> None:
-        self._known.put((day, owner), (monotonic(), reason))
+        self._cached.put((day, owner), (monotonic(), reason))
 
     def _clean_up(self, day: str) -> None:
         """Once a day, delete old counters. Yesterday's stay, because their calls may still run."""

@@ -58,7 +58,7 @@ def run_tool(
 ) -> str:
     """Run a tool call of a model. Return its result, or the error, as text for the model."""
     try:
-        found_scope = scope()
+        call_scope = scope()
         tool = tools.get(name) if isinstance(name, str) else None
         if tool is None:
             raise ToolRefused(f"There is no tool {quoted(name)}. There are: {', '.join(tools)}.")
@@ -66,10 +66,10 @@ def run_tool(
             OPERATION: "execute_tool",
             "gen_ai.tool.name": tool.name,
             "gen_ai.tool.type": "function",
-            "gen_ai.conversation.id": found_scope.session_id,
+            "gen_ai.conversation.id": call_scope.session_id,
         }
         with span(f"execute_tool {tool.name}", attributes):
-            return tool.call(found_scope, arguments)
+            return tool.call(call_scope, arguments)
     except InvalidInput as error:
         return str(error)
     except (StoreError, ModelError):

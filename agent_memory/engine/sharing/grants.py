@@ -169,22 +169,22 @@ class Authors:
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
-        self._known: Cache[tuple[str, str], datetime] = Cache(_MOST_CACHED)
+        self._cached: Cache[tuple[str, str], datetime] = Cache(_MOST_CACHED)
 
     def knows(self, agent: str, session_id: str) -> bool:
         """Return whether this process has already stored the seq of an agent in a session."""
-        return (agent, session_id) in self._known
+        return (agent, session_id) in self._cached
 
     def wrote(self, agent: str, before: Head | None, after: Head) -> None:
         """After an agent's first write to a session, store a seq before which it wrote nothing."""
         key = (agent, after.session_id)
-        if self._known.get(key) == after.created_at:
+        if self._cached.get(key) == after.created_at:
             return
         same = before is not None and before.created_at == after.created_at
         first = before.end + 1 if before is not None and same else 1
         if self.first(agent, after.session_id) is None:
             self._note(agent, after.session_id, first)
-        self._known.put(key, after.created_at)
+        self._cached.put(key, after.created_at)
 
     def first(self, agent: str, session_id: str) -> int | None:
         """Return a seq before which the agent wrote nothing in the session. None if not stored."""
@@ -194,7 +194,7 @@ class Authors:
     def drop(self, agent: str, session_id: str) -> None:
         """Delete the seq. Call this after the agent's messages in the session were emptied."""
         self._store.delete_records(_AUTHORS, owner=_author(agent, session_id))
-        self._known.drop((agent, session_id))
+        self._cached.drop((agent, session_id))
 
     def _note(self, agent: str, session_id: str, first: int) -> None:
         owner = _author(agent, session_id)
