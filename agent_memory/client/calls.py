@@ -135,7 +135,7 @@ clear_values    DELETE /values            values.clear      delete done
 search_values   POST   /values/search     values.search     read   items
 list_namespaces GET    /values/namespaces values.namespaces read   namespaces
 sweep_values    POST   /values/sweep      values.sweep      delete count
-get_value       GET    /value             values.get        write  item
+get_value       GET    /value             values.get        read   item
 put_value       PUT    /value             values.put        write  item
 delete_value    DELETE /value             values.delete     delete done
 

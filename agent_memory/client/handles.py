@@ -68,7 +68,11 @@ class Remote:
         return result
 
     def request(self, call: Call, arguments: Mapping[str, Any]) -> Request:
-        user_id, turn = arguments.get("user_id") or self.user_id, arguments.get("turn")
+        user_id, turn = arguments.get("user_id"), arguments.get("turn")
+        if user_id is None:
+            user_id = self.user_id
+        else:
+            check_id("user_id", user_id)
         if "turn" in call.parameters:
             check_turn(turn)
             user_id = user_id or cast("Turn", turn).user_id

@@ -6,7 +6,7 @@ request may name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -37,6 +37,16 @@ class _Recalls(list[Recall]):
     warnings: list[str]
 
 
+_IN_TURNS = ", read; with `tools` also delete"
+_MORE_RIGHTS: Mapping[str, str] = {
+    "call_tool": ", read, delete",
+    "take_turn": _IN_TURNS,
+    "take_shared": _IN_TURNS,
+    "get_value": "; with `refresh` also write",
+}
+"""The rights that `run_call` requires besides `Call.needs`, for the OpenAPI document."""
+
+
 def operation_of(call: Call) -> Operation:
     form = FORMS[call.form]
 
@@ -60,6 +70,7 @@ def operation_of(call: Call) -> Operation:
         run_all=_append_all if call.name == "append_messages" else None,
         anyones=call.needs != "admin" and call.subject != "shared",
         exact=True,
+        more_rights=_MORE_RIGHTS.get(call.name, ""),
     )
 
 
@@ -82,8 +93,12 @@ class Value:
 def run_call(call: Call, at: At, request: Any, **more: Any) -> Any:
     """Make a call for the authenticated principal."""
     arguments, places = _arguments(call, at, request)
+    if call.name == "call_tool" or call.function_name == "completion":
+        at.principal.require("read")  # the answer may quote the memory
     if call.name == "call_tool" or arguments.get("tools"):
         at.principal.require("delete")  # a model may delete with a tool
+    if arguments.get("refresh"):
+        at.principal.require("write")  # it postpones when the value expires
     if call.function_name == "forget_all":
         arguments["found"] = _without_others(at, arguments["found"])
     if call.subject == "memory" and call.names_user:

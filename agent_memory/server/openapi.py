@@ -75,7 +75,7 @@ def _call(call: Operation) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "operationId": call.name,
         "summary": summary,
-        "description": f"{more}\n\nNeeds the right: {call.needs or 'any'}.".strip(),
+        "description": f"{more}\n\nNeeds the right: {call.needs or 'any'}{call.more_rights}.".strip(),
     }
     if parameters:
         entry |= {"parameters": parameters}

@@ -64,6 +64,7 @@ class At:
     key: str | None = None
     version: str | None = None
     exact: bool = False
+    more_rights: str = ""
 
     @property
     def user(self) -> User:
@@ -115,6 +116,7 @@ class Operation:
             calls so short that one thread for each would cost more than the call.
         anyones: Whether an admin may make the call without a user; see `At.user_id`.
         exact: Whether the call can also respond in the format `EXACT`.
+        more_rights: Words that follow the right `needs` in the OpenAPI document.
     """
 
     name: str
@@ -131,6 +133,7 @@ class Operation:
     run_all: RunAll | None = None
     anyones: bool = False
     exact: bool = False
+    more_rights: str = ""
 
     @property
     def of_user(self) -> bool:

@@ -18,6 +18,7 @@ from agent_memory.client.memory import RemoteMemory
 from agent_memory.errors import (
     AccessDenied,
     ConfigError,
+    InvalidId,
     InvalidInput,
     MemoryClosed,
     SessionOfAnotherUser,
@@ -199,6 +200,24 @@ def test_whose_memory_follows_from_the_key(home: Home, inside: AgentMemory) -> N
     with pytest.raises(SessionOfAnotherUser):
         ben.checkpoint("s")
     assert [one.message.to_dict() for one in inside.history("s")] == [HI]
+
+
+def test_an_empty_user_is_nobodys(home: Home, inside: AgentMemory) -> None:
+    """Wrong: over HTTP an empty user id counts as no user. An admin's key then reads another user's
+    session, and stores messages without a user."""
+    inside.update("s", HI, user_id="ana")
+    admin = home.as_("*", rights="read write delete admin")
+    for call in (
+        lambda: admin.history("s", user_id=""),
+        lambda: admin.get("s", "Where does she live?", user_id=""),
+        lambda: admin.update("new", HI, user_id=""),
+        lambda: admin.search("Lisbon", user_id=""),
+        lambda: admin.delete("s", user_id=""),
+    ):
+        with pytest.raises(InvalidId, match="user_id is empty"):
+            call()
+    assert inside.head("new") is None
+    assert inside.history("s") != []
 
 
 def test_a_log_of_many_pages(home: Home) -> None:

@@ -124,7 +124,8 @@ def _leases_of_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
     # run blocks one after the other, so that steps have a fixed order
     monkeypatch.setattr(
-        "agent_memory.engine.processing.absorb.in_parallel", lambda calls: [call() for call in calls]
+        "agent_memory.engine.processing.absorb.in_parallel",
+        lambda calls: [call() for call in calls],
     )
 
 

@@ -45,7 +45,7 @@ def test_sessions_are_told_by_prefix_and_by_newest(memory: AgentMemory) -> None:
         paged += page
     assert paged == newest
     assert ids(memory, newest=True, prefix="a-", user_id="ben") == ["a-1", "a-3"]
-    with pytest.raises(InvalidInput, match="Begin anew"):
+    with pytest.raises(InvalidInput, match="Begin again"):
         memory.sessions(newest=True, after="gone")
     memory.delete("a-1")
     assert ids(memory, prefix="a-", newest=True) == ["a-3", "a-2"]

@@ -72,6 +72,24 @@ def test_each_right_is_needed(service: Service, name: str) -> None:
     assert _changed_nothing(service)
 
 
+@pytest.mark.parametrize("name", ["call_tool", "take_turn", "stream_turn", "get_value"])
+def test_what_answers_from_the_memory_needs_read(service: Service, name: str) -> None:
+    """Wrong: a key that may write but not read gets stored content, from a tool, a model or a
+    value."""
+    key = service.key("ana", rights="write delete")
+    answer = service.call(name, key, sample(service, name, "ana"))
+    assert (answer.status, answer.problem) == (403, "forbidden")
+    assert "read" in answer.body.decode()
+
+
+def test_only_a_refresh_of_a_value_needs_write(service: Service) -> None:
+    """Wrong: a key that may only read gets no value, or postpones when a value expires."""
+    key, given = service.key("ana", rights="read"), sample(service, "get_value", "ana")
+    assert service.call("get_value", key, given).problem == "not-found"
+    answer = service.call("get_value", key, {**given, "refresh": True})
+    assert (answer.status, answer.problem) == (403, "forbidden")
+
+
 @pytest.mark.parametrize("operation", OF_USER, ids=lambda one: one.name)
 def test_a_request_cannot_name_another_user(service: Service, operation: Operation) -> None:
     """Wrong: a request that names another user succeeds, or shows whether that user exists."""
