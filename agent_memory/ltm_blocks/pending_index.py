@@ -286,11 +286,11 @@ def _chosen(
     best = nlargest(_SHARING, holding, key=lambda at: (shared(entries[at].message.text()), -at))
     sharing = spoken([entries[place] for place in best], roles)
     newest = _not_too_long(spoken(entries[:_NEWEST], roles)[::-1])
-    there = {(entry.session_id, entry.seq, turn.part.number) for entry, turn in newest}
+    keys = {(entry.session_id, entry.seq, turn.part.number) for entry, turn in newest}
     return newest, [
         (entry, turn)
         for entry, turn in _not_too_long(sorted(sharing, key=lambda pair: -shared(pair[1].text)))
-        if (entry.session_id, entry.seq, turn.part.number) not in there
+        if (entry.session_id, entry.seq, turn.part.number) not in keys
     ]
 
 

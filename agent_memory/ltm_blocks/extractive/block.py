@@ -184,13 +184,13 @@ class ExtractiveMemory(FactBlock):
         pinned = [place for place in shown if remembered.facts[place].id in scope.pinned]
         pins = recalls(remembered, pinned, query, self.scorer, now, limit)
         best, least = list[Recall](), scope.floor * self.resources.min_relevance
-        had = self._keeper.recalled(scope.owner) if self.counts_recalls else {}
+        counts = self._keeper.recalled(scope.owner) if self.counts_recalls else {}
         if self.choose is not None and scope.floor > 0:
             most = max(limit, self.choose.most)
-            ranked = recalls(remembered, shown, query, self.scorer, now, most, had)
+            ranked = recalls(remembered, shown, query, self.scorer, now, most, counts)
             best = self.choose.choose(self.resources, question, ranked)
         elif not query or remembered.relevance(query)[shown].max() >= least:
-            best = recalls(remembered, shown, query, self.scorer, now, limit, had)
+            best = recalls(remembered, shown, query, self.scorer, now, limit, counts)
         return with_pinned(best, pins, scope, limit)
 
     def outdated(self, scope: Scope, sources: Collection[Source]) -> Mapping[Source, datetime]:
@@ -276,14 +276,14 @@ class ExtractiveMemory(FactBlock):
     def forget(self, scope: Scope, what: str | Span, why: str) -> list[Fact]:
         journal = self._keeper.read(scope.owner)
         if isinstance(what, Span):
-            gone = [claim for claim in journal.claims if what.holds(claim.session_id, claim.seq)]
+            erased = [claim for claim in journal.claims if what.holds(claim.session_id, claim.seq)]
             tombstones = [Tombstone(None, *what, None, datetime.now(UTC), why)]
         else:
-            gone = [claim for claim in journal.claims if claim.fact == what]
+            erased = [claim for claim in journal.claims if claim.fact == what]
             others = [claim for claim in journal.claims if claim.fact != what]
-            tombstones = [tombstone_of(claim, others, why) for claim in gone]
-        self._keeper.forget(scope.owner, [*gone, *journal.remains], tombstones)
-        left = {claim.fact for claim in journal.claims if claim not in gone}
+            tombstones = [tombstone_of(claim, others, why) for claim in erased]
+        self._keeper.forget(scope.owner, [*erased, *journal.remains], tombstones)
+        left = {claim.fact for claim in journal.claims if claim not in erased}
         return [fact for fact in self._all(journal.claims) if fact.id not in left]
 
     def audit(self, scope: Scope) -> list[Change]:

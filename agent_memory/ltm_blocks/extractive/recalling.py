@@ -63,8 +63,8 @@ class Remembered:
         """Return the current facts that are not worth recalling."""
         places = self.current(now)
         aged = detector.aged([self.facts[place] for place in places], now, ttl)
-        gone = {item.fact.id for item in aged}
-        fresh = [place for place in places if self.facts[place].id not in gone]
+        stale = {item.fact.id for item in aged}
+        fresh = [place for place in places if self.facts[place].id not in stale]
         cached = self._duplicates
         if cached[0] != fresh:  # the set of current facts changes rarely
             facts = [self.facts[place] for place in fresh]
@@ -114,9 +114,9 @@ def recalls(
         fact = remembered.facts[place]
         age = remembered.age_days(place, now)
         distinct = remembered.distinct[place] if scorer.distinct else 0.0
-        had = recalled.get(fact.id, 0)
+        count = recalled.get(fact.id, 0)
         return scorer.factors(
-            relevance[place], age, len(fact.evidence), fact.confidence, had, distinct
+            relevance[place], age, len(fact.evidence), fact.confidence, count, distinct
         )
 
     scores = {place: sum(factors(place).values()) for place in places}

@@ -48,8 +48,8 @@ class Keeper:
 
     def read(self, owner: str, without: Span | None = None) -> Journal:
         """Return an owner's journal, without the claims from the messages of `without`."""
-        gone = tombstones(self._store, self._block, owner)
-        journal = journal_of(self._following.all(self._store, self._block, owner), gone)
+        erased = tombstones(self._store, self._block, owner)
+        journal = journal_of(self._following.all(self._store, self._block, owner), erased)
         if without is None:
             return journal
         claims = [

@@ -263,11 +263,11 @@ class Files(Collection[FileMemory]):
         self._keep_root(path, "delete")
         with self._keyed.changing():
             files = self._all()
-            gone = below(files, path)
-            if not gone:
+            names = below(files, path)
+            if not names:
                 raise ToolRefused(self._say.missing_to_move.format(path=self._shown(path)))
             check_version(expected, version_of(files[path].text) if path in files else None)
-            for name in gone:
+            for name in names:
                 self._keyed.drop(files[name].metadata["id"])
         return self._say.deleted.format(path=self._shown(path))
 
@@ -391,13 +391,13 @@ def run_command(files: Files, command: Mapping[str, Any] | str | None) -> str:
 
 def _run(files: Files, command: FileCommand) -> str:
     call: Callable[..., str] = getattr(files, command.command)
-    wanted = {
+    needs = {
         name: parameter.default is parameter.empty
         for name, parameter in signature(call).parameters.items()
         if name in FileCommand.model_fields
     }
-    arguments = {name: getattr(command, name) for name in wanted}
-    lacking = [name for name, needed in wanted.items() if needed and arguments[name] is None]
+    arguments = {name: getattr(command, name) for name in needs}
+    lacking = [name for name, needed in needs.items() if needed and arguments[name] is None]
     if lacking:
         raise ToolRefused(f"The command {command.command} needs {' and '.join(lacking)}, too.")
     return call(**arguments)

@@ -167,13 +167,13 @@ class Library:
             is_link = path.is_symlink() or path.parent.is_symlink()
             if is_link and not self._holds(path):
                 return _Read(None, self._outside(path))
-            there = path.stat()
-            if not stat.S_ISREG(there.st_mode):  # to open a pipe would block
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode):  # to open a pipe would block
                 return self._unreadable(path, "it is not a file")
-            stamp = (there.st_mtime_ns, there.st_ctime_ns, there.st_size, there.st_ino)
+            stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
             if cached is not None and cached.stamp == stamp:
                 return cached
-            settled = there.st_mtime_ns < time.time_ns() - _TICK
+            settled = status.st_mtime_ns < time.time_ns() - _TICK
             with path.open("rb") as file:
                 data = file.read(self._max_bytes + 1)
         except FileNotFoundError:

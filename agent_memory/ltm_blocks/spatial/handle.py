@@ -87,11 +87,11 @@ class SpatialHandle(Collection[Any]):
                 stored.
             Conflict: The key belongs to another observation; nothing was stored.
         """
-        wanted = self._observation(text, position, at, confidence, metadata)
-        wanted = replace(wanted, id=id_of_key(key))
-        (stored,) = self._add([wanted], once=key is not None)
+        new = self._observation(text, position, at, confidence, metadata)
+        new = replace(new, id=id_of_key(key))
+        (stored,) = self._add([new], once=key is not None)
         # a retry in another session, or without a time of its own, is the same observation
-        same = replace(wanted, at=wanted.at if at else stored.at, session_id=stored.session_id)
+        same = replace(new, at=new.at if at else stored.at, session_id=stored.session_id)
         if stored != same:
             raise self._reused(key)
         return stored
@@ -235,7 +235,7 @@ class SpatialHandle(Collection[Any]):
         """Return an observation, unless the deletion of its session has begun."""
         return None if item is None or self._keyed.gone([item.session_id]) else item
 
-    def _add(self, wanted: Sequence[Observation], *, once: bool = False) -> list[Observation]:
+    def _add(self, new: Sequence[Observation], *, once: bool = False) -> list[Observation]:
         """Store observations of the current session, all or none, and return them.
 
         With `once`, if an observation already has this id, return it and store nothing.
@@ -243,7 +243,7 @@ class SpatialHandle(Collection[Any]):
         keyed, name, most = self._keyed, self._limits.name, self._limits.max_observations
         store, owner, session_id = keyed.store, keyed.owner, keyed.scope.session_id or ""
         indexes = self._limits._indexes
-        records = {item.id: record_of(item, owner) for item in wanted}
+        records = {item.id: record_of(item, owner) for item in new}
 
         def put(version: Sequence[Record]) -> None:
             both = [*records.values(), *version]
@@ -258,9 +258,9 @@ class SpatialHandle(Collection[Any]):
         with keyed.changing():
             trail = trail_of(store, name, owner)
             index = indexes.at(store, name, owner, trail)
-            if once and (existing := self._standing(index.get(wanted[0].id))) is not None:
+            if once and (existing := self._standing(index.get(new[0].id))) is not None:
                 return [existing]
-            self._check_count(len(index), most, len(wanted))
+            self._check_count(len(index), most, len(new))
             register(store, name)
             indexes.write(owner, trail, index, records, put)
         return [observation_of(record) for record in records.values()]

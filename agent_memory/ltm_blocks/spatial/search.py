@@ -71,13 +71,13 @@ class Found(NamedTuple):
         """Return these results and others, without duplicates. Both are for the same position."""
         assert self.distances is not None
         ids = {item.id for item in self.records}
-        more = others.rows([row for row, item in enumerate(others.records) if item.id not in ids])
-        assert more.distances is not None
+        added = others.rows([row for row, item in enumerate(others.records) if item.id not in ids])
+        assert added.distances is not None
         return Found(
-            [*self.records, *more.records],
-            np.concatenate([self.distances, more.distances]),
-            np.concatenate([self.confidences, more.confidences]),
-            np.concatenate([self.ages, more.ages]),
+            [*self.records, *added.records],
+            np.concatenate([self.distances, added.distances]),
+            np.concatenate([self.confidences, added.confidences]),
+            np.concatenate([self.ages, added.ages]),
         )
 
 
@@ -111,8 +111,8 @@ class PlaceIndex:
         )
         index, table = copy(self), self._table
         index._records = list(self._records)
-        if gone := sorted(self._rows.keys() & changes.keys(), key=self._rows.__getitem__):
-            rows = [self._rows[name] for name in gone]
+        if deleted := sorted(self._rows.keys() & changes.keys(), key=self._rows.__getitem__):
+            rows = [self._rows[name] for name in deleted]
             for row in reversed(rows):
                 del index._records[row]
             table = np.delete(table, rows, axis=0)

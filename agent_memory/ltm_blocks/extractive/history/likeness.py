@@ -176,8 +176,8 @@ class StalenessDetector(SettingsModel):
             ttl: For each category, how long facts are recalled after they were last stated.
         """
         aged = self.aged(facts, now, ttl)
-        gone = {item.fact.id for item in aged}
-        fresh = [place for place, fact in enumerate(facts) if fact.id not in gone]
+        stale = {item.fact.id for item in aged}
+        fresh = [place for place, fact in enumerate(facts) if fact.id not in stale]
         return aged + self.duplicates([facts[place] for place in fresh], vectors[fresh])
 
     def aged(
