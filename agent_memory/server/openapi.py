@@ -72,10 +72,11 @@ def _call(call: Operation) -> dict[str, Any]:
     for where, name, description, plain in extras:
         parameters.append(_parameter(where, name, {**plain, "description": description}, False))
     summary, more = call.about
+    rights = f"{call.needs or 'any'}{call.more_rights}"
     entry: dict[str, Any] = {
         "operationId": call.name,
         "summary": summary,
-        "description": f"{more}\n\nNeeds the right: {call.needs or 'any'}{call.more_rights}.".strip(),
+        "description": f"{more}\n\nNeeds the right: {rights}.".strip(),
     }
     if parameters:
         entry |= {"parameters": parameters}
