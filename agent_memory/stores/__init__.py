@@ -78,8 +78,8 @@ def check_url(url: str) -> None:
 
 def serves(url: str) -> bool:
     """Return whether a store serves a URL's scheme. The rest of the URL is not checked."""
-    known = ("memory", "sqlite", "folder", *_REDIS, *_SQL_SERVERS, *_MONGODB)
-    return url.partition("://")[0] in known and "://" in url
+    schemes = ("memory", "sqlite", "folder", *_REDIS, *_SQL_SERVERS, *_MONGODB)
+    return url.partition("://")[0] in schemes and "://" in url
 
 
 def url_of(place: str | Path) -> str:

@@ -63,8 +63,8 @@ def entries_after(session_id: str, end: int, total: int, drafts: Sequence[Draft]
     for seq, draft in enumerate(drafts, end + 1):
         message, tokens = draft.message, draft.tokens
         total += 0 if message.is_system else tokens
-        made = message.created_at
-        entries.append(Entry(session_id, seq, message, tokens, total, draft.encoding, made))
+        created_at = message.created_at
+        entries.append(Entry(session_id, seq, message, tokens, total, draft.encoding, created_at))
     return entries
 
 

@@ -81,21 +81,21 @@ class _Index:
     def __init__(self) -> None:
         self.ids: dict[tuple[str, str], dict[str, list[str]]] = {}
 
-    def add(self, one: Document) -> None:
-        for kind, name in _places(one):
-            ids = self.ids.setdefault((one.collection, kind), {}).setdefault(name, [])
-            if not _has(ids, one.id):
-                insort(ids, one.id)
+    def add(self, document: Document) -> None:
+        for kind, name in _places(document):
+            ids = self.ids.setdefault((document.collection, kind), {}).setdefault(name, [])
+            if not _has(ids, document.id):
+                insort(ids, document.id)
 
-    def drop(self, one: Document, now: _Row | None) -> None:
+    def drop(self, document: Document, now: _Row | None) -> None:
         """Drop a document's id from its lists, except from the lists of its replacement `now`."""
         places = () if now is None else tuple(_places(now.document))
-        for kind, name in _places(one):
-            names = self.ids.get((one.collection, kind), {})
+        for kind, name in _places(document):
+            names = self.ids.get((document.collection, kind), {})
             if (kind, name) in places or (ids := names.get(name)) is None:
                 continue
-            if _has(ids, one.id):
-                del ids[bisect_left(ids, one.id)]
+            if _has(ids, document.id):
+                del ids[bisect_left(ids, document.id)]
             if not ids:
                 del names[name]
 
@@ -105,10 +105,10 @@ def _has(ids: Sequence[str], name: str) -> bool:
     return at < len(ids) and ids[at] == name
 
 
-def _places(one: Document) -> Iterator[tuple[str, str]]:
+def _places(document: Document) -> Iterator[tuple[str, str]]:
     yield "", ""
-    yield "owner", one.owner
-    yield "session", one.session
+    yield "owner", document.owner
+    yield "session", document.session
 
 
 class _View:
@@ -152,17 +152,17 @@ class _View:
             rows.sort(key=lambda row: (row.document.first, row.document.id))
         return rows[: scan.limit]
 
-    def shown(self, one: Document, *, tails: bool, bodies: bool) -> Document:
+    def shown(self, document: Document, *, tails: bool, bodies: bool) -> Document:
         if not bodies:
-            one = one._replace(body="", data=b"")
-        return one._replace(tail=self.tail(one.id)) if tails else one
+            document = document._replace(body="", data=b"")
+        return document._replace(tail=self.tail(document.id)) if tails else document
 
     def commit(self, batch: Batch, now: int) -> Outcome:
         documents, logs = named(batch.conditions)
         tails = {session: self.tail(session) for session in logs}
         rows = {at: self.row(at) for at in documents}
         states = {at: row and row.state for at, row in rows.items()}
-        if not all(holds(one, states, tails, now) for one in batch.conditions):
+        if not all(holds(condition, states, tails, now) for condition in batch.conditions):
             return Outcome(False, {at: row and row.document for at, row in rows.items()}, tails)
         for write in batch.writes:
             self._apply(write, now)
@@ -286,14 +286,16 @@ class MemoryKernel(Kernel):
         with self._lock:
             names = sorted(self._index.ids.get((collection, "owner"), {}))
             view = self._view()
-            some = [one for one in names if one and one.startswith(beginning)]
-            return [one for one in some if view.selected(Scan(collection, one, limit=1))]
+            some = [owner for owner in names if owner and owner.startswith(beginning)]
+            return [owner for owner in some if view.selected(Scan(collection, owner, limit=1))]
 
     def collections(self, beginning: str) -> list[str]:
         with self._lock:
-            names = sorted({one for one, _ in list(self._index.ids) if one.startswith(beginning)})
+            names = sorted(
+                {name for name, _ in list(self._index.ids) if name.startswith(beginning)}
+            )
             view = self._view()
-            return [one for one in names if view.selected(Scan(one, limit=1))]
+            return [name for name in names if view.selected(Scan(name, limit=1))]
 
     def due(self, collection: str, limit: int) -> list[Document]:
         with self._lock:
@@ -310,7 +312,7 @@ class MemoryKernel(Kernel):
 
     def counts(self, collection: str) -> tuple[int, int]:
         with self._lock:
-            lines = sum(isinstance(one, Line) for one in list(self._state.values()))
+            lines = sum(isinstance(value, Line) for value in list(self._state.values()))
             return len(self._view().selected(Scan(collection))), lines
 
     def _view(self) -> _View:

@@ -91,9 +91,9 @@ class RoutedKernel(KernelWrapper):
         done = DONE
         for kernel in self._all:
             conditions = [
-                one
-                for one in batch.conditions
-                if kernel is (self.inner if isinstance(one, LogEndsAt) else self._of(one.id))
+                check
+                for check in batch.conditions
+                if kernel is (self.inner if isinstance(check, LogEndsAt) else self._of(check.id))
             ]
             writes = [part for write in batch.writes for part in self._part(write, kernel)]
             if conditions or writes:
@@ -131,22 +131,22 @@ class RoutedKernel(KernelWrapper):
     def documents(
         self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
     ) -> list[Document | None]:
-        found: dict[DocId, Document | None] = {}
+        by_id: dict[DocId, Document | None] = {}
         for kernel in self._all:
             own = [at for at in ids if self._of(at) is kernel]
             if own:
                 documents = kernel.documents(own, tails=tails, bodies=bodies)
-                found.update(zip(own, documents, strict=True))
-        return [found[at] for at in ids]
+                by_id.update(zip(own, documents, strict=True))
+        return [by_id[at] for at in ids]
 
     def scan(self, scan: Scan) -> list[Document]:
         if scan.collection != BLOCKS:
             return self._of(DocId(scan.collection, "")).scan(scan)
-        found = [(one, kernel) for kernel in self._all for one in kernel.scan(scan)]
-        return [one for one, kernel in found if self._of(one.key) is kernel]
+        scanned = [(document, kernel) for kernel in self._all for document in kernel.scan(scan)]
+        return [document for document, kernel in scanned if self._of(document.key) is kernel]
 
     def owners(self, collection: str, beginning: str) -> list[str]:
         return self._of(DocId(collection, "")).owners(collection, beginning)
 
     def collections(self, beginning: str) -> list[str]:
-        return sorted({name for one in self._all for name in one.collections(beginning)})
+        return sorted({name for kernel in self._all for name in kernel.collections(beginning)})

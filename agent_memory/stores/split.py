@@ -128,11 +128,11 @@ class SplitKernel(KernelWrapper):
         self, before: Sequence[Document | None], records: Sequence[Sequence[Document]]
     ) -> None:
         """Delete the messages of sessions that were not deleted or created again since `before`."""
-        now = self.inner.documents([one.key for one in before if one is not None], bodies=False)
-        current = {(one.id, one.first) for one in now if one is not None}
+        now = self.inner.documents([head.key for head in before if head is not None], bodies=False)
+        current = {(head.id, head.first) for head in now if head is not None}
         for head, own in zip(before, records, strict=True):
             if head is not None and own and (head.id, head.first) in current:
-                self._system.commit([Batch([], [Delete([one.key for one in own])])])
+                self._system.commit([Batch([], [Delete([document.key for document in own])])])
                 self._cache.drop(head.id)
 
     def _empty(self, batch: Batch) -> None:
@@ -167,25 +167,25 @@ class SplitKernel(KernelWrapper):
         return line._replace(role="system", text="", body=self._reference(line.session, text))
 
     def decoded(self, documents: Sequence[Document | None]) -> list[Document | None]:
-        return [one and self._decoded_one(one) for one in documents]
+        return [document and self._decoded_head(document) for document in documents]
 
-    def _decoded_one(self, one: Document) -> Document:
-        if one.collection != HEAD:
-            return one
-        messages = self._messages(one)
-        if _FORMAT not in one.body:
-            return one
+    def _decoded_head(self, document: Document) -> Document:
+        if document.collection != HEAD:
+            return document
+        messages = self._messages(document)
+        if _FORMAT not in document.body:
+            return document
         try:
-            body = json.loads(one.body)
+            body = json.loads(document.body)
         except ValueError:
-            return one  # the caller decodes the body, and raises the error
+            return document  # the caller decodes the body, and raises the error
         record_id = _referred(body.get("system"))
-        if record_id is None or (record_id not in messages.texts and is_deleting(one)):
-            return one  # during the session's deletion, its message may be deleted already
-        text = self._text(one.id, record_id)
+        if record_id is None or (record_id not in messages.texts and is_deleting(document)):
+            return document  # during the session's deletion, its message may be deleted already
+        text = self._text(document.id, record_id)
         if isinstance(text, Unreadable):
-            return one._replace(body=text)
-        return one._replace(body=compact_json({**body, "system": text}))
+            return document._replace(body=text)
+        return document._replace(body=compact_json({**body, "system": text}))
 
     def decoded_lines(self, lines: Sequence[Line]) -> list[Line]:
         decoded: list[Line] = []
@@ -198,14 +198,14 @@ class SplitKernel(KernelWrapper):
 
     def due(self, collection: str, limit: int) -> list[Document]:
         """Return due documents. Postpone sessions whose system message cannot be read now."""
-        found = super().due(collection, limit)
-        for one in found:
-            if isinstance(one.body, Unreadable) and not isinstance(one.body.error, Damaged):
-                logger.warning("session %r is postponed: %s", one.id, one.body.error)
-                later = Due(one.key, micros_of(UNREADABLE_SECONDS))
-                self.inner.commit([Batch([VersionIs(one.key, one.version)], [later])])
-                found = [it for it in found if it is not one]
-        return found
+        documents = super().due(collection, limit)
+        for head in documents:
+            if isinstance(head.body, Unreadable) and not isinstance(head.body.error, Damaged):
+                logger.warning("session %r is postponed: %s", head.id, head.body.error)
+                later = Due(head.key, micros_of(UNREADABLE_SECONDS))
+                self.inner.commit([Batch([VersionIs(head.key, head.version)], [later])])
+                documents = [other for other in documents if other is not head]
+        return documents
 
     def close(self) -> None:
         self.inner.close()
@@ -266,15 +266,15 @@ class SplitKernel(KernelWrapper):
         """Write a session's cached messages again if they are no longer stored."""
         cached = self._cache.get(session_id)
         if cached is not None and cached.texts:
-            stored = {one.id for one in self._scan(session_id, names=True)}
+            stored = {document.id for document in self._scan(session_id, names=True)}
             for record_id in cached.texts.keys() - stored:
                 self._write(session_id, record_id, cached.texts[record_id])
 
     def _load(self, session_id: str) -> _Messages:
         cached = self._cache.get(session_id)
         messages = _Messages(0 if cached is None else cached.begun, {}, {})
-        for one in self._scan(session_id):
-            record = record_from(one, "fact", SYSTEM.name)
+        for document in self._scan(session_id):
+            record = record_from(document, "fact", SYSTEM.name)
             messages.add(record.id, record.text)
         return self._cache.put(session_id, messages)
 

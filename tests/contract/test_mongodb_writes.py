@@ -335,7 +335,7 @@ def test_another_spills_between_any_two_commands(server: MongoDBServer) -> None:
         namespace = uuid4().hex[:8]
         with linked(server, namespace) as (direct, far, link):
             head = direct.append("s", [draft(f"a{n}") for n in range(5)])
-            session = table_of(direct).one({"c": "head", "id": "s", "ns": namespace})
+            session = table_of(direct).find_one({"c": "head", "id": "s", "ns": namespace})
             link.act_before(command, partial(kernel_of(direct)._logs.spill, session))
             assert far.rewrite(head, 5, entries(6, 7, total=15)) is not None
             assert [one.message.text() for one in direct.read("s")] == [
@@ -384,7 +384,7 @@ def test_a_slow_spill_brings_back_nothing_that_expired(server: MongoDBServer) ->
     with linked(server, namespace) as (direct, far, link):
         head = direct.append("s", [draft("x") for _ in range(112)])  # more than one step moves
         table = table_of(direct)
-        session = table.one({"c": "head", "id": "s", "ns": namespace}) or {}
+        session = table.find_one({"c": "head", "id": "s", "ns": namespace}) or {}
         rows = sorted(session["lines"].values(), key=lambda row: int(row["seq"]))
 
         def slowly(some: list[Doc]) -> None:
@@ -393,7 +393,7 @@ def test_a_slow_spill_brings_back_nothing_that_expired(server: MongoDBServer) ->
         link.act_before(3, lambda: slowly(rows[:100]))  # `far` has changed the head by then
         assert far.move(replace(head, expired=110)) is not None
         assert link.came
-        if table.one({"_id": session["_id"], f"lines.e{rows[-1]['seq']}": {"$exists": True}}):
+        if table.find_one({"_id": session["_id"], f"lines.e{rows[-1]['seq']}": {"$exists": True}}):
             kernel_of(direct)._logs._spill(session, rows[100:])
         assert [entry.seq for entry in direct.read("s")] == [111, 112]
         assert not _expired(server.url)

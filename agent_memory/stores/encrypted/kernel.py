@@ -93,40 +93,40 @@ class Cipher:
 
     def decoded(self, documents: Sequence[Document | None]) -> list[Document | None]:
         failures: list[_Failure] = []
-        decoded = [one and self._decoded(one, failures) for one in documents]
+        decoded = [doc and self._decoded(doc, failures) for doc in documents]
         self._attribute(failures)
         return decoded
 
-    def _decoded(self, one: Document, failures: list[_Failure]) -> Document:
-        collection = one.collection
+    def _decoded(self, doc: Document, failures: list[_Failure]) -> Document:
+        collection = doc.collection
         try:
             if collection.startswith((FACT, VECTOR)):
-                return one._replace(body=self._decoded_record(one, failures))
-            if collection == HEAD and one.body:
-                return one._replace(body=self._decoded_head(one.id, json.loads(one.body)))
+                return doc._replace(body=self._decoded_record(doc, failures))
+            if collection == HEAD and doc.body:
+                return doc._replace(body=self._decoded_head(doc.id, json.loads(doc.body)))
             if collection == KEY:
-                return one._replace(body=self._decoded_key(one))
-            if collection.startswith(SEGMENT) and one.data:
+                return doc._replace(body=self._decoded_key(doc))
+            if collection.startswith(SEGMENT) and doc.data:
                 block = collection.removeprefix(SEGMENT)
-                data = self.decrypted_features(block, one.owner, one.id, one.data)
-                return one._replace(data=data)
+                data = self.decrypted_features(block, doc.owner, doc.id, doc.data)
+                return doc._replace(data=data)
         except Undecryptable as error:
-            return one._replace(body=Unreadable.of(error), data=b"")
+            return doc._replace(body=Unreadable.of(error), data=b"")
         except UNREADABLE:
             pass  # the caller's decoding of the body fails, too: its error names the record
-        return one
+        return doc
 
-    def _decoded_record(self, one: Document, failures: list[_Failure]) -> str:
-        body = json.loads(one.body)
+    def _decoded_record(self, doc: Document, failures: list[_Failure]) -> str:
+        body = json.loads(doc.body)
         text = body["text"]
         if self._plaintext and not text.startswith(MARK):
-            return one.body
+            return doc.body
         try:
-            plain = self.keys.open(self._record(one, body), text)
+            plain = self.keys.open(self._record(doc, body), text)
         except Undecryptable as error:
-            kind, _, block = one.collection.partition(":")
+            kind, _, block = doc.collection.partition(":")
             damage = Damage(
-                "fact" if kind == "fact" else "vector", one.session, one.first, block, one.id
+                "fact" if kind == "fact" else "vector", doc.session, doc.first, block, doc.id
             )
             failures.append((error, text, damage))
             raise
@@ -156,11 +156,11 @@ class Cipher:
             summary["text"], summary["redo_text"] = json.loads(plain)
         return compact_json(body)
 
-    def _decoded_key(self, one: Document) -> str:
-        name, digest, *rest = json.loads(one.body)
+    def _decoded_key(self, doc: Document) -> str:
+        name, digest, *rest = json.loads(doc.body)
         if self._plaintext and not digest.startswith(MARK):
-            return one.body
-        plain = self.keys.open(self._place("key", one.session, name), digest).decode()
+            return doc.body
+        plain = self.keys.open(self._place("key", doc.session, name), digest).decode()
         return compact_json([name, plain, *rest])
 
     def encrypted_features(self, block: str, owner: str, name: str, data: bytes) -> bytes:
@@ -215,10 +215,10 @@ class Cipher:
         span = [summary[name] for name in ("upto", "redo_after", "by", "tokens")]
         return self._place("summary", session_id, *span)
 
-    def _record(self, one: Document, body: dict[str, Any]) -> Place:
-        kind, _, block = one.collection.partition(":")
-        origin = (one.id, one.owner, one.session, one.first, one.last)
-        return self._place(kind, block, *origin, body["sources"], int(one.about))
+    def _record(self, doc: Document, body: dict[str, Any]) -> Place:
+        kind, _, block = doc.collection.partition(":")
+        origin = (doc.id, doc.owner, doc.session, doc.first, doc.last)
+        return self._place(kind, block, *origin, body["sources"], int(doc.about))
 
 
 def _carried(body: object) -> str | None:
@@ -255,7 +255,7 @@ class EncryptedKernel(KernelWrapper):
 
     def decoded(self, documents: Sequence[Document | None]) -> list[Document | None]:
         # the documents of a call are of one kind; heads and keys count as one kind
-        if any(one is not None and self._passes(one.collection) for one in documents):
+        if any(doc is not None and self._passes(doc.collection) for doc in documents):
             return [*documents]
         return self._cipher.decoded(documents)
 

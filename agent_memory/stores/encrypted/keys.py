@@ -171,7 +171,7 @@ class Keys:
                 'from it. Set it to "id:base64,id2:base64", the key to write with first; '
                 "`openssl rand -base64 32` makes one."
             )
-        found: dict[str, bytes] = {}
+        by_id: dict[str, bytes] = {}
         for place, entry in enumerate(text.split(","), 1):
             key_id, colon, encoded = (part.strip() for part in entry.partition(":"))
             # an entry may be a key without an id: errors show an entry only after its id is checked
@@ -184,10 +184,10 @@ class Keys:
             if len(key_id) >= _SHORTEST_KEY:  # the "id" may be the key
                 named = f"The key of entry {place} of {variable}"
             secret = _decoded(encoded, named)
-            if key_id in found:
+            if key_id in by_id:
                 raise ConfigError(f"{variable} has two keys with the id {key_id!r}. Rename one.")
-            found[key_id] = secret
-        keys = cls(found)
+            by_id[key_id] = secret
+        keys = cls(by_id)
         keys._source = f"those in {variable}"
         return keys
 

@@ -95,8 +95,8 @@ class EncryptedVectors:
             ids = np.array([key.blind(term) for term in terms.ids.tolist()], np.uint32)
             return terms._replace(ids=ids)
 
-        documents = [record_document(f"{VECTOR}{block}", one, 0) for one in records]
-        encrypted = [record_from(self._cipher.encoded(one), "vector", block) for one in documents]
+        documents = [record_document(f"{VECTOR}{block}", record, 0) for record in records]
+        encrypted = [record_from(self._cipher.encoded(doc), "vector", block) for doc in documents]
         blinded = replace(features, words=[blind(terms) for terms in features.words])
         self._inner.put_vectors(block, encrypted, blinded, lease=lease)
 
@@ -105,16 +105,14 @@ class EncryptedVectors:
 
         The query contains the ids of each word under all keys.
         """
-        found = self._inner.search_vectors(block, owner, self._blinded(query), limit)
+        hits = self._inner.search_vectors(block, owner, self._blinded(query), limit)
         pending = {} if query.pending is None else query.pending.records
-        stored = [hit.record for hit in found if pending.get(hit.record.id) is not hit.record]
-        documents = [record_document(f"{VECTOR}{block}", one, 0) for one in stored]
-        decoded = [one for one in self._cipher.decoded(documents) if one is not None]
-        records = undamaged_records(decoded, lambda one: record_from(one, "vector", block))
-        by_id = {**{one.id: one for one in records}, **pending}
-        return [
-            replace(hit, record=by_id[hit.record.id]) for hit in found if hit.record.id in by_id
-        ]
+        stored = [hit.record for hit in hits if pending.get(hit.record.id) is not hit.record]
+        documents = [record_document(f"{VECTOR}{block}", record, 0) for record in stored]
+        decoded = [doc for doc in self._cipher.decoded(documents) if doc is not None]
+        records = undamaged_records(decoded, lambda doc: record_from(doc, "vector", block))
+        by_id = {**{record.id: record for record in records}, **pending}
+        return [replace(hit, record=by_id[hit.record.id]) for hit in hits if hit.record.id in by_id]
 
     def _blinded(self, query: Query) -> Query:
         def numbers(terms: Iterable[int]) -> list[int]:

@@ -69,7 +69,7 @@ _LOCK = "lock"
 Place = tuple[str, str]
 """A file, as its folder and its session or block."""
 
-Known = dict[object, tuple[object, str]]
+Lines = dict[object, tuple[object, str]]
 """The values in a file, each with its line, by seq or id."""
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class FolderKernel(Kernel):
         self._broken: dict[str, Damaged] = {}
         self._claims: dict[str, str] = {}  # the path that a broken file's content belongs to
         self._names: dict[str, str] = {}
-        self._known: dict[str, Known] = {}
+        self._lines: dict[str, Lines] = {}
         self._written: dict[str, bytes] = {}
 
     def encrypt_features(self, cipher: Cipher) -> None:
@@ -123,8 +123,8 @@ class FolderKernel(Kernel):
                 self._refuse(*place)
             try:
                 outcomes = self._tables.commit(batches)
-                done = [one for one, out in zip(batches, outcomes, strict=True) if out.done]
-                self._save({it for one in done for it in places_of(one.writes) if it[0]})
+                done = [batch for batch, out in zip(batches, outcomes, strict=True) if out.done]
+                self._save({it for batch in done for it in places_of(batch.writes) if it[0]})
             except BaseException:
                 self._begin()  # the dicts may have changes that the files lack
                 raise
@@ -178,7 +178,7 @@ class FolderKernel(Kernel):
         if path in self._broken:
             raise self._broken[path]
         if path not in self._names:  # the session or block may be in a misnamed broken file
-            for other in (one for one, claimed in self._claims.items() if claimed == path):
+            for other in (file for file, claimed in self._claims.items() if claimed == path):
                 if kind == _SESSIONS:
                     raise self._broken[other]
                 leave_out(self._broken[other])  # not raised: a block without records has no file
@@ -229,19 +229,19 @@ class FolderKernel(Kernel):
         (_, first), *rest = lines
         name = name_of(kind, first)
         check_place(path, name)
-        before = {text: value for value, text in self._known.get(path, {}).values()}
+        before = {text: value for value, text in self._lines.get(path, {}).values()}
         if kind == _SESSIONS:
             self._load_session(path, first, rest, before)
         elif kind == _RECORDS:
             collection = f"{_FACT}{name}"
-            values: Known = {}
+            values: Lines = {}
             for text, fields in rest:
                 document = before.get(text)
                 if not isinstance(document, Document):
                     record, _ = record_of(fields)
                     document = record_document(collection, record, record.last)
                 values[document.id] = document, text
-            self._known[path] = values
+            self._lines[path] = values
             puts = [
                 Put(document) for document, _ in values.values() if isinstance(document, Document)
             ]
@@ -259,7 +259,7 @@ class FolderKernel(Kernel):
     ) -> None:
         head = head_in(first)
         session = head.session_id
-        values: Known = {}
+        values: Lines = {}
         lines: list[Line] = []
         keys: list[Document] = []
         for number, (text, fields) in enumerate(rest, 2):
@@ -276,7 +276,7 @@ class FolderKernel(Kernel):
         if head.expired + len(lines) != head.end:
             last = head.expired + len(lines)
             raise ValueError(f"it ends at #{last}, and should end at #{head.end}")
-        self._known[path] = values
+        self._lines[path] = values
         at = DocId(HEAD, session)
         writes: list[Write] = [
             Truncate(session, 0),
@@ -290,8 +290,8 @@ class FolderKernel(Kernel):
 
     def _forget(self, path: str) -> None:
         """Drop a file's content from the tables."""
-        for kept in (self._broken, self._claims, self._written, self._known):
-            kept.pop(path, None)
+        for by_path in (self._broken, self._claims, self._written, self._lines):
+            by_path.pop(path, None)
         name = self._names.pop(path, None)
         if name is None:
             return
@@ -334,7 +334,7 @@ class FolderKernel(Kernel):
 
     def _lines_of(self, path: str, kind: str, name: str) -> Iterator[str]:
         """Yield a file's lines. Lines of unchanged values are not encoded again."""
-        before, values = self._known.get(path, {}), Known()
+        before, values = self._lines.get(path, {}), Lines()
 
         def text(key: object, value: T, make: Callable[[T], str]) -> str:
             cached = before.get(key)
@@ -354,11 +354,11 @@ class FolderKernel(Kernel):
             documents = self._tables.scan(Scan(f"{_FACT}{name}"))
             if documents:
                 yield line_of({"block": name})
-            for one in in_order(documents):
-                yield text(one.id, one, lambda it: line_of_record(record_from(it, "fact", name)))
+            for fact in in_order(documents):
+                yield text(fact.id, fact, lambda it: line_of_record(record_from(it, "fact", name)))
         else:
             yield from self._vectors.lines(name)
-        self._known[path] = values
+        self._lines[path] = values
 
 
 def places_of(writes: Sequence[Write]) -> Iterator[Place]:

@@ -60,9 +60,9 @@ def line_of(fields: Fields) -> str:
     return json.dumps(fields, ensure_ascii=False, separators=(", ", ": "))
 
 
-def line_of_head(one: Document) -> str:
+def line_of_head(document: Document) -> str:
     """Return the first line of a session's file, from the head's document with the log's end."""
-    head = head_of(one)
+    head = head_of(document)
     fields = head_fields(head)
     if fields["system"] is not None:
         fields["system"] = json.loads(fields["system"])
@@ -114,8 +114,8 @@ def line_of_message(line: Line) -> str:
     )
 
 
-def line_of_key(one: Document) -> str:
-    key = key_of(one)
+def line_of_key(document: Document) -> str:
+    key = key_of(document)
     values = [key.name, key.digest, key.seq, key.end, key.total, to_micros(key.at)]
     return line_of({"key": values})
 
@@ -292,7 +292,7 @@ def owners_in(data: bytes) -> frozenset[str]:
         session, user, owner, block = map(line.get, ("session", "user", "owner", "block"))
         owners |= {f"session:{session}"} if isinstance(session, str) else set()
         owners |= {f"user:{user}"} if isinstance(user, str) else set()
-        owners |= {one for one in (owner, block) if isinstance(one, str)}
+        owners |= {name for name in (owner, block) if isinstance(name, str)}
     return frozenset(owners)
 
 

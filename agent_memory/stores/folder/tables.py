@@ -79,13 +79,13 @@ class Vectors(KernelStore):
         self.open_vectors(block, *opened)
         texts = {record.id: text for record, _, text in read}
         before = self._lines.get(block, {})
-        gone = [one for name, (one, text) in before.items() if texts.get(name) != text]
-        unchanged = before.keys() - {one.id for one in gone}
+        gone = [document for name, (document, text) in before.items() if texts.get(name) != text]
+        unchanged = before.keys() - {document.id for document in gone}
         records = {record.id: record for record, _, _ in read if record.id not in unchanged}
         blobs = {
-            one.id: blob_of(value, block, one, self._cipher)
-            for one, value, _ in read
-            if one.id in records
+            record.id: blob_of(value, block, record, self._cipher)
+            for record, value, _ in read
+            if record.id in records
         }
         names = [*blobs]
         sound = [names[place] for place in undamaged_places([*blobs.values()])]
@@ -95,7 +95,7 @@ class Vectors(KernelStore):
         for name in set(names) - set(sound):
             self._put_lacking(block, records[name], blobs[name].startswith(ENCRYPTED))
         documents = self._tables.scan(Scan(f"vector:{block}"))
-        self._lines[block] = {one.id: (one, texts[one.id]) for one in documents}
+        self._lines[block] = {document.id: (document, texts[document.id]) for document in documents}
 
     def _put_lacking(self, block: str, record: Record, is_encrypted: bool) -> None:
         """Store a record with unreadable features. With damaged features, a search finds the record
@@ -124,11 +124,11 @@ class Vectors(KernelStore):
         yield line_of({"block": block, "dimension": opened[0], "model": opened[1]})
         documents = self._tables.scan(Scan(f"vector:{block}"))
         before = self._lines.get(block, {})
-        lines = {one.id: before[one.id] for one in documents if before.get(one.id, [0])[0] is one}
+        lines = {doc.id: before[doc.id] for doc in documents if before.get(doc.id, [0])[0] is doc}
         new: dict[str, list[Document]] = {}
-        for one in documents:
-            if one.id not in lines:
-                new.setdefault(one.owner, []).append(one)
+        for doc in documents:
+            if doc.id not in lines:
+                new.setdefault(doc.owner, []).append(doc)
         features: dict[str, str] = {}
         with noted():
             for owner, own in new.items():
@@ -137,13 +137,13 @@ class Vectors(KernelStore):
                     features |= {
                         it.id: text_of(blob, block, it, self._cipher) for it, blob in blobs
                     }
-        for one in (document for own in new.values() for document in own):
-            record = record_from(one, "vector", block)
-            lines[one.id] = one, line_of_record(record, features.get(one.id))
+        for doc in (doc for own in new.values() for doc in own):
+            record = record_from(doc, "vector", block)
+            lines[doc.id] = doc, line_of_record(record, features.get(doc.id))
         self._lines[block] = lines
-        for one in in_order(documents):
-            yield lines[one.id][1]
+        for doc in in_order(documents):
+            yield lines[doc.id][1]
 
 
 def in_order(documents: Sequence[Document]) -> list[Document]:
-    return sorted(documents, key=lambda one: (int(one.about), one.id))
+    return sorted(documents, key=lambda document: (int(document.about), document.id))

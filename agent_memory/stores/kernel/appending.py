@@ -84,7 +84,7 @@ class KnownHeads(Cache[str, KnownSession]):
     """A cache of sessions. It may be outdated, because other processes write, too."""
 
     def __init__(self) -> None:
-        super().__init__(_MOST_KNOWN, lambda one: _weight(one.head))
+        super().__init__(_MOST_KNOWN, lambda session: _weight(session.head))
 
 
 def _weight(head: Head) -> int:
@@ -93,81 +93,81 @@ def _weight(head: Head) -> int:
     return 1 + (system + summary) // _TEXT
 
 
-def known_session(session_id: str, found: Document | None, tail: Tail) -> KnownSession:
-    if found is None:
+def known_session(session_id: str, document: Document | None, tail: Tail) -> KnownSession:
+    if document is None:
         return KnownSession.of(Head(session_id, None, created_at=datetime.now(UTC)))
-    return KnownSession.of(head_of(found, tail))
+    return KnownSession.of(head_of(document, tail))
 
 
-def one_line(known: KnownSession, one: Request) -> tuple[Line, KnownSession] | None:
+def one_line(session: KnownSession, request: Request) -> tuple[Line, KnownSession] | None:
     """Return the line of an append of one message, and the session after the append.
 
     This is faster than `planned`, with the same result. Return None if the append creates or
     changes the head, has idempotency keys, or may be refused.
     """
-    head, version, (end, total) = known
-    if len(one.drafts) != 1 or one.once is not None or head.deleting or not version:
+    head, version, (end, total) = session
+    if len(request.drafts) != 1 or request.once is not None or head.deleting or not version:
         return None
-    if one.user_id not in (None, head.user_id):
+    if request.user_id not in (None, head.user_id):
         return None
-    (draft,) = one.drafts
+    (draft,) = request.drafts
     if draft.message.is_system:
         return None
     end, total = end + 1, total + draft.tokens
     message = draft.message if draft.placed is None else draft.placed(end)
-    line = line_of(one.session_id, end, message, draft.tokens, total, draft.encoding)
+    line = line_of(request.session_id, end, message, draft.tokens, total, draft.encoding)
     return line, KnownSession(head, version, (end, total))
 
 
 def planned(
-    known: KnownSession, one: Request, found: Mapping[DocId, Document | None]
+    session: KnownSession, request: Request, stored: Mapping[DocId, Document | None]
 ) -> Plan | Appended:
     """Return the plan of an append, or its result if its idempotency keys are stored already.
 
-    `found` has the stored documents of the keys. Raises the errors of `SessionStore.append_once`.
+    `stored` has the stored documents of the keys. Raises the errors of `SessionStore.append_once`.
     """
-    before, once, drafts = known.whole(), one.once, one.drafts
+    before, once, drafts = session.whole(), request.once, request.drafts
     places = tuple(range(len(drafts)))
-    if one.own and known.version and before.user_id is None:
-        raise SessionOfAnotherUser(f"Session {one.session_id!r} was begun for no user.")
+    if request.own and session.version and before.user_id is None:
+        raise SessionOfAnotherUser(f"Session {request.session_id!r} was begun for no user.")
     keys: dict[str, Document] = {}
     if once is not None:
-        extend(before, (), one.user_id)  # first, so that a refused caller learns nothing about keys
-        ids = {name: key_id(one.session_id, name) for name in once.names}
-        keys = {name: there for name, at in ids.items() if (there := found.get(at)) is not None}
-        kept = {name: key_of(there) for name, there in keys.items()}
-        chosen = once.chosen(len(drafts), before.end, kept)
+        extend(before, (), request.user_id)  # first: a refused caller learns nothing of keys
+        ids = {name: key_id(request.session_id, name) for name in once.names}
+        keys = {name: there for name, at in ids.items() if (there := stored.get(at)) is not None}
+        decoded = {name: key_of(there) for name, there in keys.items()}
+        chosen = once.chosen(len(drafts), before.end, decoded)
         if not chosen.places:
             return Appended(before, (), chosen.before)
         places, drafts = chosen.places, [drafts[place] for place in chosen.places]
-    head, entries = extend(before, drafts, one.user_id)
-    at = head_id(one.session_id)
+    head, entries = extend(before, drafts, request.user_id)
+    at = head_id(request.session_id)
     conditions: list[Condition] = [
-        VersionIs(at, known.version) if known.version else Missing(at),
-        LogEndsAt(one.session_id, before.end),
+        VersionIs(at, session.version) if session.version else Missing(at),
+        LogEndsAt(request.session_id, before.end),
     ]
     writes: list[Write] = []
     if head.version != before.version:
         writes.append(Put(head_document(head)))
     if entries:
         writes.append(Append([line_of_entry(entry) for entry in entries]))
-    writes.append(Wake([at], micros_of(one.within)))
+    writes.append(Wake([at], micros_of(request.within)))
     if once is not None:
         for name in once.names:
-            key, there = key_id(one.session_id, name), keys.get(name)
+            key, there = key_id(request.session_id, name), keys.get(name)
             conditions.append(Missing(key) if there is None else VersionIs(key, there.version))
         if once.since is not None:
-            old = Scan(KEY, session=one.session_id, first_below=to_micros(once.since))
+            old = Scan(KEY, session=request.session_id, first_below=to_micros(once.since))
             writes.append(DeleteWhere(old))
         fresh = once.to_save(places, entries, head)
-        writes += [Put(key_document(one.session_id, key)) for key in fresh]
+        writes += [Put(key_document(request.session_id, key)) for key in fresh]
     return Plan(Batch(conditions, writes), KnownSession.of(head), places)
 
 
-def planned_blindly(known: KnownSession, one: Request) -> Plan | None:
+def planned_blindly(session: KnownSession, request: Request) -> Plan | None:
     """Return the plan for a cached session; None if the session must be read first."""
     try:
-        plan = planned(known, one, {})
+        plan = planned(session, request, {})
     except _REFUSALS:
         return None
     return None if isinstance(plan, Appended) else plan

@@ -136,26 +136,26 @@ class Owned:
 
     def catalog(self) -> tuple[int, str] | None:
         """Return the catalog's version and text, or None. Each change sets another version."""
-        (found,) = self._kernel.documents([self.at])
-        return None if found is None else (found.version, found.body)
+        (document,) = self._kernel.documents([self.at])
+        return None if document is None else (document.version, document.body)
 
     def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
-        found: dict[int, bytes] = {}
+        blobs: dict[int, bytes] = {}
         for at in range(0, len(names), _AT_ONCE):
             some = names[at : at + _AT_ONCE]
-            documents = self._kernel.documents([self.segment_id(name) for name in some])
-            found |= {n: features_in(one) for n, one in zip(some, documents, strict=True) if one}
-        return found
+            docs = self._kernel.documents([self.segment_id(name) for name in some])
+            blobs |= {n: features_in(doc) for n, doc in zip(some, docs, strict=True) if doc}
+        return blobs
 
     def names(self) -> Sequence[int]:
         """Return the names of all existing segments, including those not in the catalog."""
-        found = self._kernel.scan(Scan(f"{SEGMENT}{self._block}", self._owner, bodies=False))
-        return [int(one.id.partition(":")[0], 16) for one in found]
+        documents = self._kernel.scan(Scan(f"{SEGMENT}{self._block}", self._owner, bodies=False))
+        return [int(document.id.partition(":")[0], 16) for document in documents]
 
     def numbers(self) -> Mapping[str, int]:
         """Return the numbers of all records, by id."""
-        found = self._kernel.scan(Scan(f"{VECTOR}{self._block}", self._owner, bodies=False))
-        return {one.id: one.version for one in found}
+        documents = self._kernel.scan(Scan(f"{VECTOR}{self._block}", self._owner, bodies=False))
+        return {document.id: document.version for document in documents}
 
     def change(self, change: CatalogChange) -> list[Write]:
         writes: list[Write] = [Delete([self.segment_id(name) for name in change.dropped])]
@@ -259,7 +259,7 @@ class _Writing:
 
         self._load(group)
         segments = [segment for part in group if (segment := self._segment(part)) is not None]
-        if len(segments) < len(group) or len({one.dimension for one in segments}) > 1:
+        if len(segments) < len(group) or len({segment.dimension for segment in segments}) > 1:
             return list(group)
         return [self.new(Segment.joined(segments), group[0].first, group[-1].last)]
 
@@ -318,10 +318,10 @@ def opened(body: bytes | None) -> Segment | None:
         return None
 
 
-def catalog_of(block: str, owner: str, source: Owned, found: tuple[int, str] | None) -> Catalog:
+def catalog_of(block: str, owner: str, source: Owned, stored: tuple[int, str] | None) -> Catalog:
     """Return the catalog for a result of `Owned.catalog`. Rebuild it if it is unreadable."""
     try:
-        return Catalog() if found is None else Catalog.of(found[1])
+        return Catalog() if stored is None else Catalog.of(stored[1])
     except ValueError:
         leave_out(Damage("vector", block=block, record_id="a catalog", owner=owner).error())
         return _rebuilt(source)
@@ -342,7 +342,7 @@ def _rebuilt(source: Owned) -> Catalog:
         there = (
             []
             if segment is None
-            else [numbers[one] for one in segment.names.all() if one in numbers]
+            else [numbers[record_id] for record_id in segment.names.all() if record_id in numbers]
         )
         if body is None or segment is None or not there:
             lost.append(name)

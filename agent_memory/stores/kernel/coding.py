@@ -112,11 +112,11 @@ def _as_text(value: Any) -> str:
 def _summary(value: Any) -> Summary | None:
     if value is None:
         return None
-    found = Summary(**value)
-    _as_text(found.text)
-    index(found.tokens)
-    index(found.upto)
-    return found
+    summary = Summary(**value)
+    _as_text(summary.text)
+    index(summary.tokens)
+    index(summary.upto)
+    return summary
 
 
 def _system(value: Any) -> Message | None:
@@ -168,68 +168,72 @@ def head_document(head: Head) -> Document:
     )
 
 
-def head_of(one: Document, tail: Tail | None = None) -> Head:
+def head_of(document: Document, tail: Tail | None = None) -> Head:
     """Return the head in a document. Raise `Damaged` if the head is damaged.
 
     The head's end and total are `tail`, or else the document's tail.
     """
-    if isinstance(one.body, Unreadable):
-        raise _of_session(one.body.error, one, tail)
-    about = _about(one)
-    about.update(dict.fromkeys(_IN_BODY) if not one.body else _body(one))
-    end, total = tail or one.tail
-    identity = {"user_id": _user_of(one), "version": one.last, "created_at": one.first}
-    return head_from(one.id, {**about, **identity, "end": end, "total": total})
+    if isinstance(document.body, Unreadable):
+        raise _of_session(document.body.error, document, tail)
+    about = _about(document)
+    about.update(dict.fromkeys(_IN_BODY) if not document.body else _body(document))
+    end, total = tail or document.tail
+    identity = {
+        "user_id": _user_of(document),
+        "version": document.last,
+        "created_at": document.first,
+    }
+    return head_from(document.id, {**about, **identity, "end": end, "total": total})
 
 
-def _of_session(error: StoreError, one: Document, tail: Tail | None) -> StoreError:
+def _of_session(error: StoreError, document: Document, tail: Tail | None) -> StoreError:
     """Add the session and the readable part of its head to a `Damaged` error."""
     if isinstance(error, Damaged):
-        head = head_of(one._replace(body=""), tail)
-        error.damage = Damage("session", one.id, head=head)
+        head = head_of(document._replace(body=""), tail)
+        error.damage = Damage("session", document.id, head=head)
     return error
 
 
-def _about(one: Document) -> dict[str, Any]:
+def _about(document: Document) -> dict[str, Any]:
     try:
-        return dict(json.loads(one.about))
+        return dict(json.loads(document.about))
     except UNREADABLE:
         # the names of the blocks may still be readable
-        return {"cursors": str(one.about).partition(CURSORS)[2], "deleting": 0}
+        return {"cursors": str(document.about).partition(CURSORS)[2], "deleting": 0}
 
 
-def _body(one: Document) -> dict[str, Any]:
+def _body(document: Document) -> dict[str, Any]:
     try:
-        return {**dict.fromkeys(_IN_BODY), **json.loads(one.body)}
+        return {**dict.fromkeys(_IN_BODY), **json.loads(document.body)}
     except UNREADABLE:
         return {"system": 0, "summary": "broken"}
 
 
-def _user_of(one: Document) -> str | int | None:
+def _user_of(document: Document) -> str | int | None:
     """Return the user, None if there is no user, or a number if the owner is unreadable."""
-    if isinstance(one.owner, str) and one.owner.startswith(_USER):
-        return one.owner.removeprefix(_USER)
-    return None if one.owner == f"session:{one.id}" else 0
+    if isinstance(document.owner, str) and document.owner.startswith(_USER):
+        return document.owner.removeprefix(_USER)
+    return None if document.owner == f"session:{document.id}" else 0
 
 
-def is_deleting(one: Document) -> bool:
-    return bool(_about(one).get("deleting"))
+def is_deleting(document: Document) -> bool:
+    return bool(_about(document).get("deleting"))
 
 
-def lag_of(one: Document, block: str) -> Lag | None:
+def lag_of(head: Document, block: str) -> Lag | None:
     """Return a block's lag in a session. Raise `Damaged` if the head is damaged.
 
     Return None if the block has absorbed the session completely, or the session is being deleted.
     """
     try:
-        about = json.loads(one.about)
+        about = json.loads(head.about)
         after = max(index(about["cursors"].get(block, 0)), index(about["expired"]))
-        if about["deleting"] or after >= one.tail.seq:
+        if about["deleting"] or after >= head.tail.seq:
             return None
-        end, total = one.tail
-        return Lag(one.id, after, end, index(total), index(one.last), from_micros(one.first))
+        end, total = head.tail
+        return Lag(head.id, after, end, index(total), index(head.last), from_micros(head.first))
     except UNREADABLE as error:
-        raise Damage("session", one.id).error() from error
+        raise Damage("session", head.id).error() from error
 
 
 def are_not_absorbed(heads: Iterable[Document | None], block: str) -> list[Document]:
@@ -245,7 +249,7 @@ def are_not_absorbed(heads: Iterable[Document | None], block: str) -> list[Docum
         at = about.rfind(mark)
         return at > about.rfind(CURSORS) and about[at + len(mark) :][:1] in ("}", ",")
 
-    return [one for one in heads if one is not None and not is_absorbed(one.about, one.tail[0])]
+    return [doc for doc in heads if doc is not None and not is_absorbed(doc.about, doc.tail[0])]
 
 
 def line_of(
@@ -262,8 +266,9 @@ def line_of(
 
 def line_of_entry(entry: Entry) -> Line:
     """Return the line of an entry, with the time of the entry's message."""
-    one = entry
-    return line_of(one.session_id, one.seq, one.message, one.tokens, one.total, one.encoding)
+    return line_of(
+        entry.session_id, entry.seq, entry.message, entry.tokens, entry.total, entry.encoding
+    )
 
 
 def entry_of(line: Line) -> Entry:
@@ -291,15 +296,15 @@ def key_document(session_id: str, key: KeptKey) -> Document:
     return Document(*key_id(session_id, key.name), "", session_id, at, key.seq, version, body=body)
 
 
-def key_of(one: Document) -> KeptKey:
-    name, digest, end, total = json.loads(_text_of(one))
-    return KeptKey(name, digest, one.last, end, total, from_micros(one.first))
+def key_of(document: Document) -> KeptKey:
+    name, digest, end, total = json.loads(_text_of(document))
+    return KeptKey(name, digest, document.last, end, total, from_micros(document.first))
 
 
-def _text_of(one: Document) -> str:
-    if isinstance(one.body, Unreadable):
-        raise one.body.error
-    return one.body
+def _text_of(document: Document) -> str:
+    if isinstance(document.body, Unreadable):
+        raise document.body.error
+    return document.body
 
 
 def record_body(record: Record) -> str:
@@ -317,32 +322,33 @@ def record_document(collection: str, record: Record, version: int) -> Document:
     )
 
 
-def record_from(one: Document, kind: Literal["fact", "vector"], block: str) -> Record:
+def record_from(document: Document, kind: Literal["fact", "vector"], block: str) -> Record:
     """Return the record of a document. Raise `Damaged` if the record is damaged."""
-    text = _text_of(one)
+    text = _text_of(document)
     try:
         body = json.loads(text)
         return Record(
-            id=_as_text(one.id),
-            owner=_as_text(one.owner),
-            session_id=_as_text(one.session),
-            first=index(one.first),
-            last=index(one.last),
+            id=_as_text(document.id),
+            owner=_as_text(document.owner),
+            session_id=_as_text(document.session),
+            first=index(document.first),
+            last=index(document.last),
             text=_as_text(body["text"]),
             sources=tuple(body["sources"]),
-            created_at=from_micros(int(one.about)),
+            created_at=from_micros(int(document.about)),
             metadata=dict(body["metadata"]),
         )
     except UNREADABLE as error:
-        first = one.first if isinstance(one.first, int) else 0
-        raise Damage(kind, str(one.session), first, block, str(one.id)).error() from error
+        first = document.first if isinstance(document.first, int) else 0
+        raise Damage(kind, str(document.session), first, block, str(document.id)).error() from error
 
 
-def mismatch(block: str, stored: tuple[int, str], given: tuple[int, str]) -> str:
+def mismatch(block: str, stored: tuple[int, str], embedding: tuple[int, str]) -> str:
     """Return the error message for vectors of another dimension or embedding model."""
     return (
         f"Block {block!r} holds vectors of {stored[1]!r} with {stored[0]} dimensions, and the "
-        f"embedder is {given[1]!r} with {given[0]}. If these settings are the new ones, rebuild "
-        f"the block: `agent-memory replay {block}`, or agent_memory.operations.rebuild(config, "
-        f"{block!r}). If it is rebuilt already, restart this process with the new settings."
+        f"embedder is {embedding[1]!r} with {embedding[0]}. If these settings are the new ones, "
+        f"rebuild the block: `agent-memory replay {block}`, or "
+        f"agent_memory.operations.rebuild(config, {block!r}). If it is rebuilt already, "
+        "restart this process with the new settings."
     )

@@ -54,7 +54,7 @@ class Indexes:
     """Caches one index for each block and owner, for one version of the catalog."""
 
     def __init__(self) -> None:
-        self._cache: Cache[_Key, _CachedIndex] = Cache(MOST_BYTES, lambda one: one.size, 1)
+        self._cache: Cache[_Key, _CachedIndex] = Cache(MOST_BYTES, lambda index: index.size, 1)
         self._warned: set[_Key] = set()
 
     def follow(self, key: _Key, source: Owned, records: ReadRecords) -> SegmentIndex:
@@ -108,7 +108,7 @@ class Indexes:
     ) -> SegmentIndex:
         from agent_memory.retrieval.index import ANY, SegmentIndex
 
-        dimension = next((one.dimension for one in segments.values()), ANY if extra else 0)
+        dimension = next((segment.dimension for segment in segments.values()), ANY if extra else 0)
         index = SegmentIndex(dimension, (*segments.values(), *extra))
         if cached is not None and cached.segments.keys() <= segments.keys():
             index.records = cached.index.records  # the cached segments are unchanged
@@ -152,7 +152,7 @@ def _stand_in(lost: Sequence[Part], source: Owned, records: ReadRecords) -> list
     lost_numbers = Catalog(parts=tuple(lost)).holding(numbers.values())
     wanted = {number for numbers_of_part in lost_numbers.values() for number in numbers_of_part}
     replaced = records([name for name, at in numbers.items() if at in wanted])
-    texts = [(one.text, one.created_at) for one in replaced.values()]
+    texts = [(record.text, record.created_at) for record in replaced.values()]
     return [Segment.of([*replaced], Features.of_texts(texts))] if replaced else []
 
 
@@ -189,16 +189,16 @@ def records_of(index: SegmentIndex, ids: Sequence[str], read: ReadRecords) -> di
     return records
 
 
-def hits(found: Ranked, records: Mapping[str, Record]) -> list[Hit]:
+def hits(ranked: Ranked, records: Mapping[str, Record]) -> list[Hit]:
     """Return the hits with their records, best first. Records deleted meanwhile are left out."""
     rows = zip(
-        found.names,
-        found.scores.tolist(),
-        found.relevance.tolist(),
-        found.parts.tolist(),
-        found.cosines.tolist(),
-        found.bm25.tolist(),
-        found.vectors,
+        ranked.names,
+        ranked.scores.tolist(),
+        ranked.relevance.tolist(),
+        ranked.parts.tolist(),
+        ranked.cosines.tolist(),
+        ranked.bm25.tolist(),
+        ranked.vectors,
         strict=True,
     )
     return [
@@ -226,7 +226,7 @@ def walked(
             cached.clear()
             if (segment := opened(source.segments([part.name]).get(part.name))) is None:
                 return None
-            places = {one: place for place, one in enumerate(segment.names.all())}
+            places = {name: place for place, name in enumerate(segment.names.all())}
             cached[part.name] = places, segment.features()
         return cached[part.name]
 
@@ -242,10 +242,10 @@ def walked(
                 there = [n for n in sorted(numbers) if segment and left[n].id in segment[0]]
                 if segment and there:
                     records = [left[number] for number in there]
-                    yield records, segment[1].at([segment[0][one.id] for one in records])
-                    left = {n: one for n, one in left.items() if n not in there}
-            ids = [one.id for one in left.values()]
+                    yield records, segment[1].at([segment[0][record.id] for record in records])
+                    left = {n: record for n, record in left.items() if n not in there}
+            ids = [record.id for record in left.values()]
             if not left or source.catalog() == before:
                 break
-        for one in left.values():
-            leave_out(Damage("vector", one.session_id, one.first, block, one.id).error())
+        for record in left.values():
+            leave_out(Damage("vector", record.session_id, record.first, block, record.id).error())

@@ -75,14 +75,14 @@ class RecordStore(SessionStore):
 
     def records(self, block: str, owner: str) -> list[Record]:
         """Return all records of one owner, oldest first (by created_at, then id)."""
-        found = self._kernel.scan(Scan(f"{FACT}{block}", owner))
-        records = undamaged_records(found, lambda one: record_from(one, "fact", block))
-        return sorted(records, key=lambda one: (one.created_at, one.id))
+        docs = self._kernel.scan(Scan(f"{FACT}{block}", owner))
+        records = undamaged_records(docs, lambda doc: record_from(doc, "fact", block))
+        return sorted(records, key=lambda record: (record.created_at, record.id))
 
     def record(self, block: str, record_id: str) -> Record | None:
         """Return a record by its id; None if it does not exist."""
-        (found,) = self._kernel.documents([DocId(f"{FACT}{block}", record_id)])
-        return None if found is None else record_from(found, "fact", block)
+        (document,) = self._kernel.documents([DocId(f"{FACT}{block}", record_id)])
+        return None if document is None else record_from(document, "fact", block)
 
     def owners(self, block: str, beginning: str) -> list[str]:
         """Return the record owners of a block that start with `beginning`, in code point order."""
@@ -127,11 +127,11 @@ class RecordStore(SessionStore):
             self._write(lease, Batch(held(lease), [Delete([at])]))
             return
         for _ in range(TRIES):
-            (one,) = self._kernel.documents([at])
-            if one is None or not selects(scan, one):
+            (document,) = self._kernel.documents([at])
+            if document is None or not selects(scan, document):
                 self._write(lease, Batch(held(lease), []))
                 return
-            batch = Batch([*held(lease), VersionIs(at, one.version)], [Delete([at])])
+            batch = Batch([*held(lease), VersionIs(at, document.version)], [Delete([at])])
             if self._write(lease, batch).done:
                 return
         raise StoreUnavailable(f"Others kept changing record {record_id!r}. Try again.")

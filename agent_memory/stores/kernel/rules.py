@@ -56,11 +56,11 @@ def named(conditions: Iterable[Condition]) -> tuple[set[DocId], set[str]]:
     """Return the ids of the documents, and the sessions of the logs, that conditions name."""
     documents: set[DocId] = set()
     logs: set[str] = set()
-    for one in conditions:
-        if isinstance(one, LogEndsAt):
-            logs.add(one.session)
+    for condition in conditions:
+        if isinstance(condition, LogEndsAt):
+            logs.add(condition.session)
         else:
-            documents.add(one.id)
+            documents.add(condition.id)
     return documents, logs
 
 
@@ -104,12 +104,12 @@ def selects(scan: Scan, document: Document) -> bool:
 
 def in_turns(longest_due_first: Iterable[T], owner: Callable[[T], str]) -> list[T]:
     """Return documents in turns: each owner's first, then each owner's second, and so on."""
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     turns: list[tuple[int, T]] = []
-    for one in longest_due_first:
-        turns.append((seen[owner(one)], one))
-        seen[owner(one)] += 1
-    return [one for _, one in sorted(turns, key=lambda turn: turn[0])]
+    for document in longest_due_first:
+        turns.append((counts[owner(document)], document))
+        counts[owner(document)] += 1
+    return [document for _, document in sorted(turns, key=lambda turn: turn[0])]
 
 
 class Erasures:

@@ -138,15 +138,15 @@ class SessionStore:
             SessionOfAnotherUser: The session has another user.
             SessionDeleting: A deletion of the session has begun.
         """
-        one = Request(session_id, drafts, user_id, within=within)
-        known = self._known.get(session_id)
-        quick = None if known is None else one_line(known, one)
-        if known is not None and quick is not None:
+        request = Request(session_id, drafts, user_id, within=within)
+        session = self._known.get(session_id)
+        quick = None if session is None else one_line(session, request)
+        if session is not None and quick is not None:
             line, after = quick
-            if self._kernel.extend(head_id(session_id), known.version, line, micros_of(within)):
+            if self._kernel.extend(head_id(session_id), session.version, line, micros_of(within)):
                 self._known.put(session_id, after)
                 return after.whole()
-        return self._append(one).head
+        return self._append(request).head
 
     def append_once(
         self,
@@ -183,10 +183,10 @@ class SessionStore:
         plans: dict[int, Plan] = {}
         fresh: dict[str, KnownSession | None] = {}
         for place in order:
-            one = appends[place]
-            known = fresh.get(one.session_id, self._known.get(one.session_id))
-            plan = None if known is None else planned_blindly(known, one)
-            fresh[one.session_id] = None if plan is None else plan.after
+            request = appends[place]
+            session = fresh.get(request.session_id, self._known.get(request.session_id))
+            plan = None if session is None else planned_blindly(session, request)
+            fresh[request.session_id] = None if plan is None else plan.after
             if plan is not None:
                 plans[place] = plan
         done: list[Appended | Exception] = []
@@ -196,12 +196,12 @@ class SessionStore:
             return [error for _ in appends]
         except Exception:  # noqa: BLE001 - one append failed: below, each is tried separately
             plans, outcomes = {}, []
-        committed = {at for at, one in zip(plans, outcomes, strict=True) if one.done}
-        failed = {at: one.failed for at, one in zip(plans, outcomes, strict=True) if one.failed}
+        committed = {at for at, out in zip(plans, outcomes, strict=True) if out.done}
+        failed = {at: out.failed for at, out in zip(plans, outcomes, strict=True) if out.failed}
         for place in order:
             if place in committed:
                 self._known.put(appends[place].session_id, plans[place].after)
-        for place, one in enumerate(appends):
+        for place, request in enumerate(appends):
             if place in committed:
                 plan = plans[place]
                 done.append(Appended(plan.after.whole(), plan.places))
@@ -210,49 +210,52 @@ class SessionStore:
                 done.append(failed[place])
                 continue
             try:
-                done.append(self._append(one))
+                done.append(self._append(request))
             except Exception as error:  # noqa: BLE001 - it concerns only this append
                 done.append(error)
         return done
 
-    def _append(self, one: Request) -> Appended:
-        known = self._known.get(one.session_id)
-        if known is None and not (self.reads_first and self._kernel.remote):
+    def _append(self, request: Request) -> Appended:
+        session = self._known.get(request.session_id)
+        if session is None and not (self.reads_first and self._kernel.remote):
             # assume a new session: for an existing one, the commit is refused with its state
-            known = known_session(one.session_id, None, EMPTY)
-        plan = None if known is None else planned_blindly(known, one)
-        head = head_id(one.session_id)
+            session = known_session(request.session_id, None, EMPTY)
+        plan = None if session is None else planned_blindly(session, request)
+        head = head_id(request.session_id)
         ids = [
             head,
-            *(key_id(one.session_id, name) for name in (one.once.names if one.once else ())),
+            *(
+                key_id(request.session_id, name)
+                for name in (request.once.names if request.once else ())
+            ),
         ]
         for _ in range(TRIES):
             if plan is None:
                 there = self._kernel.documents(ids, tails=True)
-                found = dict(zip(ids, there, strict=True))
-                tail = EMPTY if (document := found[head]) is None else document.tail
+                docs = dict(zip(ids, there, strict=True))
+                tail = EMPTY if (document := docs[head]) is None else document.tail
             else:
                 (outcome,) = self._kernel.commit([plan.batch])
                 if outcome.done:
-                    self._known.put(one.session_id, plan.after)
+                    self._known.put(request.session_id, plan.after)
                     return Appended(plan.after.whole(), plan.places)
-                found, tail = outcome.documents, outcome.tails[one.session_id]
-            found_plan = planned(known_session(one.session_id, found[head], tail), one, found)
-            if isinstance(found_plan, Appended):
-                return found_plan
-            plan = found_plan
+                docs, tail = outcome.documents, outcome.tails[request.session_id]
+            result = planned(known_session(request.session_id, docs[head], tail), request, docs)
+            if isinstance(result, Appended):
+                return result
+            plan = result
         raise StoreUnavailable(
-            f"Others kept changing session {one.session_id!r} while this call tried to append."
+            f"Others kept changing session {request.session_id!r} while this call tried to append."
         )
 
     def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
         """Return a session's idempotency keys in order of their seqs: all, or those in `names`."""
         if names is None:
-            found = [*self._kernel.scan(Scan(KEY, session=session_id))]
+            documents = [*self._kernel.scan(Scan(KEY, session=session_id))]
         else:
             some = self._kernel.documents([key_id(session_id, name) for name in names])
-            found = [one for one in some if one is not None]
-        return in_order(map(key_of, found))
+            documents = [document for document in some if document is not None]
+        return in_order(map(key_of, documents))
 
     def put_keys(
         self, session_id: str, keys: Sequence[KeptKey], *, lease: Lease | None = None
@@ -265,17 +268,17 @@ class SessionStore:
             LeaseLost: `lease` was passed and is no longer held; nothing was written.
         """
         conditions: list[Condition] = [*held(lease), Exists(head_id(session_id))]
-        self._write(lease, Batch(conditions, [Put(key_document(session_id, one)) for one in keys]))
+        self._write(lease, Batch(conditions, [Put(key_document(session_id, key)) for key in keys]))
 
     def head(self, session_id: str) -> Head | None:
         """Return the head, or None for a session that does not exist."""
-        (found,) = self._kernel.documents([head_id(session_id)], tails=True)
-        return None if found is None else head_of(found)
+        (document,) = self._kernel.documents([head_id(session_id)], tails=True)
+        return None if document is None else head_of(document)
 
     def existing(self, session_ids: Collection[str]) -> set[str]:
         """Return those of the sessions that exist and are not being deleted."""
-        found = self._kernel.documents([head_id(one) for one in session_ids], bodies=False)
-        return {one.id for one in found if one is not None and not is_deleting(one)}
+        heads = self._kernel.documents([head_id(session) for session in session_ids], bodies=False)
+        return {head.id for head in heads if head is not None and not is_deleting(head)}
 
     def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
         """Return at most `limit` unexpired entries with seqs above `after`, in order."""
@@ -299,9 +302,9 @@ class SessionStore:
         else:
             scan = Scan(HEAD, f"user:{user_id}", tails=True, bodies=False, behind=block)
             some = [*self._kernel.scan(scan)]
-        lags = undamaged(are_not_absorbed(some, block), lambda one: lag_of(one, block))
-        found = [lag for lag in lags if lag is not None]
-        return sorted(found, key=lambda lag: lag.created_at, reverse=True)
+        lags = undamaged(are_not_absorbed(some, block), lambda head: lag_of(head, block))
+        lagging = [lag for lag in lags if lag is not None]
+        return sorted(lagging, key=lambda lag: lag.created_at, reverse=True)
 
     def tails(
         self, block: str, session_ids: Collection[str], *, before: int, limit: int
@@ -313,18 +316,18 @@ class SessionStore:
             before: The number of entries to add that precede the cursor.
             limit: The maximum number of entries for each session, the newest ones.
         """
-        ids = [head_id(one) for one in session_ids]
-        found = self._kernel.documents(ids, tails=True, bodies=False)
-        heads = undamaged([one for one in found if one is not None], head_of)
+        ids = [head_id(session) for session in session_ids]
+        documents = self._kernel.documents(ids, tails=True, bodies=False)
+        heads = undamaged([document for document in documents if document is not None], head_of)
         parts = [
-            Part(one.session_id, max(one.cursors.get(block, 0) - before, one.end - limit, 0))
-            for one in heads
+            Part(head.session_id, max(head.cursors.get(block, 0) - before, head.end - limit, 0))
+            for head in heads
         ]
         lines = self._kernel.lines(parts) if parts else []
-        unreadable = {one.session: one.body for one in lines if isinstance(one.body, Unreadable)}
-        for session_id, body in unreadable.items():
+        broken = {line.session: line.body for line in lines if isinstance(line.body, Unreadable)}
+        for session_id, body in broken.items():
             logger.warning("session %r is not searched: %s", session_id, body.error)
-        return undamaged([one for one in lines if one.session not in unreadable], entry_of)
+        return undamaged([line for line in lines if line.session not in broken], entry_of)
 
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
         """Compare-and-swap: write `head` if the stored version still equals `head.version`.
@@ -401,8 +404,8 @@ class SessionStore:
         if not outcome.done:
             return None
         stored = with_tail(after, *outcome.tails[head.session_id])
-        known = KnownSession.of(with_tail(stored, stored.end, stored.total))
-        self._known.put(head.session_id, known)
+        session = KnownSession.of(with_tail(stored, stored.end, stored.total))
+        self._known.put(head.session_id, session)
         return stored
 
     def schedule(self, head: Head, seconds: float | None) -> bool:
@@ -422,7 +425,7 @@ class SessionStore:
     def schedule_all(self) -> None:
         """Make every session due now, such as after a change of the configured blocks."""
         for page in self._pages(Scan(HEAD, names=True)):
-            self._kernel.commit([Batch([], [Wake([one.key for one in page], 0)])])
+            self._kernel.commit([Batch([], [Wake([head.key for head in page], 0)])])
 
     def due(self, limit: int = 100) -> list[Head]:
         """Return sessions that are due and that no worker holds.
@@ -517,21 +520,21 @@ class SessionStore:
         """
         whole = Scan(HEAD, None if user_id is None else f"user:{user_id}", tails=True)
 
-        def decode(one: Document) -> Head:
-            (found,) = [one] if one.about else self._kernel.documents([one.key], tails=True)
-            return head_of(found or one)
+        def decode(head: Document) -> Head:
+            (full,) = [head] if head.about else self._kernel.documents([head.key], tails=True)
+            return head_of(full or head)
 
         heads: list[Head] = []
         while (wanted := limit - len(heads)) > 0:
             page = whole._replace(after=after or "", limit=wanted)
             try:
-                found = self._kernel.scan(page)
+                documents = self._kernel.scan(page)
             except Damaged:  # pages of the file are damaged; its index of ids may be intact
-                found = self._kernel.scan(page._replace(names=True))
-            heads += undamaged(found, decode)
-            if len(found) < wanted:
+                documents = self._kernel.scan(page._replace(names=True))
+            heads += undamaged(documents, decode)
+            if len(documents) < wanted:
                 break
-            after = found[-1].id
+            after = documents[-1].id
         return heads
 
     def counts(self) -> Counts:

@@ -72,18 +72,18 @@ class KernelStore(RecordStore):
         self._indexes = Indexes()
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
-        given = (dimension, model)
-        self._announce(block, given)
-        self._opened[block] = given
+        embedding = (dimension, model)
+        self._announce(block, embedding)
+        self._opened[block] = embedding
 
-    def _announce(self, block: str, given: tuple[int, str]) -> None:
+    def _announce(self, block: str, embedding: tuple[int, str]) -> None:
         """Register a block's embedding. Raise `DimensionMismatch` if another is registered."""
         at = DocId(BLOCKS, block)
-        mine = Document(*at, version=_version(given), body=compact_json(given))
+        mine = Document(*at, version=_version(embedding), body=compact_json(embedding))
         (outcome,) = self._kernel.commit([Batch([Missing(at)], [Put(mine)])])
         stored = mine if outcome.done else outcome.documents[at] or mine
         if stored.version != mine.version:
-            raise DimensionMismatch(mismatch(block, _embedding(stored), given))
+            raise DimensionMismatch(mismatch(block, _embedding(stored), embedding))
 
     def put_vectors(
         self,
@@ -95,18 +95,20 @@ class KernelStore(RecordStore):
     ) -> None:
         if not records:
             return
-        given = self._opened.get(block)
-        if given is None or given[0] != features.dimension:
-            stored = given or (0, "no embedder")
+        embedding = self._opened.get(block)
+        if embedding is None or embedding[0] != features.dimension:
+            stored = embedding or (0, "no embedder")
             raise DimensionMismatch(mismatch(block, stored, (features.dimension, "unnamed")))
         groups = grouped(records, features, self._kernel.most_bytes)
-        ids = [DocId(f"{VECTOR}{block}", one.id) for some, _ in groups.values() for one in some]
-        announced = VersionIs(DocId(BLOCKS, block), _version(given))
+        ids = [
+            DocId(f"{VECTOR}{block}", record.id) for some, _ in groups.values() for record in some
+        ]
+        announced = VersionIs(DocId(BLOCKS, block), _version(embedding))
         for _ in range(TRIES):
-            before = [one for one in self._kernel.documents(ids) if one is not None]
+            before = [document for document in self._kernel.documents(ids) if document is not None]
             if self._change(block, before, groups, [*held(lease), announced], lease):
                 return
-            self._announce(block, given)
+            self._announce(block, embedding)
         raise _busy(block)
 
     def _change(
@@ -128,28 +130,29 @@ class KernelStore(RecordStore):
         groups: Mapping[str, tuple[list[Record], list[Segment]]],
     ) -> tuple[list[Condition], list[Write]]:
         """Return the conditions and writes of `_change`."""
-        name, removed = f"{VECTOR}{block}", {one.id for one in gone}
+        name, removed = f"{VECTOR}{block}", {document.id for document in gone}
         numbers: dict[str, dict[int, str]] = {}
-        for one in gone:
-            numbers.setdefault(one.owner, {})[one.version] = one.id
+        for document in gone:
+            numbers.setdefault(document.owner, {})[document.version] = document.id
         every: list[Condition] = [
-            Missing(DocId(name, one.id))
+            Missing(DocId(name, record.id))
             for some, _ in groups.values()
-            for one in some
-            if one.id not in removed
+            for record in some
+            if record.id not in removed
         ]
-        writes: list[Write] = [Delete([one.key for one in gone])] if gone else []
+        writes: list[Write] = [Delete([document.key for document in gone])] if gone else []
         for owner in sorted({**groups, **numbers}):
             owned = Owned(self._kernel, block, owner)
-            found = owned.catalog()
-            every.append(Missing(owned.at) if found is None else VersionIs(owned.at, found[0]))
+            stored = owned.catalog()
+            every.append(Missing(owned.at) if stored is None else VersionIs(owned.at, stored[0]))
             some, added = groups.get(owner, ([], []))
             if not some and self._is_all(name, owner, removed):
                 writes += owned.forget()  # without reading the segments, which may be damaged
                 continue
-            catalog = catalog_of(block, owner, owned, found)
+            catalog = catalog_of(block, owner, owned, stored)
             writes += [
-                Put(record_document(name, one, at)) for at, one in enumerate(some, catalog.next)
+                Put(record_document(name, record, at))
+                for at, record in enumerate(some, catalog.next)
             ]
             most = self._kernel.most_bytes
             change = changed(
@@ -160,12 +163,12 @@ class KernelStore(RecordStore):
 
     def _is_all(self, name: str, owner: str, ids: set[str]) -> bool:
         """Return whether an owner has no records except those with these ids."""
-        found = self._kernel.scan(Scan(name, owner, limit=len(ids) + 1, names=True))
-        return all(one.id in ids for one in found)
+        documents = self._kernel.scan(Scan(name, owner, limit=len(ids) + 1, names=True))
+        return all(document.id in ids for document in documents)
 
     def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
         def read(ids: Sequence[str]) -> dict[str, Record]:
-            return {one.id: one for _, one in self._by_ids(block, owner, ids)}
+            return {record.id: record for _, record in self._by_ids(block, owner, ids)}
 
         owned = Owned(self._kernel, block, owner)
         try:
@@ -178,9 +181,9 @@ class KernelStore(RecordStore):
     def _by_ids(self, block: str, owner: str, ids: Sequence[str]) -> list[tuple[int, Record]]:
         """Return an owner's existing records with these ids, each with its number."""
         name = f"{VECTOR}{block}"
-        found = self._kernel.documents([DocId(name, one) for one in ids]) if ids else []
-        some = [one for one in found if one is not None and one.owner == owner]
-        return undamaged_records(some, lambda one: (one.version, record_from(one, "vector", block)))
+        docs = self._kernel.documents([DocId(name, record_id) for record_id in ids]) if ids else []
+        some = [doc for doc in docs if doc is not None and doc.owner == owner]
+        return undamaged_records(some, lambda doc: (doc.version, record_from(doc, "vector", block)))
 
     def delete_vectors(
         self,
@@ -247,7 +250,7 @@ class KernelStore(RecordStore):
                 if Scope(head.user_id, head.session_id).owner in owners:
                     continue  # its vectors are deleted with the owner's
                 scan = Scan(f"{VECTOR}{block}", session=head.session_id, bodies=False)
-                if gone := [one for one in self._kernel.scan(scan) if one.owner not in owners]:
+                if gone := [doc for doc in self._kernel.scan(scan) if doc.owner not in owners]:
                     conditions, changes = self._changes(block, gone, {})
                     every += conditions
                     writes += changes
@@ -265,9 +268,9 @@ class KernelStore(RecordStore):
         writes += [Delete(ids)] if ids else []
         writes += [Truncate(head.session_id, 0) for head in heads]
         writes += [
-            Put(record_document(f"{FACT}{block}", one, one.last))
+            Put(record_document(f"{FACT}{block}", record, record.last))
             for block, records in (leaving or {}).items()
-            for one in records
+            for record in records
         ]
         is_done = self._kernel.commit([Batch(every, writes)])[0].done
         for head in heads if is_done else ():
@@ -281,40 +284,41 @@ class KernelStore(RecordStore):
         self._kernel.commit([Batch([], [*writes, *every])])
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
-        return {one.id: _embedding(one) for one in self._kernel.scan(Scan(BLOCKS))}
+        return {document.id: _embedding(document) for document in self._kernel.scan(Scan(BLOCKS))}
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
         name = f"{VECTOR}{block}"
         if session_id is not None:
-            found = self._kernel.scan(Scan(name, session=session_id, bodies=False))
-            for owner in sorted({one.owner for one in found}):
-                own = [one for one in found if one.owner == owner]
+            documents = self._kernel.scan(Scan(name, session=session_id, bodies=False))
+            for owner in sorted({document.owner for document in documents}):
+                own = [document for document in documents if document.owner == owner]
                 yield from self._walk(block, owner, own)
             return
         for page in self._pages(Scan(f"{CATALOG}{block}", names=True)):
-            for one in page:
+            for catalog in page:
                 numbered = sorted(
-                    self._kernel.scan(Scan(name, one.id, bodies=False)), key=lambda it: it.version
+                    self._kernel.scan(Scan(name, catalog.id, bodies=False)),
+                    key=lambda it: it.version,
                 )
-                yield from self._walk(block, one.id, numbered)
+                yield from self._walk(block, catalog.id, numbered)
 
     def _walk(
         self, block: str, owner: str, documents: Sequence[Document]
     ) -> Iterator[tuple[list[Record], Features]]:
-        ids = [one.id for one in documents]
+        ids = [document.id for document in documents]
         pages = (ids[at : at + PAGE] for at in range(0, len(ids), PAGE))
         read = partial(self._by_ids, block, owner)
         return walked(block, owner, Owned(self._kernel, block, owner), read, pages)
 
 
-def _version(given: tuple[int, str]) -> int:
-    return crc32(compact_json(given).encode()) + 1
+def _version(embedding: tuple[int, str]) -> int:
+    return crc32(compact_json(embedding).encode()) + 1
 
 
-def _embedding(one: Document) -> tuple[int, str]:
-    dimension, model = json.loads(one.body)
+def _embedding(document: Document) -> tuple[int, str]:
+    dimension, model = json.loads(document.body)
     return int(dimension), str(model)
 
 

@@ -62,10 +62,10 @@ class KernelWrapper(Kernel):
 
     def __init__(self, inner: Kernel, more: Collection[Kernel] = ()) -> None:
         self.inner = inner
-        self._all = [*{id(one): one for one in (inner, *more)}.values()]
+        self._all = [*{id(kernel): kernel for kernel in (inner, *more)}.values()]
         self.spans = inner.spans and not more
-        self.remote = any(one.remote for one in self._all)
-        limits = [one.most_bytes for one in self._all if one.most_bytes is not None]
+        self.remote = any(kernel.remote for kernel in self._all)
+        limits = [kernel.most_bytes for kernel in self._all if kernel.most_bytes is not None]
         self.most_bytes = min(limits, default=None)
 
     def encoded(self, document: Document) -> Document:
@@ -85,8 +85,8 @@ class KernelWrapper(Kernel):
         return [*lines]
 
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
-        encoded = [one._replace(writes=[*map(self._encoded, one.writes)]) for one in batches]
-        return [self._outcome(one) for one in self.inner.commit(encoded)]
+        encoded = [batch._replace(writes=[*map(self._encoded, batch.writes)]) for batch in batches]
+        return [self._outcome(outcome) for outcome in self.inner.commit(encoded)]
 
     def _encoded(self, write: Write) -> Write:
         match write:
@@ -108,12 +108,12 @@ class KernelWrapper(Kernel):
     def documents(
         self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
     ) -> list[Document | None]:
-        found = self.inner.documents(ids, tails=tails, bodies=bodies)
-        return self.decoded(found) if bodies else found
+        documents = self.inner.documents(ids, tails=tails, bodies=bodies)
+        return self.decoded(documents) if bodies else documents
 
     def scan(self, scan: Scan) -> list[Document]:
-        found = self.inner.scan(scan)
-        return found if scan.names or not scan.bodies else self._decoded(found)
+        documents = self.inner.scan(scan)
+        return documents if scan.names or not scan.bodies else self._decoded(documents)
 
     def owners(self, collection: str, beginning: str) -> list[str]:
         return self.inner.owners(collection, beginning)
@@ -125,7 +125,7 @@ class KernelWrapper(Kernel):
         return self._decoded(self.inner.due(collection, limit))
 
     def _decoded(self, documents: Sequence[Document]) -> list[Document]:
-        return [one for one in self.decoded(documents) if one is not None]
+        return [document for document in self.decoded(documents) if document is not None]
 
     def lines(self, parts: Sequence[Part]) -> list[Line]:
         return self.decoded_lines(self.inner.lines(parts))

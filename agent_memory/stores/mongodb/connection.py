@@ -202,7 +202,7 @@ class Table:
         models = [IndexModel([(name, 1) for name in key], sparse=sparse) for key in keys]
         self._run(lambda it: it.create_indexes(models))
 
-    def one(self, which: Doc, fields: Doc | None = None) -> Doc | None:
+    def find_one(self, which: Doc, fields: Doc | None = None) -> Doc | None:
         return self._run(lambda it: it.find_one(which, fields))
 
     def all(

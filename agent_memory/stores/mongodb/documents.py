@@ -230,7 +230,7 @@ class HeadChange:
     def __init__(self, batch: Batch, head: DocId, op: str, now: int) -> None:
         self.head, self.op = head, op
         self.begins = begins_session(batch, head)
-        own = [one for one in batch.conditions if session_of(one) == head.id]
+        own = [condition for condition in batch.conditions if session_of(condition) == head.id]
         self.which = {"live": 1, **filter_of(own, now)}
         self.set: Doc = {}
         self.rows: list[Doc] = []
@@ -264,18 +264,18 @@ class HeadChange:
         if self.rows:
             self.set |= {"end": self.rows[-1]["seq"], "total": self.rows[-1]["total"]}
 
-    def truncate(self, seen: Doc, total: int) -> None:
-        """Add the cut of the log. `seen` is the head, and `total` the running total at the cut."""
-        self.log, self.generation = seen["log"], seen["g"]
+    def truncate(self, doc: Doc, total: int) -> None:
+        """Add the cut of the log. `doc` is the head, and `total` the running total at the cut."""
+        self.log, self.generation = doc["log"], doc["g"]
         after = self.cut_at or 0
-        if after >= seen["end"]:
+        if after >= doc["end"]:
             return
         self.generation += 1
-        gone = [row for row in seen["lines"].values() if row["seq"] > after]
+        gone = [row for row in doc["lines"].values() if row["seq"] > after]
         self._lighter = sum(map(weight, gone))
         self._unset = [field_of(row["seq"]) for row in gone]
         cut = {"end": after, "below": self.generation}
-        spilled = min(seen["spilled"], after)
+        spilled = min(doc["spilled"], after)
         self.set = {"end": after, "total": total, **self.set}
         self.set |= {"g": self.generation, "spilled": spilled, "cut": cut}
 
@@ -350,11 +350,13 @@ def head_of(batch: Batch) -> DocId | None:
         raise StoreError("A batch in MongoDB changes one session at most.")
     if heads:
         return heads[0]
-    return next((head_id(one) for it in batch.conditions if (one := session_of(it))), None)
+    return next((head_id(name) for it in batch.conditions if (name := session_of(it))), None)
 
 
 def begins_session(batch: Batch, head: DocId | None) -> bool:
-    return any(isinstance(one, Missing) and one.id == head for one in batch.conditions)
+    return any(
+        isinstance(condition, Missing) and condition.id == head for condition in batch.conditions
+    )
 
 
 def target_of(batch: Batch, effects: Effects) -> DocId | None:

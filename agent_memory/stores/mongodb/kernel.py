@@ -183,13 +183,13 @@ class MongoDBKernel(Kernel):
         documents = {
             at: document_of(doc) if doc and doc["live"] else None for at, doc in by_id.items()
         }
-        return Outcome(False, documents, {one: self._tail(docs, one) for one in logs})
+        return Outcome(False, documents, {session: self._tail(docs, session) for session in logs})
 
     def _all_hold(self, conditions: Sequence[Condition], docs: Mapping[str, Doc]) -> bool:
         ids, logs = named(conditions)
         states = {at: state_of(docs.get(self._place(at))) for at in ids}
         tails = {session: self._tail(docs, session) for session in logs}
-        return all(holds(one, states, tails, now_micros()) for one in conditions)
+        return all(holds(condition, states, tails, now_micros()) for condition in conditions)
 
     def _tail(self, docs: Mapping[str, Doc], session: str) -> Tail:
         head = docs.get(self._place(head_id(session)))
@@ -197,17 +197,17 @@ class MongoDBKernel(Kernel):
 
     def _finish_deletion(self, place: str) -> None:
         gone = {"_id": place, "gone": 1}
-        head = self.table.one(gone, STATE)
+        head = self.table.find_one(gone, STATE)
         if head is None:
             return
         self._staging.settle_head(place)  # its committed batches must be applied
         self._logs.drop(head["log"])
         which = selection(self._namespace, Scan(KEY, session=head["id"]))
         keys = self.table.all(which, {"version": 1})
-        if self.table.one({**gone, "log": head["log"]}, {"_id": 1}) is None:
+        if self.table.find_one({**gone, "log": head["log"]}, {"_id": 1}) is None:
             return  # a new session may have begun since, and the keys may belong to it
         for some in chunks(keys):
-            ids, versions = ([one[name] for one in some] for name in ("_id", "version"))
+            ids, versions = ([key[name] for key in some] for name in ("_id", "version"))
             self.table.delete_all({"_id": {"$in": ids}, "version": {"$in": versions}})
         self.table.delete({**gone, "log": head["log"]})
 
@@ -236,11 +236,13 @@ class MongoDBKernel(Kernel):
         return after is not None
 
     def _commit(self, batch: Batch) -> Outcome:
-        if not batch.conditions and all(isinstance(one, Wake) for one in batch.writes):
+        if not batch.conditions and all(isinstance(write, Wake) for write in batch.writes):
             for write in batch.writes:
                 self._wake(write)
             return DONE
-        if any(isinstance(one, DeleteWhere) and is_unbounded(one.scan) for one in batch.writes):
+        if any(
+            isinstance(write, DeleteWhere) and is_unbounded(write.scan) for write in batch.writes
+        ):
             self._sweep(batch)
             return DONE
         head = head_of(batch)
@@ -255,7 +257,7 @@ class MongoDBKernel(Kernel):
         if not batch.writes:
             return self._refusal(batch) or DONE
         if head is not None and any(
-            isinstance(one, Delete) and head in one.ids for one in batch.writes
+            isinstance(write, Delete) and head in write.ids for write in batch.writes
         ):
             return self._delete_session(batch, head, op)
         effects, selected = self._effects(batch, head)
@@ -294,7 +296,7 @@ class MongoDBKernel(Kernel):
             self._staging.take_off(op)
             raise
         if outcome is not None and outcome.done:
-            if any(name.collection != KEY or not one for name, one in effects.values()):
+            if any(name.collection != KEY or not document for name, document in effects.values()):
                 with suppress(StoreError):  # if this fails, a call that finds the tags applies them
                     self._staging.apply([op], at, effects)
                     if head is not None:
@@ -325,7 +327,11 @@ class MongoDBKernel(Kernel):
             doc = tagged.get(place)
             if doc is None or not doc["live"] or not selects(scan, document_of(doc)):
                 return False
-        conditions = [one for one in batch.conditions if head is None or session_of(one) != head.id]
+        conditions = [
+            condition
+            for condition in batch.conditions
+            if head is None or session_of(condition) != head.id
+        ]
         others = [at for at in named(conditions)[0] if self._place(at) not in effects]
         docs = {**tagged, **(self._docs(others, WITHOUT_BODIES) if others else {})}
         return self._all_hold(conditions, docs)
@@ -345,7 +351,7 @@ class MongoDBKernel(Kernel):
                 case Delete(ids):
                     changed = [(at, None) for at in ids]
                 case DeleteWhere(scan) if not (head and is_upkeep(scan)):
-                    changed = [(one.key, None) for one in self.scan(scan._replace(names=True))]
+                    changed = [(hit.key, None) for hit in self.scan(scan._replace(names=True))]
                     selected |= {self._place(at): scan for at, _ in changed}
             for at, then in changed:
                 effects.pop(self._place(at), None)  # only the last write of a document counts
@@ -365,7 +371,7 @@ class MongoDBKernel(Kernel):
             which[f"refused.{op}"] = {"$exists": False}
             change.set["ops" if change.begins else f"ops.{op}"] = {op: 1} if change.begins else 1
         if change.cut_at is not None:
-            before = self.table.one({"_id": place, "live": 1})
+            before = self.table.find_one({"_id": place, "live": 1})
             if before is not None and "cut" in before:
                 self._logs.clear_cut(before)  # later, this could remove new lines
             total = None if before is None else self._logs.total(before, change.cut_at)
@@ -376,7 +382,7 @@ class MongoDBKernel(Kernel):
         log, generation = change.log, change.generation
         if change.is_heavy:
             if log is None:
-                now_there = self.table.one({"_id": place}, STATE) or {}
+                now_there = self.table.find_one({"_id": place}, STATE) or {}
                 log, generation = now_there.get("log", ""), now_there.get("g", 0)
                 which |= {"log": log, "g": generation}
             change.rows = self._logs.stage(log, head.id, generation, change.rows)
@@ -397,7 +403,7 @@ class MongoDBKernel(Kernel):
         fields = {"ns": self._namespace, "c": change.head.collection, "id": change.head.id}
         new = {"$set": change.first_state(), "$setOnInsert": fields}
         if not self.table.update(which, new, upsert=upsert):
-            head = self.table.one({"_id": place}, {**_AFTER, "gone": 1, "marks": 1}) or {}
+            head = self.table.find_one({"_id": place}, {**_AFTER, "gone": 1, "marks": 1}) or {}
             if "gone" in head:
                 self._finish_deletion(place)
             return head if change.op in head.get("marks", ()) else None
@@ -407,14 +413,14 @@ class MongoDBKernel(Kernel):
         """Change a document if it matches. Return whether it was changed."""
         # If the first answer was lost, the repeated command does not match, but `marks` has `op`.
         return self.table.update(which, change, upsert=upsert) or (
-            self.table.one({"_id": which["_id"], "marks": op}, {"_id": 1}) is not None
+            self.table.find_one({"_id": which["_id"], "marks": op}, {"_id": 1}) is not None
         )
 
     def _swap(self, which: Doc, change: Doc, op: str) -> Doc | None:
         """Change a head if it matches. Return its new state, or None."""
         after = self.table.swap(which, change, _AFTER)
         # as in `_updated`
-        return after or self.table.one({"_id": which["_id"], "live": 1, "marks": op}, _AFTER)
+        return after or self.table.find_one({"_id": which["_id"], "live": 1, "marks": op}, _AFTER)
 
     def _tidy(self, head: Doc, since: int | None = None) -> None:
         """Clean up after a change of a head. Errors are ignored: a later call cleans up again."""
@@ -446,7 +452,7 @@ class MongoDBKernel(Kernel):
         place, now = self._place(at), now_micros()
         which = {"_id": place, "op": {"$exists": False}, **filter_of(batch.conditions, now)}
         values: Doc = {}
-        upsert = all(isinstance(one, Missing | Free) for one in batch.conditions)
+        upsert = all(isinstance(condition, Missing | Free) for condition in batch.conditions)
         is_put = False
         for write in batch.writes:
             match write:
@@ -466,7 +472,7 @@ class MongoDBKernel(Kernel):
 
     def _again(self, batch: Batch, place: str) -> Outcome | None:
         """Return the outcome of a change that did not match, or None if it may be tried again."""
-        document = self.table.one({"_id": place}, {"op": 1, "at": 1, "begins": 1})
+        document = self.table.find_one({"_id": place}, {"op": 1, "at": 1, "begins": 1})
         if document is not None and "op" in document:
             self._staging.resolve([document], force=True)
         return self._refusal(batch)

@@ -97,8 +97,8 @@ class Logs:
                 if not row.get("staged") and (before is None or row["g"] > before["g"]):
                     rows[row["log"], row["seq"]] = row
         for names in chunks(away):
-            found = put_together(self._messages.all({"_id": {"$in": names}}))
-            rows |= {(row["log"], row["seq"]): row for row in found}
+            fetched = put_together(self._messages.all({"_id": {"$in": names}}))
+            rows |= {(row["log"], row["seq"]): row for row in fetched}
         return rows
 
     def total(self, head: Doc, seq: int) -> int | None:
@@ -128,7 +128,7 @@ class Logs:
     def unstage(self, log: str, rows: Sequence[Doc]) -> None:
         """Remove staged lines that were not appended."""
         self._messages.delete_all(
-            {"_id": {"$in": [one for row in rows for one in ids_of(log, row)]}}
+            {"_id": {"$in": [row_id for row in rows for row_id in ids_of(log, row)]}}
         )
 
     def tidy(self, head: Doc) -> None:
@@ -143,7 +143,9 @@ class Logs:
     def spill(self, head: Doc) -> None:
         """Move the lines of a head to separate documents. Stop if the head changed meanwhile."""
         if "lines" not in head:
-            head = self._heads.one({"_id": head["_id"], "log": head["log"]}, _LOG) or {"lines": {}}
+            head = self._heads.find_one({"_id": head["_id"], "log": head["log"]}, _LOG) or {
+                "lines": {}
+            }
         rows = sorted(head["lines"].values(), key=lambda row: int(row["seq"]))
         for at in range(0, len(rows), _MOST_AT_ONCE):
             if not self._spill(head, rows[at : at + _MOST_AT_ONCE]):
@@ -175,7 +177,7 @@ class Logs:
     def _take_back(self, head: Doc, rows: Sequence[Doc]) -> None:
         """Remove the documents of those rows that are no longer in the log."""
         log = head["log"]
-        now = self._heads.one({"_id": head["_id"], "log": log, "live": 1}, _LOG)
+        now = self._heads.find_one({"_id": head["_id"], "log": log, "live": 1}, _LOG)
         lost = list(rows)
         if now is not None:
             within = [row for row in rows if now["begin"] < row["seq"] <= now["spilled"]]
@@ -197,7 +199,7 @@ class Logs:
 
     def _clear_expired(self, place: str) -> None:
         for _ in range(_TRIES):
-            head = self._heads.one({"_id": place, "live": 1}, _LOG)
+            head = self._heads.find_one({"_id": place, "live": 1}, _LOG)
             if head is None:
                 return
             same = {"_id": place, **{name: head[name] for name in ("log", "g", "begin", "spilled")}}

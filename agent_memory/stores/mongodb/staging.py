@@ -68,7 +68,7 @@ class Staging:
         if begins:
             changes.append(({"_id": first}, {"$setOnInsert": self.stub(at)}))
         # the primary is tagged first
-        for place in sorted(effects, key=lambda one: (one != first, one)):
+        for place in sorted(effects, key=lambda place: (place != first, place)):
             name, document = effects[place]
             tag: Doc = {"op": op, "at": first, "tagged": self._group(name.collection)}
             tag |= {"begins": 1} if begins else {}
@@ -85,7 +85,7 @@ class Staging:
         """Commit a batch whose primary is not a head. Return False if it was refused."""
         done = {"$set": {"done": 1}, **marked(op)}
         return self._documents.update({"_id": at, "op": op, "done": {"$exists": False}}, done) or (
-            self._documents.one({"_id": at, "marks": op}, {"_id": 1}) is not None
+            self._documents.find_one({"_id": at, "marks": op}, {"_id": 1}) is not None
         )
 
     def apply(self, ops: Sequence[str], at: str, effects: Effects | None = None) -> None:
@@ -99,10 +99,10 @@ class Staging:
             puts = {doc["_id"]: (doc["op"], doc["put"]) for doc in tagged if "put" in doc}
         else:
             tagged = []
-            puts = {it: (ops[0], values_of(one)) for it, (_, one) in effects.items() if one}
+            puts = {it: (ops[0], values_of(put)) for it, (_, put) in effects.items() if put}
         changes = [
             ({"_id": place, "op": op}, {"$set": {**values, "live": 1}, "$unset": _TAG})
-            for place, (op, values) in sorted(puts.items(), key=lambda one: one[0] == at)
+            for place, (op, values) in sorted(puts.items(), key=lambda put: put[0] == at)
         ]
         if len(puts) == len(tagged if effects is None else effects):
             self._documents.update_each(changes)
@@ -117,7 +117,7 @@ class Staging:
 
     def settle_head(self, at: str) -> None:
         """Apply all batches in a head's `ops`."""
-        head = self._documents.one({"_id": at}, {"ops": 1})
+        head = self._documents.find_one({"_id": at}, {"ops": 1})
         ops = list((head or {}).get("ops", {}))
         if ops:
             self.apply(ops, at)
@@ -154,7 +154,7 @@ class Staging:
         patience = time.monotonic() + _PATIENCE_SECONDS
         of_head = at.startswith(self._group(HEAD))
         while True:
-            primary: Any = self._documents.one({"_id": at}, _PRIMARY) or {}
+            primary: Any = self._documents.find_one({"_id": at}, _PRIMARY) or {}
             if op in primary.get("ops", {}) or (primary.get("op") == op and "done" in primary):
                 self.apply([op], at)
                 if of_head:
@@ -166,7 +166,7 @@ class Staging:
             if op in primary.get("refused", {}) or not is_open:
                 self.take_off(op)
                 return True
-            if self._documents.one({"op": op}, {"_id": 1}) is None:
+            if self._documents.find_one({"op": op}, {"_id": 1}) is None:
                 return True  # the batch ended meanwhile
             if not force:
                 return False

@@ -47,7 +47,7 @@ class MongoDBStore(KernelStore):
 
     def _prepare(self, deployment: Deployment, kernel: MongoDBKernel) -> None:
         meta = deployment.table("agent_memory_meta")
-        stored = meta.one({"_id": "layout"})
+        stored = meta.find_one({"_id": "layout"})
         if stored is None:
             kernel.table.index(_DOCUMENTS)
             kernel.table.index(_SPARSE, sparse=True)

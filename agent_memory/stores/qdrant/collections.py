@@ -60,7 +60,9 @@ class Collections:
 
     def _targets(self) -> dict[str, str]:
         with self._connection.reached() as client:
-            return {one.alias_name: one.collection_name for one in client.get_aliases().aliases}
+            return {
+                alias.alias_name: alias.collection_name for alias in client.get_aliases().aliases
+            }
 
     def embedding(self, name: str) -> tuple[int, str]:
         """Return the dimension and the model of a collection's vectors.

@@ -150,7 +150,7 @@ class RedisKernel(Kernel):
 
     def collections(self, beginning: str) -> list[str]:
         ends = f"[{beginning}", b"(" + beginning.encode() + b"\xff"
-        return [one.decode() for one in self._server.ask("ZRANGEBYLEX", self._names, *ends)]
+        return [name.decode() for name in self._server.ask("ZRANGEBYLEX", self._names, *ends)]
 
     def due(self, collection: str, limit: int) -> list[Document]:
         keys = self.keys(collection)[: _HOLDERS + 1]
@@ -294,10 +294,10 @@ def _can_repeat(batch: Batch) -> bool:
         return False
     if any(isinstance(write, Append) for write in batch.writes):
         return True
-    held = {one.id for one in batch.conditions if isinstance(one, HeldBy)}
+    held = {condition.id for condition in batch.conditions if isinstance(condition, HeldBy)}
     gone = {at for write in batch.writes if isinstance(write, Delete) for at in write.ids}
     # releasing a lock twice is safe: nothing depends on the outcome of the second release
-    return gone <= held and all(isinstance(one, _AGAIN) for one in batch.conditions)
+    return gone <= held and all(isinstance(condition, _AGAIN) for condition in batch.conditions)
 
 
 def _selection(scan: Scan) -> tuple[int, list[Argument]]:
@@ -327,14 +327,16 @@ def _number(value: int) -> str:
     return f"{value + _SIGN:020d}"
 
 
-def _meta(one: Document) -> str:
-    first, last = _number(one.first), _number(one.last)
-    return "\0".join((str(one.version), one.owner, one.session, first, last, one.about))
+def _meta(document: Document) -> str:
+    first, last = _number(document.first), _number(document.last)
+    return "\0".join(
+        (str(document.version), document.owner, document.session, first, last, document.about)
+    )
 
 
-def _body(one: Document) -> bytes:
+def _body(document: Document) -> bytes:
     """Join `body` and `data` with a byte that never occurs in UTF-8."""
-    return one.body.encode() + (b"\xff" + one.data if one.data else b"")
+    return document.body.encode() + (b"\xff" + document.data if document.data else b"")
 
 
 def _rows(

@@ -98,7 +98,7 @@ class RedisServer:
                 raise
             return [self]  # also if the user may not run CLUSTER
         # an empty host means the node that answered
-        names = {f"{one[2][0].decode() or self._host}:{one[2][1]}" for one in slots}
+        names = {f"{slot[2][0].decode() or self._host}:{slot[2][1]}" for slot in slots}
         return [self._node(name) for name in sorted(names)]
 
     def _node(self, address: str) -> RedisServer:
@@ -184,8 +184,8 @@ class RedisServer:
                     self._address = address
             except (exceptions.ConnectionError, OSError, Lost):
                 # the next call begins at another known node, as this one may have been replaced
-                known = [None, *self._nodes]
-                self._address = known[(known.index(address) + 1) % len(known)]
+                addresses = [None, *self._nodes]
+                self._address = addresses[(addresses.index(address) + 1) % len(addresses)]
                 raise
 
     def _answer(self, command: Sequence[Argument], *, asking: bool) -> Any:
@@ -298,13 +298,13 @@ def failure(error: Exception, place: str) -> StoreError:
 def durability_note(server: RedisServer) -> str:
     """Describe, by the server's settings, which failures an acknowledged write survives."""
     settings = _settings(server, "appendonly", "appendfsync", "save", "maxmemory-policy")
-    kept, evicts = settings.get("appendonly"), settings.get("maxmemory-policy", "noeviction")
-    if kept is None:
+    appendonly, policy = settings.get("appendonly"), settings.get("maxmemory-policy", "noeviction")
+    if appendonly is None:
         note = (
             "The server does not show its settings. Make sure that it has `appendonly yes`, and "
             "`appendfsync everysec` or `always`: without them a restart loses updates."
         )
-    elif kept != "yes":
+    elif appendonly != "yes":
         snapshots = "the last snapshot" if settings.get("save") else "nothing"
         note = (
             f"appendonly is off: when the server stops, {snapshots} is kept. Updates survive the "
@@ -322,9 +322,9 @@ def durability_note(server: RedisServer) -> str:
             "appendfsync is no: an update that returned survives the end of the server; a power "
             "loss takes what the system had not yet written, often half a minute."
         )
-    if evicts != "noeviction":
+    if policy != "noeviction":
         note += (
-            f" maxmemory-policy is {evicts}: a full server evicts data. Set "
+            f" maxmemory-policy is {policy}: a full server evicts data. Set "
             "`maxmemory-policy noeviction`."
         )
     return note
@@ -377,12 +377,12 @@ def _persistence(server: RedisServer) -> dict[str, str]:
 
 def _settings(server: RedisServer, *names: str) -> dict[str, str]:
     """Return the values of settings by name, without those that the server does not reveal."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for name in names:
         try:
             answer = server.ask("CONFIG", "GET", name)
         except StoreError:  # some servers have no CONFIG, others forbid it
-            return found
+            return values
         if answer:
-            found[name] = answer[1].decode()
-    return found
+            values[name] = answer[1].decode()
+    return values

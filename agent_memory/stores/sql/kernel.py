@@ -75,7 +75,7 @@ class SQLKernel(SQLReader):
                 changed = self._database.alone(run, synced=not may_be_undone)
                 if changed > 0 or not batch.conditions:
                     return [DONE]
-        return self._database.write(lambda it: [self._commit(it, one) for one in batches])
+        return self._database.write(lambda it: [self._commit(it, batch) for batch in batches])
 
     def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
         most = self._most_text
@@ -149,11 +149,14 @@ class SQLKernel(SQLReader):
         documents, logs = named(batch.conditions)
         states = self._lock_documents(it, documents, batch.writes)
         tails = {session: self._tail(it, session) for session in logs}
-        if not all(holds(one, states, tails, now) for one in batch.conditions):
+        if not all(holds(condition, states, tails, now) for condition in batch.conditions):
             return Outcome(False, self._documents(it, documents), tails)
         # new documents are inserted with their due times
         woken = {
-            at: now + one.micros for one in batch.writes if isinstance(one, Wake) for at in one.ids
+            at: now + write.micros
+            for write in batch.writes
+            if isinstance(write, Wake)
+            for at in write.ids
         }
         missing = {at: woken.get(at) for at, state in states.items() if state is None}
         for kind, writes in groupby(batch.writes, type):
@@ -194,8 +197,8 @@ class SQLKernel(SQLReader):
             text = INSERT if is_new else self._dialect.upsert
             some = list(group)
             rows = [self._row(document, new.get(document.key)) for document in some]
-            size = sum(len(one.body) + len(one.data) for one in some)
-            if size > _SMALL or len({one.key for one in some}) < len(some):
+            size = sum(len(document.body) + len(document.data) for document in some)
+            if size > _SMALL or len({document.key for document in some}) < len(some):
                 it.run_each(text, rows)
                 continue
             for at in range(0, len(rows), _FEW):
@@ -246,7 +249,9 @@ class SQLKernel(SQLReader):
             for some in chunks(sessions):
                 where = f"namespace = ? AND session IN ({marks(some)}) AND seq > ?"
                 it.run(f"DELETE FROM {MESSAGES} WHERE {where}", (self._namespace, *some, after))
-            self._drop_pieces(it, [Scan(PIECE, session=one, last_above=after) for one in sessions])
+            self._drop_pieces(
+                it, [Scan(PIECE, session=session, last_above=after) for session in sessions]
+            )
 
     def _drop_pieces(self, it: SQLConnection, scans: Sequence[Scan]) -> None:
         if self._most_text is not None:

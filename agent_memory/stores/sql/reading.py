@@ -127,7 +127,7 @@ class SQLReader(Kernel):
     def lines(self, parts: Sequence[Part]) -> list[Line]:
         def read(it: SQLConnection) -> list[Line]:
             lines = [Line(*row) for part in parts for row in self._part(it, part)]
-            return lines if self._most_text is None else [self._joined(it, one) for one in lines]
+            return lines if self._most_text is None else [self._joined(it, line) for line in lines]
 
         lines = self._database.read(read)
         for _ in range(_TRIES):

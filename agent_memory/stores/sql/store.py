@@ -68,9 +68,9 @@ class _ServerKernel(SQLKernel):
 
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
         outcomes = super().commit(batches)
-        writes = [one for batch in batches for one in batch.writes if isinstance(one, Put)]
+        puts = [put for batch in batches for put in batch.writes if isinstance(put, Put)]
         before = self._vectors_written
-        self._vectors_written += sum(one.document.collection.startswith(VECTOR) for one in writes)
+        self._vectors_written += sum(put.document.collection.startswith(VECTOR) for put in puts)
         if before < _MANY <= self._vectors_written:
             with suppress(StoreError):  # the write itself has succeeded
                 self._database.alone(_analyse)
