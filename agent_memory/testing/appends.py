@@ -208,9 +208,9 @@ class AppendContract(Contract):
         for places in ((0,), ()):
             assert other.append_once("s", [draft(large[1:])], once).places == places
         assert store.append("s", [draft("last")]).end == 5
-        said = [entry.message.text() for entry in other.read("s")]
-        assert [len(text) for text in said] == [5, 6, len(large), len(large) - 1, 4]
-        assert (said[2] == large, said[3] == large[1:]) == (True, True)
+        texts = [entry.message.text() for entry in other.read("s")]
+        assert [len(text) for text in texts] == [5, 6, len(large), len(large) - 1, 4]
+        assert (texts[2] == large, texts[3] == large[1:]) == (True, True)
         assert [len(entry.message.text()) for entry in store.pick("s", [4, 2])] == [
             6, len(large) - 1,
         ]  # fmt: skip
@@ -334,18 +334,18 @@ class LaggingContract(Contract):
         store.append("s5", [draft("e")])
         assert store.move(replace(stored(store, "s1"), cursors={"vector": 3, "facts": 5}))
         assert store.move(replace(stored(store, "s3"), cursors={"vector": 1}))
-        found = {one.session_id: one for one in other.lagging("vector", user_id="u")}
-        assert found.keys() == {"s1", "s2"}
-        one, head = found["s1"], stored(store, "s1")
-        assert (one.after, one.end, one.total) == (3, 5, 15)
-        assert (one.version, one.created_at) == (head.version, head.created_at)
-        assert (found["s2"].after, found["s2"].end) == (0, 1)
-        facts = {one.session_id: one.after for one in other.lagging("facts", user_id="u")}
+        lags = {lag.session_id: lag for lag in other.lagging("vector", user_id="u")}
+        assert lags.keys() == {"s1", "s2"}
+        lag, head = lags["s1"], stored(store, "s1")
+        assert (lag.after, lag.end, lag.total) == (3, 5, 15)
+        assert (lag.version, lag.created_at) == (head.version, head.created_at)
+        assert (lags["s2"].after, lags["s2"].end) == (0, 1)
+        facts = {lag.session_id: lag.after for lag in other.lagging("facts", user_id="u")}
         assert facts == {"s2": 0, "s3": 0}
         assert len(other.lagging("another", user_id="u")) == 3
-        assert [one.session_id for one in other.lagging("vector", user_id="v")] == ["s4"]
+        assert [lag.session_id for lag in other.lagging("vector", user_id="v")] == ["s4"]
         assert other.lagging("vector", user_id="w") == []
-        assert [one.session_id for one in other.lagging("vector", session_id="s5")] == ["s5"]
+        assert [lag.session_id for lag in other.lagging("vector", session_id="s5")] == ["s5"]
         assert other.lagging("vector", session_id="s3") == []
         assert other.lagging("vector", session_id="s9") == []
 
@@ -361,7 +361,7 @@ class LaggingContract(Contract):
         """Wrong: the sessions are not ordered by time, newest first."""
         for name in ("z", "a", "m"):
             store.append(name, [draft("x")], "u")
-        assert [one.session_id for one in store.lagging("vector", user_id="u")] == ["m", "a", "z"]
+        assert [lag.session_id for lag in store.lagging("vector", user_id="u")] == ["m", "a", "z"]
 
     def test_a_lag_follows_the_log(self, store: Store, other: Store) -> None:
         """Wrong: messages that were taken back or deleted still count."""
@@ -385,15 +385,15 @@ class LaggingContract(Contract):
         store.append("s3", [draft("c")], "v")
         assert store.move(replace(stored(store, "s1"), cursors={"vector": 4}))
 
-        def said(*names: str, before: int = 0, limit: int = 99) -> list[tuple[str, int, object]]:
-            found = other.tails("vector", names, before=before, limit=limit)
-            return [(one.session_id, one.seq, one.message.content) for one in found]
+        def tails(*names: str, before: int = 0, limit: int = 99) -> list[tuple[str, int, object]]:
+            entries = other.tails("vector", names, before=before, limit=limit)
+            return [(entry.session_id, entry.seq, entry.message.content) for entry in entries]
 
         first = [("s1", n, f"a{n}") for n in (5, 6, 7)]
         second = [("s2", n, f"b{n}") for n in (1, 2, 3)]
-        assert sorted(said("s1", "s2")) == [*first, *second]
-        assert said("s2") == second
-        assert said("s1", before=2) == [("s1", n, f"a{n}") for n in (3, 4, 5, 6, 7)]
-        assert said("s2", before=2) == second
-        assert said("s1", limit=2) == first[1:]
-        assert (said("s9"), said()) == ([], [])
+        assert sorted(tails("s1", "s2")) == [*first, *second]
+        assert tails("s2") == second
+        assert tails("s1", before=2) == [("s1", n, f"a{n}") for n in (3, 4, 5, 6, 7)]
+        assert tails("s2", before=2) == second
+        assert tails("s1", limit=2) == first[1:]
+        assert (tails("s9"), tails()) == ([], [])

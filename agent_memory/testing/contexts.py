@@ -93,17 +93,17 @@ def _dict(place: int, message: object) -> Json:
 
 
 def _unique(place: int, ids: Sequence[object], pattern: str) -> None:
-    for one in ids:
-        if not isinstance(one, str) or not re.fullmatch(pattern, one, re.DOTALL):
-            _refuse(place, f"the id of a call is {one!r}, which does not match {pattern}")
+    for call_id in ids:
+        if not isinstance(call_id, str) or not re.fullmatch(pattern, call_id, re.DOTALL):
+            _refuse(place, f"the id of a call is {call_id!r}, which does not match {pattern}")
     if len(set(ids)) < len(ids):
         _refuse(place, "two calls have the same id")
 
 
 def _same(place: int, calls: Iterable[object], results: Iterable[object]) -> None:
-    asked, told = Counter(calls), Counter(results)
-    if asked != told:
-        _refuse(place, f"calls {sorted(map(str, asked))} have results {sorted(map(str, told))}")
+    called, replied = Counter(calls), Counter(results)
+    if called != replied:
+        _refuse(place, f"calls {sorted(map(str, called))} have results {sorted(map(str, replied))}")
 
 
 # OpenAI's Chat Completions API, and LangChain's messages, which follow the same rules
@@ -145,10 +145,10 @@ def _check_chat(messages: Sequence[Any]) -> None:
             ids = [call.get("id") for call in calls]
             _unique(place - 1, ids, r".{1,40}")
             results = messages[place : place + len(ids)]
-            _same(place - 1, ids, [_tool_id(one) for one in results])
-            for at, one in enumerate(results, place):
-                if not isinstance(one.get("content"), str):
-                    _check_content(at, one.get("content"))
+            _same(place - 1, ids, [_tool_id(result) for result in results])
+            for at, result in enumerate(results, place):
+                if not isinstance(result.get("content"), str):
+                    _check_content(at, result.get("content"))
             place += len(ids)
 
 
@@ -257,7 +257,7 @@ def _check_parts(place: int, content: object, role: str) -> None:
 
 def _check_anthropic(messages: Sequence[Any]) -> None:
     used: set[object] = set()
-    asked: list[object] = []
+    pending: list[object] = []
     for place, message in enumerate(messages):
         role, content = message.get("role"), message.get("content")
         if role not in ("user", "assistant"):
@@ -280,24 +280,24 @@ def _check_anthropic(messages: Sequence[Any]) -> None:
         results = [block.get("tool_use_id") for block in blocks if block["type"] == "tool_result"]
         if results and (role != "user" or kinds[: len(results)] != ["tool_result"] * len(results)):
             _refuse(place, "tool_result blocks do not come first in a user's message")
-        _same(place, asked, results)
-        asked = [block.get("id") for block in blocks if block["type"] == "tool_use"]
-        if asked and role != "assistant":
+        _same(place, pending, results)
+        pending = [block.get("id") for block in blocks if block["type"] == "tool_use"]
+        if pending and role != "assistant":
             _refuse(place, "a user's message has a tool_use")
-        _unique(place, asked, r"[a-zA-Z0-9_-]+")
+        _unique(place, pending, r"[a-zA-Z0-9_-]+")
         for block in blocks:
             if block["type"] == "tool_use" and not isinstance(block.get("input"), Mapping):
                 _refuse(place, "the input of a tool_use is not a dict")
-        if used.intersection(asked):
+        if used.intersection(pending):
             _refuse(place, "tool_use ids must be unique")
-        used.update(asked)
+        used.update(pending)
         if role == "assistant" and kinds[-1] in ("thinking", "redacted_thinking"):
             _refuse(place, "the last block of a message is thinking")
         if role == "assistant" and place == len(messages) - 1 and kinds[-1] == "text":
             text = blocks[-1]["text"]
             if text != text.rstrip():
                 _refuse(place, "the last message ends with white space")
-    _same(len(messages), asked, [])
+    _same(len(messages), pending, [])
 
 
 # Google's Gemini API
@@ -308,7 +308,7 @@ def _field(part: Json, *names: str) -> Any:
 
 
 def _check_google(contents: Sequence[Any]) -> None:
-    asked: list[object] = []
+    pending: list[object] = []
     before: object = None
     for place, content in enumerate(contents):
         role, parts = content.get("role"), content.get("parts")
@@ -326,25 +326,25 @@ def _check_google(contents: Sequence[Any]) -> None:
         calls = [_field(part, "functionCall", "function_call") for part in parts or ()]
         answers = [_field(part, "functionResponse", "function_response") for part in parts or ()]
         named = [call.get("name") for call in calls if call]
-        told = [answer.get("name") for answer in answers if answer]
+        answered = [answer.get("name") for answer in answers if answer]
         if any(answer and not isinstance(answer.get("response"), Mapping) for answer in answers):
             _refuse(place, "a function's response is not a dict")
-        if any(not name for name in [*named, *told]):
+        if any(not name for name in [*named, *answered]):
             _refuse(place, "a function has no name")
-        _same(place, asked, told)
-        if told and role != "user":
+        _same(place, pending, answered)
+        if answered and role != "user":
             _refuse(place, "the model's content has a function response")
         if named and (role != "model" or before != "user"):
             _refuse(place, "a function call does not follow a user's turn or a function response")
-        asked, before = named, role
-    _same(len(contents), asked, [])
+        pending, before = named, role
+    _same(len(contents), pending, [])
 
 
 # Bedrock's Converse API
 
 
 def _check_converse(messages: Sequence[Any]) -> None:
-    asked: list[object] = []
+    pending: list[object] = []
     named: set[object] = set()
     for place, message in enumerate(messages):
         role, blocks = message.get("role"), message.get("content")
@@ -362,15 +362,15 @@ def _check_converse(messages: Sequence[Any]) -> None:
         if documents and not any("text" in block for block in blocks):
             _refuse(place, "a document has no text beside it")
         results = [block["toolResult"] for block in blocks if "toolResult" in block]
-        given = [block for result in results for block in result.get("content") or ()]
-        for document in documents + [block["document"] for block in given if "document" in block]:
+        nested = [block for result in results for block in result.get("content") or ()]
+        for document in documents + [block["document"] for block in nested if "document" in block]:
             name = document.get("name")
             if not re.fullmatch(r"(?!.*\s\s)[a-zA-Z0-9\s\-()\[\]]{1,200}", str(name)):
                 _refuse(place, f"the document name {name!r} does not match the pattern of names")
             if name in named:
                 _refuse(place, f"two documents have the same name {name!r}")
             named.add(name)
-        _same(place, asked, [result.get("toolUseId") for result in results])
+        _same(place, pending, [result.get("toolUseId") for result in results])
         for result in results:
             if not result.get("content"):
                 _refuse(place, "a result has no content")
@@ -382,9 +382,9 @@ def _check_converse(messages: Sequence[Any]) -> None:
             _refuse(place, "a user's message has a toolUse")
         if any(not isinstance(use.get("input"), Mapping) for use in uses):
             _refuse(place, "the input of a toolUse is no dict")
-        asked = [use.get("toolUseId") for use in uses]
-        _unique(place, asked, r"[a-zA-Z0-9_.:-]{1,64}")
-    _same(len(messages), asked, [])
+        pending = [use.get("toolUseId") for use in uses]
+        _unique(place, pending, r"[a-zA-Z0-9_.:-]{1,64}")
+    _same(len(messages), pending, [])
 
 
 _RULES: dict[str, tuple[str, Callable[[Sequence[Any]], None]]] = {

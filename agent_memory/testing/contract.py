@@ -47,9 +47,9 @@ def draft(content: Any, tokens: int = 3, role: str = "user", **fields: Any) -> D
 
 def record(name: str, owner: str = "user:a", session_id: str = "s", **fields: Any) -> Record:
     """Return a record, by default one that derives from entry 1 of the session."""
-    given: dict[str, Any] = {"first": 1, "last": 1, "text": f"text of {name}", "sources": (1,)}
-    given |= {"created_at": DAY, **fields}
-    return Record(id=name, owner=owner, session_id=session_id, **given)
+    values: dict[str, Any] = {"first": 1, "last": 1, "text": f"text of {name}", "sources": (1,)}
+    values |= {"created_at": DAY, **fields}
+    return Record(id=name, owner=owner, session_id=session_id, **values)
 
 
 def together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -135,12 +135,12 @@ def for_words(words: str, vector: np.ndarray | None = None) -> Query:
 def ranked(hits: Sequence[Hit], by: str = "cosine") -> list[tuple[Record, float]]:
     """Return the records of hits with their score `by`, best first, then by id."""
     scored = [(hit.record, float(getattr(hit, by))) for hit in hits]
-    return sorted(scored, key=lambda one: (-one[1], one[0].id))
+    return sorted(scored, key=lambda pair: (-pair[1], pair[0].id))
 
 
 def everything(store: VectorStore, block: str, owner: str, dimension: int) -> list[Record]:
     """Return an owner's records with vectors, sorted by id. Two opposite queries find them all."""
     across = units(1, dimension, seed=40, signed=True)[0]
-    found = [store.search_vectors(block, owner, Query(side), _ALL) for side in (across, -across)]
-    there = {hit.record.id: hit.record for hits in found for hit in hits}
-    return [there[name] for name in sorted(there)]
+    results = [store.search_vectors(block, owner, Query(side), _ALL) for side in (across, -across)]
+    by_id = {hit.record.id: hit.record for hits in results for hit in hits}
+    return [by_id[name] for name in sorted(by_id)]

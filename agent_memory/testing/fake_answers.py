@@ -36,8 +36,8 @@ def _words(value: Any) -> int:
 
 
 def _usage(prompt: Any, answer: str) -> dict[str, int]:
-    asked, told = _words(prompt), _words(answer)
-    return {"prompt_tokens": asked, "completion_tokens": told, "total_tokens": asked + told}
+    sent, received = _words(prompt), _words(answer)
+    return {"prompt_tokens": sent, "completion_tokens": received, "total_tokens": sent + received}
 
 
 def _message(answer: Answer) -> dict[str, Any]:

@@ -129,7 +129,7 @@ class FakeLLM:
                 or the JSON text that a model would send.
             content: The text of the message with the calls.
         """
-        self.reply({"content": content, "tool_calls": [self._call(*one) for one in calls]})
+        self.reply({"content": content, "tool_calls": [self._call(*call) for call in calls]})
 
     def reply_json(self, value: Any) -> None:
         """Answer the next chat request with this value as JSON text."""

@@ -119,7 +119,8 @@ class LockContract(Contract):
         for n in range(_ROUNDS):
             name = f"s{n % 3}"  # new in its first round, later expired or released
             takes = [
-                partial(claim.taken, one, f"w{n}.{i}", 60, name) for i, one in enumerate(handles)
+                partial(claim.taken, handle, f"w{n}.{i}", 60, name)
+                for i, handle in enumerate(handles)
             ]
             won = together(takes)
             assert sorted(won) == [False] * 7 + [True]

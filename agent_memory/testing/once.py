@@ -42,7 +42,7 @@ def terms(
 
     `day` and `since` are days after `DAY`.
     """
-    messages = [one.message for one in drafts]
+    messages = [draft.message for draft in drafts]
     return Once(
         key=None if key is None else key_of(key, messages),
         ids=tuple(map(key_of_message, messages)) if ids else (),
@@ -52,7 +52,7 @@ def terms(
     )
 
 
-def said(store: Store, session_id: str = "s") -> list[str]:
+def texts_of(store: Store, session_id: str = "s") -> list[str]:
     return [entry.message.text() for entry in store.read(session_id)]
 
 
@@ -61,8 +61,8 @@ def once(
 ) -> Appended:
     """Append one message under a key, which is the message's text by default."""
     drafts = [draft(text)]
-    given = terms(drafts, key or text, day=day, since=since)
-    return store.append_once("s", drafts, given)
+    options = terms(drafts, key or text, day=day, since=since)
+    return store.append_once("s", drafts, options)
 
 
 class OnceContract(Contract):
@@ -87,7 +87,7 @@ class OnceContract(Contract):
         assert later.head.end == 3
         was = as_it_was(later.head, later.before)
         assert (was.end, was.total) == (2, 7)
-        assert said(other) == ["a", "b", "c"]
+        assert texts_of(other) == ["a", "b", "c"]
 
     def test_a_key_with_other_content(self, store: Store, other: Store) -> None:
         """Wrong: new content under a used key is silently dropped as a repetition."""
@@ -100,17 +100,17 @@ class OnceContract(Contract):
         drafts = [draft("d", id="n"), draft("e", id="m")]
         with pytest.raises(Conflict, match="'m'"):
             other.append_once("s", drafts, terms(drafts, "new", ids=True))
-        assert said(store) == ["a", "c"]
+        assert texts_of(store) == ["a", "c"]
         assert once(other, "f", "new").head.end == 3
 
     def test_keys_of_sessions_and_namespaces(self, store: Store, elsewhere: Store) -> None:
         """Wrong: a key used in one session blocks the same key in another."""
         drafts = [draft("a")]
-        given = terms(drafts, "k")
-        assert store.append_once("s", drafts, given).places == (0,)
-        assert store.append_once("S", drafts, given).places == (0,)
-        assert elsewhere.append_once("s", drafts, given).places == (0,)
-        assert not elsewhere.append_once("s", drafts, given).places
+        options = terms(drafts, "k")
+        assert store.append_once("s", drafts, options).places == (0,)
+        assert store.append_once("S", drafts, options).places == (0,)
+        assert elsewhere.append_once("s", drafts, options).places == (0,)
+        assert not elsewhere.append_once("s", drafts, options).places
         assert len(store.keys("s")) == 1
 
     def test_messages_with_ids(self, store: Store, other: Store) -> None:
@@ -121,9 +121,9 @@ class OnceContract(Contract):
         rest = other.append_once("s", drafts, terms(drafts, ids=True))
         assert (rest.places, rest.before, rest.head.end) == ((0, 2, 4), None, 5)
         assert rest.head == stored(store)
-        assert said(store) == ["1", "3", "0", "2", "4"]
-        for given in (drafts, drafts[2:], [drafts[1]]):
-            again = store.append_once("s", given, terms(given, ids=True))
+        assert texts_of(store) == ["1", "3", "0", "2", "4"]
+        for part in (drafts, drafts[2:], [drafts[1]]):
+            again = store.append_once("s", part, terms(part, ids=True))
             assert again.places == ()
         assert again.before is not None
         assert (again.before.end, again.before.seq) == (2, 1)
@@ -137,7 +137,7 @@ class OnceContract(Contract):
         drafts = [draft("c", id="n"), draft("d", id="n")]
         with pytest.raises(Conflict, match="twice"):
             store.append_once("s", drafts, terms(drafts, ids=True))
-        assert said(store) == ["a", "b"]
+        assert texts_of(store) == ["a", "b"]
 
     def test_a_key_is_no_id(self, store: Store) -> None:
         """Wrong: a message is lost because a key equals its id."""
@@ -162,7 +162,7 @@ class OnceContract(Contract):
         again = other.append_once("s", first, terms(first, "k", end=2))
         assert again.before is not None
         assert again.before.end == 3
-        assert said(store) == ["a", "b", "a", "d"]
+        assert texts_of(store) == ["a", "b", "a", "d"]
 
     def test_racing_retries(self, store: Store, other: Store) -> None:
         """Wrong: two of several concurrent retries are stored."""
@@ -170,9 +170,9 @@ class OnceContract(Contract):
         for n in range(5):
             calls = [partial(once, handle, f"m{n}") for handle in handles]
             done: list[Appended] = together(calls)
-            assert sorted(len(one.places) for one in done) == [0] * 7 + [1]
-            assert {one.head.end if one.places else kept_end(one) for one in done} == {n + 1}
-        assert said(store) == [f"m{n}" for n in range(5)]
+            assert sorted(len(item.places) for item in done) == [0] * 7 + [1]
+            assert {item.head.end if item.places else kept_end(item) for item in done} == {n + 1}
+        assert texts_of(store) == [f"m{n}" for n in range(5)]
 
     def test_racing_writers_that_expect_an_end(self, store: Store, other: Store) -> None:
         """Wrong: two writers continue from the same end of the log."""
@@ -187,10 +187,10 @@ class OnceContract(Contract):
 
         handles = [store, other] * 3
         for n in range(4):
-            calls = [partial(write, one, f"{n}.{i}", 2 * n) for i, one in enumerate(handles)]
-            winners = [one for one in together(calls) if one is not None]
+            calls = [partial(write, handle, f"{n}.{i}", 2 * n) for i, handle in enumerate(handles)]
+            winners = [text for text in together(calls) if text is not None]
             assert len(winners) == 1
-            assert said(store)[2 * n :] == winners * 2
+            assert texts_of(store)[2 * n :] == winners * 2
 
     def test_keys_beside_other_writers(self, store: Store, other: Store) -> None:
         """Wrong: keys are forgotten after appends without keys, or after changes of the head."""
@@ -213,8 +213,8 @@ class OnceContract(Contract):
             assert (again.before.seq, again.before.end, again.before.total) == (
                 n + 1, n + 1, 3 * n + 3,
             )  # fmt: skip
-        assert said(store) == texts
-        assert [one.seq for one in other.keys("s")] == list(range(1, 31))
+        assert texts_of(store) == texts
+        assert [key.seq for key in other.keys("s")] == list(range(1, 31))
 
     def test_keys_outlive_what_expires(self, store: Store, other: Store) -> None:
         """Wrong: a late retry of an expired message is stored again."""
@@ -243,7 +243,7 @@ class OnceContract(Contract):
             assert once(store, text).head.end == n + 1
             assert not once(other, text).places
         assert store.append_once("s", both, terms(both, "both")).places
-        assert said(other) == [*texts[:12], "both", "of two"]
+        assert texts_of(other) == [*texts[:12], "both", "of two"]
 
     def test_what_was_replaced_stays_known(self, store: Store, other: Store) -> None:
         """Wrong: a replaced or redacted message comes back with a late retry."""
@@ -256,7 +256,7 @@ class OnceContract(Contract):
         assert other.rewrite(stored(other), 5, other_words) is not None
         for handle in (store, other):
             assert not any(once(handle, text).places for text in texts)
-        assert said(store)[5:] == ["other"] * 15
+        assert texts_of(store)[5:] == ["other"] * 15
         assert len(store.keys("s")) == 20
 
     def test_a_deletion_takes_keys_along(self, store: Store, other: Store) -> None:
@@ -276,10 +276,10 @@ class OnceContract(Contract):
         assert not once(other, "m9", day=60, since=9).places
         assert len(store.keys("s")) == 60  # no append, so no expiry
         assert once(other, "m8", day=60, since=9).head.end == 61
-        assert [one.seq for one in store.keys("s")] == [*range(10, 62)]
+        assert [key.seq for key in store.keys("s")] == [*range(10, 62)]
         assert not once(store, "m8", day=60, since=9).places
         assert once(store, "m60", day=100, since=70).head.end == 62
-        assert [one.seq for one in other.keys("s")] == [62]
+        assert [key.seq for key in other.keys("s")] == [62]
         for day in range(60):
             assert once(other, f"m{day}", day=100, since=70).head.end == 63 + day
 
@@ -287,15 +287,15 @@ class OnceContract(Contract):
         """Wrong: another user gets the result of a key, or a session under deletion is written."""
         drafts = [draft("a")]
         store.append_once("s", drafts, terms(drafts, "k"), "u")
-        for given in (terms(drafts, "k"), terms(drafts, "l"), terms(drafts, end=1)):
+        for options in (terms(drafts, "k"), terms(drafts, "l"), terms(drafts, end=1)):
             for handle in (store, other):
                 with pytest.raises(SessionOfAnotherUser):
-                    handle.append_once("s", drafts, given, "U")
+                    handle.append_once("s", drafts, options, "U")
         assert other.move(replace(stored(other), deleting=True)) is not None
         for key in ("k", "l"):
             with pytest.raises(SessionDeleting):
                 store.append_once("s", drafts, terms(drafts, key), "u")
-        assert said(store) == ["a"]
+        assert texts_of(store) == ["a"]
 
     def test_a_user_is_named_with_a_key(self, store: Store, other: Store) -> None:
         """Wrong: a retry that stores nothing sets the session's user, or an append does not."""
@@ -315,46 +315,46 @@ class OnceContract(Contract):
     def test_keys_are_read_and_brought(self, store: Store, other: Store) -> None:
         """Wrong: a session that moves to another store loses its keys."""
         assert store.keys("s") == []
-        kept = [
+        keys = [
             KeptKey(key_of(f"k{n}", []).name, digest_of([]), n + 1, n + 2, 3 * n, DAY)
             for n in range(120)
         ]
-        store.put_keys("s", kept)
+        store.put_keys("s", keys)
         assert store.head("s") is None
         assert store.keys("s") == []
         store.append("s", [draft(f"m{n}") for n in range(121)])
-        store.put_keys("s", kept[:100])
-        other.put_keys("s", kept[90:])
-        assert store.keys("s") == kept
-        assert other.keys("s", [kept[7].name, kept[110].name, "none"]) == [kept[7], kept[110]]
+        store.put_keys("s", keys[:100])
+        other.put_keys("s", keys[90:])
+        assert store.keys("s") == keys
+        assert other.keys("s", [keys[7].name, keys[110].name, "none"]) == [keys[7], keys[110]]
         assert other.keys("s", []) == []
         drafts: list[Draft] = [draft("late")]
-        given = replace(terms(drafts), key=key_of("k7", []))
-        assert other.append_once("s", drafts, given).before == kept[7]
+        options = replace(terms(drafts), key=key_of("k7", []))
+        assert other.append_once("s", drafts, options).before == keys[7]
         assert once(other, "new").head.end == 122
         assert not once(store, "new").places
         assert store.rewrite(stored(store), 50) is not None
-        assert store.keys("s") == kept[:50]
+        assert store.keys("s") == keys[:50]
 
     def test_keys_are_brought_under_a_lease(self, store: Store, other: Store) -> None:
         """Wrong: a worker that lost its lease writes keys into its successor's session."""
-        kept = KeptKey(key_of("k", []).name, digest_of([]), 1, 1, 3, DAY)
+        key = KeptKey(key_of("k", []).name, digest_of([]), 1, 1, 3, DAY)
         store.append("s", [draft("a")])
         assert store.lease("s", "one", 60)
-        store.put_keys("s", [kept], lease=Lease("s", "one"))
-        assert other.keys("s") == [kept]
+        store.put_keys("s", [key], lease=Lease("s", "one"))
+        assert other.keys("s") == [key]
         store.release("s", "one")
         assert other.lease("s", "two", 60)
-        for keys in ([replace(kept, seq=2)], []):
+        for keys in ([replace(key, seq=2)], []):
             with pytest.raises(LeaseLost):
                 store.put_keys("s", keys, lease=Lease("s", "one"))
-        assert store.keys("s") == [kept]
+        assert store.keys("s") == [key]
 
 
 def first_kept(store: Store) -> KeptKey:
     """Return the only key of a session."""
-    (kept,) = store.keys("s")
-    return kept
+    (key,) = store.keys("s")
+    return key
 
 
 def kept_end(done: Appended) -> int:

@@ -28,12 +28,12 @@ class AllFactsContract(Contract):
                 record(f"{block}-{n}", f"user:{n % 7}", f"s{n % 5}", last=n) for n in range(count)
             ]
             store.put_records(block, records)
-            expected |= {(block, one.id) for one in records}
-        found = list(other.all_records())
-        assert len(found) == len(expected)
-        assert {(block, one.id) for block, one in found} == expected
-        by_place = {(block, one.id): one for block, one in found}
-        (same,) = [one for one in store.records("notes", "user:3") if one.id == "notes-3"]
+            expected |= {(block, fact.id) for fact in records}
+        pairs = list(other.all_records())
+        assert len(pairs) == len(expected)
+        assert {(block, fact.id) for block, fact in pairs} == expected
+        by_place = {(block, fact.id): fact for block, fact in pairs}
+        (same,) = [fact for fact in store.records("notes", "user:3") if fact.id == "notes-3"]
         assert by_place["notes", "notes-3"] == same
 
     def test_those_of_other_namespaces_are_not_read(self, store: Store, elsewhere: Store) -> None:
@@ -41,7 +41,7 @@ class AllFactsContract(Contract):
         store.put_records("facts", [record("a")])
         elsewhere.put_records("facts", [record("foreign")])
         elsewhere.put_records("theirs", [record("foreign")])
-        assert [(block, one.id) for block, one in store.all_records()] == [("facts", "a")]
+        assert [(block, fact.id) for block, fact in store.all_records()] == [("facts", "a")]
 
     def test_of_nothing_nothing(self, store: Store) -> None:
         """Wrong: an empty store cannot be moved."""
@@ -61,18 +61,18 @@ class AllVectorsContract(Contract):
             record(name, f"user:{n % 3}", f"s{n % 4}", last=n) for n, name in enumerate(names)
         ]
         words = [f"word{n} fox" for n in range(450)]
-        given = worded(words, units(450))
+        features = worded(words, units(450))
         for handle in (store, other):
             handle.open_vectors("v", 8, "model")
-        store.put_vectors("v", records, given)
-        theirs = {name: _row(given, place) for place, name in enumerate(names)}
-        found = list(_read(other))
-        assert sorted(one.id for one, _ in found) == sorted(names)
-        for one, row in found:
-            assert one == records[names.index(one.id)]
-            for got, wanted in zip(row, theirs[one.id], strict=True):
+        store.put_vectors("v", records, features)
+        theirs = {name: _row(features, place) for place, name in enumerate(names)}
+        pairs = list(_read(other))
+        assert sorted(copy.id for copy, _ in pairs) == sorted(names)
+        for copy, row in pairs:
+            assert copy == records[names.index(copy.id)]
+            for got, wanted in zip(row, theirs[copy.id], strict=True):
                 assert np.allclose(got, wanted, atol=1e-6)
-        ours = sorted(one.id for one, _ in _read(other, "s1"))
+        ours = sorted(copy.id for copy, _ in _read(other, "s1"))
         assert ours == sorted(names[1::4])
         assert list(_read(other, "nobody's")) == []
         assert list(other.all_vectors("unknown")) == []
@@ -81,10 +81,10 @@ class AllVectorsContract(Contract):
         """Wrong: records that have words but no vector are not read."""
         store.open_vectors("v", 0, "no embedder")
         store.put_vectors("v", [record("a"), record("b")], worded(["red fox", "owl"]))
-        found = {one.id: row for one, row in _read(store)}
-        assert set(found) == {"a", "b"}
-        assert len(found["a"][3]) == 2
-        assert len(found["a"][0]) == 0
+        rows = {copy.id: row for copy, row in _read(store)}
+        assert set(rows) == {"a", "b"}
+        assert len(rows["a"][3]) == 2
+        assert len(rows["a"][0]) == 0
 
     def test_a_copy_is_searched_alike(self, store: Store, elsewhere: Store) -> None:
         """Wrong: after a move, a question finds other records, or gives them other scores."""
@@ -99,8 +99,8 @@ class AllVectorsContract(Contract):
             query = for_words(question, units(9, seed=9)[place])
             for owner in ("user:0", "user:1"):
                 before, after = (
-                    {hit.record.id: hit.score for hit in one.search_vectors("v", owner, query, 30)}
-                    for one in (store, elsewhere)
+                    {hit.record.id: hit.score for hit in side.search_vectors("v", owner, query, 30)}
+                    for side in (store, elsewhere)
                 )
                 assert before.keys() == after.keys()
                 for name, scores in after.items():
@@ -139,7 +139,7 @@ def _row(features: Features, place: int) -> _Row:
 def _read(store: Store, session_id: str | None = None) -> Iterator[tuple[Record, _Row]]:
     for records, features in store.all_vectors("v", session_id=session_id):
         assert len(records) == len(features)
-        yield from ((one, _row(features, place)) for place, one in enumerate(records))
+        yield from ((record, _row(features, place)) for place, record in enumerate(records))
 
 
 class RecordStoreContract(AllFactsContract):
@@ -147,13 +147,13 @@ class RecordStoreContract(AllFactsContract):
 
     def test_facts_put_and_list(self, store: Store, other: Store) -> None:
         """Wrong: a field of a record is lost, or another owner's or block's records appear."""
-        kept = record(
+        expected = record(
             "r", text="é 😀 \x00 \ud800", sources=(3, 1), first=1, last=3,
             metadata={"n": [1, {"x": None}], "s": "\udfff"},
         )  # fmt: skip
-        store.put_records("facts", [kept, record("q", owner="user:A")])
+        store.put_records("facts", [expected, record("q", owner="user:A")])
         store.put_records("notes", [record("p")])
-        assert other.records("facts", "user:a") == [kept]
+        assert other.records("facts", "user:a") == [expected]
         assert [r.id for r in other.records("facts", "user:A")] == ["q"]
         assert [r.id for r in other.records("notes", "user:a")] == ["p"]
         assert other.records("facts", "user:b") == []
@@ -176,38 +176,38 @@ class RecordStoreContract(AllFactsContract):
         self, store: Store, other: Store, elsewhere: Store
     ) -> None:
         """Wrong: a writer that read an older record overwrites a newer one."""
-        one, two = record("n", last=1, text="1"), record("n", last=2, text="2", owner="user:b")
-        assert not store.swap_record("facts", two, 1)
+        old, new = record("n", last=1, text="1"), record("n", last=2, text="2", owner="user:b")
+        assert not store.swap_record("facts", new, 1)
         assert store.record("facts", "n") is None
-        assert store.swap_record("facts", one, None)
-        assert elsewhere.swap_record("facts", one, None)
-        assert not other.swap_record("facts", two, None)
-        assert not other.swap_record("notes", two, 1)
-        assert not other.swap_record("facts", replace(two, id="N"), 1)
-        assert store.record("facts", "n") == one
-        assert other.swap_record("facts", two, 1)
-        assert not store.swap_record("facts", two, 1)
-        assert store.record("facts", "n") == two
+        assert store.swap_record("facts", old, None)
+        assert elsewhere.swap_record("facts", old, None)
+        assert not other.swap_record("facts", new, None)
+        assert not other.swap_record("notes", new, 1)
+        assert not other.swap_record("facts", replace(new, id="N"), 1)
+        assert store.record("facts", "n") == old
+        assert other.swap_record("facts", new, 1)
+        assert not store.swap_record("facts", new, 1)
+        assert store.record("facts", "n") == new
         assert store.records("facts", "user:a") == []
-        assert elsewhere.record("facts", "n") == one
+        assert elsewhere.record("facts", "n") == old
         store.delete_records("facts", owner="user:b")
-        assert store.swap_record("facts", one, None)
+        assert store.swap_record("facts", old, None)
 
     def test_of_writers_who_swap_at_once_one_wins(self, store: Store, other: Store) -> None:
         """Wrong: two writers increase a counter from the same value, or no writer succeeds."""
 
-        def add(of: Store) -> None:
+        def add(handle: Store) -> None:
             for _ in range(5):
                 while True:
-                    before = of.record("facts", "n")
+                    before = handle.record("facts", "n")
                     last = None if before is None else before.last
-                    if of.swap_record("facts", record("n", last=(last or 0) + 1), last):
+                    if handle.swap_record("facts", record("n", last=(last or 0) + 1), last):
                         break
 
-        together([partial(add, one) for one in (store, other) * 3])
-        kept = store.record("facts", "n")
-        assert kept is not None
-        assert kept.last == 30
+        together([partial(add, handle) for handle in (store, other) * 3])
+        final = store.record("facts", "n")
+        assert final is not None
+        assert final.last == 30
 
     def test_facts_replacing(self, store: Store) -> None:
         """Wrong: records of the replaced entries stay, or records of other entries are removed."""
@@ -262,10 +262,10 @@ class RecordStoreContract(AllFactsContract):
         store.put_records("facts", [record("r", text="ours"), record("r2", owner="user:b")])
         store.put_records("notes", [record("r", text="a note")])
         elsewhere.put_records("facts", [record("r", text="theirs")])
-        found = store.record("facts", "r")
-        assert found is not None
-        assert found == store.records("facts", "user:a")[0]
-        assert found.text == "ours"
+        stored = store.record("facts", "r")
+        assert stored is not None
+        assert stored == store.records("facts", "user:a")[0]
+        assert stored.text == "ours"
         store.delete_records("facts", record_id="r")
         assert store.record("facts", "r") is None
         assert store.record("facts", "R2") is None
@@ -287,9 +287,9 @@ class RecordStoreContract(AllFactsContract):
 
     def test_facts_returned_records_are_the_callers(self, store: Store) -> None:
         """Wrong: a caller who changes returned metadata changes the stored record."""
-        given = record("r", metadata={"tags": ["kept"]})
-        store.put_records("facts", [given])
-        given.metadata["tags"].append("changed")
+        original = record("r", metadata={"tags": ["kept"]})
+        store.put_records("facts", [original])
+        original.metadata["tags"].append("changed")
         store.records("facts", "user:a")[0].metadata["tags"].append("changed")
         assert store.records("facts", "user:a")[0].metadata == {"tags": ["kept"]}
 

@@ -16,7 +16,7 @@ from agent_memory.stores.base import Counts, Store
 from agent_memory.testing.contract import DAY, Contract, draft, stored, together
 
 
-def entries(first: int, last: int, said: str = "", total: int = 0) -> list[Entry]:
+def entries(first: int, last: int, suffix: str = "", total: int = 0) -> list[Entry]:
     """Return entries as read from another store, one for each day, each of 3 tokens.
 
     `total` is the running total before the first entry.
@@ -25,7 +25,7 @@ def entries(first: int, last: int, said: str = "", total: int = 0) -> list[Entry
         Entry(
             "s",
             seq,
-            Message(role="user", content=f"{seq}{said}", created_at=DAY + timedelta(seq)),
+            Message(role="user", content=f"{seq}{suffix}", created_at=DAY + timedelta(seq)),
             3,
             total + 3 * (seq - first + 1),
             "elsewhere",
@@ -69,8 +69,8 @@ class RewriteContract(Contract):
             assert handle.read("s") == log
             assert handle.pick("s", [1, 40]) == [log[0], log[-1]]
         assert store.counts() == Counts(sessions=1, entries=40)
-        assert [one.session_id for one in other.sessions(user_id="u")] == ["s"]
-        assert [one.session_id for one in other.due()] == ["s"]
+        assert [head.session_id for head in other.sessions(user_id="u")] == ["s"]
+        assert [head.session_id for head in other.due()] == ["s"]
         grown = other.append("s", [draft("more", 5)], "u")
         assert (grown.end, grown.total, grown.created_at) == (41, 125, DAY)
         assert store.append("s", [draft("again", 5)]).end == 42
@@ -86,8 +86,8 @@ class RewriteContract(Contract):
         """Wrong: two concurrent imports of a session mix their logs."""
         handles = [store, other] * 3
         calls = [
-            partial(one.rewrite, begun(cursors={"n": n}), 0, entries(1, 5, f" by {n}"))
-            for n, one in enumerate(handles)
+            partial(handle.rewrite, begun(cursors={"n": n}), 0, entries(1, 5, f" by {n}"))
+            for n, handle in enumerate(handles)
         ]
         (winner,) = [head for head in together(calls) if head is not None]
         assert winner == stored(store)
@@ -143,10 +143,10 @@ class RewriteContract(Contract):
         assert stored(store) == written
         for handle in (store, other):
             read = handle.read("s")
-            assert [one.seq for one in read] == list(range(1, 41))
+            assert [entry.seq for entry in read] == list(range(1, 41))
             assert read[after:] == new
-            kept = [str(n) for n in range(1, after + 1)]
-            assert [one.message.text() for one in read[:after]] == kept
+            before = [str(n) for n in range(1, after + 1)]
+            assert [entry.message.text() for entry in read[:after]] == before
         assert store.append("s", [draft("more")]).end == 41
         assert other.counts().entries == 41
 
@@ -209,15 +209,15 @@ class RewriteContract(Contract):
                 head = stored(handle)
                 after = max(head.end - 3, 0)
                 log = handle.read("s", after=after, limit=head.end - after)
-                handle.rewrite(head, after, [_again(one) for one in log])
+                handle.rewrite(head, after, [_again(entry) for entry in log])
 
-        writers = [partial(append, one, name) for one, name in ((store, "a"), (other, "b"))]
+        writers = [partial(append, handle, name) for handle, name in ((store, "a"), (other, "b"))]
         together([*writers, partial(rewrite, store), partial(rewrite, other)])
         log = store.read("s")
-        assert [one.seq for one in log] == list(range(1, 62))
-        assert [one.total for one in log] == list(range(3, 186, 3))
-        said = [one.message.text().rstrip("+") for one in log]
-        assert sorted(said) == sorted(
+        assert [entry.seq for entry in log] == list(range(1, 62))
+        assert [entry.total for entry in log] == list(range(3, 186, 3))
+        texts = [entry.message.text().rstrip("+") for entry in log]
+        assert sorted(texts) == sorted(
             ["first", *(f"{name}{n}{end}" for name in "ab" for n in range(15) for end in ("", "!"))]
         )
         assert (stored(other).end, stored(other).total) == (61, 183)

@@ -295,10 +295,10 @@ class SessionStoreContract(
         entries = store.read("s")
         assert [e.seq for e in entries] == list(range(1, 161))
         assert [e.total for e in entries] == list(range(2, 321, 2))
-        said = [str(e.message.content) for e in entries]
-        assert len(set(said)) == 160
+        texts = [str(e.message.content) for e in entries]
+        assert len(set(texts)) == 160
         for name in range(16):
-            mine = [text for text in said if text.startswith(f"{name}-")]
+            mine = [text for text in texts if text.startswith(f"{name}-")]
             assert mine == [f"{name}-{n}" for n in range(10)]
 
     def test_lists_stay_together(self, store: Store, other: Store) -> None:
@@ -307,9 +307,9 @@ class SessionStoreContract(
             partial(h.append, "s", [draft(f"{n}")] * 5) for n, h in enumerate([store, other] * 4)
         ]
         together(lists)
-        said = [e.message.content for e in store.read("s")]
-        assert len(said) == 40
-        assert all(len(set(said[at : at + 5])) == 1 for at in range(0, 40, 5))
+        texts = [e.message.content for e in store.read("s")]
+        assert len(texts) == 40
+        assert all(len(set(texts[at : at + 5])) == 1 for at in range(0, 40, 5))
 
     def test_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
         """Wrong: one namespace reads or deletes the sessions of another."""

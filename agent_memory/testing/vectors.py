@@ -26,8 +26,8 @@ def _sought(dimension: int = 8) -> Query:
 
 
 def _names(store: Store, block: str = "v", owner: str = "user:a", dimension: int = 8) -> list[str]:
-    found = store.search_vectors(block, owner, _sought(dimension), 99)
-    return sorted(hit.record.id for hit in found)
+    hits = store.search_vectors(block, owner, _sought(dimension), 99)
+    return sorted(hit.record.id for hit in hits)
 
 
 class VectorStoreContract(ViewsContract, AllVectorsContract):
@@ -44,9 +44,9 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
             scores = vectors @ query
             wanted = np.argsort(-scores).tolist()
             for limit in (1, 10, 300, 1000):
-                found = ranked(other.search_vectors("v", "user:a", Query(query), limit))
-                assert [int(r.id) for r, _ in found] == wanted[:limit]
-                assert [score for _, score in found] == pytest.approx(
+                ranking = ranked(other.search_vectors("v", "user:a", Query(query), limit))
+                assert [int(r.id) for r, _ in ranking] == wanted[:limit]
+                assert [score for _, score in ranking] == pytest.approx(
                     scores[wanted[:limit]].tolist(), abs=1e-5
                 )
 
@@ -61,31 +61,31 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         def features(since: int, upto: int = 3) -> Features:
             return worded(texts[since:upto], units(3)[since:upto])
 
-        def found(since: int) -> dict[str, Hit]:
-            pending = {one.id: one for one in records[since:]}
+        def search(since: int) -> dict[str, Hit]:
+            pending = {record.id: record for record in records[since:]}
             index = SegmentIndex(8).extended(list(pending), features(since))
             query = for_words("red fox", units(1)[0]).with_pending(index, pending)
             hits = other.search_vectors("v", "user:a", query, 99)
-            assert sorted((hit.record for hit in hits), key=lambda one: one.id) == records
+            assert sorted((hit.record for hit in hits), key=lambda record: record.id) == records
             return {hit.record.id: hit for hit in hits}
 
-        alone = found(0)
-        for number, one in enumerate(records):
-            store.put_vectors("v", [one], features(number, number + 1))
-            assert found(0).keys() == alone.keys()
-            for name, hit in found(number + 1).items():
+        alone = search(0)
+        for number, added in enumerate(records):
+            store.put_vectors("v", [added], features(number, number + 1))
+            assert search(0).keys() == alone.keys()
+            for name, hit in search(number + 1).items():
                 assert hit.cosine == pytest.approx(alone[name].cosine, abs=1e-5)
                 assert hit.score == pytest.approx(alone[name].score, abs=0.02)
 
     def test_vectors_records_come_back_whole(self, store: Store, other: Store) -> None:
         """Wrong: a field of a record is lost."""
-        kept = record("r", text="é 😀 \x00 \ud800", sources=(3, 1), last=3, metadata={"n": [None]})
+        full = record("r", text="é 😀 \x00 \ud800", sources=(3, 1), last=3, metadata={"n": [None]})
         store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [kept], _features(1))
-        (found,) = other.search_vectors("v", "user:a", _sought(), 3)
-        assert found.record == kept
-        assert found.cosine == pytest.approx(1, abs=1e-5)
-        assert {type(one) for one in (found.score, found.relevance, *found.parts)} == {float}
+        store.put_vectors("v", [full], _features(1))
+        (hit,) = other.search_vectors("v", "user:a", _sought(), 3)
+        assert hit.record == full
+        assert hit.cosine == pytest.approx(1, abs=1e-5)
+        assert {type(value) for value in (hit.score, hit.relevance, *hit.parts)} == {float}
 
     def test_vectors_owners_and_blocks_are_apart(self, store: Store) -> None:
         """Wrong: one user's search finds another user's memory."""
@@ -171,8 +171,8 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
             assert _names(reader) == there
         vectors = np.concatenate([units(1, seed=int(name)) for name in there])
         for handle in handles:
-            found = ranked(handle.search_vectors("v", "user:a", Query(vectors[3]), 99))
-            scores = [score for _, score in sorted(found, key=lambda one: one[0].id)]
+            ranking = ranked(handle.search_vectors("v", "user:a", Query(vectors[3]), 99))
+            scores = [score for _, score in sorted(ranking, key=lambda pair: pair[0].id)]
             assert scores == pytest.approx((vectors @ vectors[3]).tolist(), abs=1e-5)
 
     def test_another_dimension_or_model_is_refused(self, store: Store, other: Store) -> None:

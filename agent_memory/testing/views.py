@@ -21,7 +21,7 @@ from agent_memory.retrieval.vectors import TOKEN, Encoding
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import Contract, for_words, record, units, worded
 
-_SAID = {
+_TEXTS = {
     "a": "red fox red den",
     "b": "fox",
     "c": "blue den tree " + "grass " * 30,
@@ -55,18 +55,18 @@ def words_of(hits: Sequence[Hit]) -> dict[str, float]:
 
 def encoded(texts: Sequence[str]) -> list[Encoding]:
     def row(word: str, length: int) -> np.ndarray:
-        seed = sum(ord(one) * 31**at for at, one in enumerate(word))
+        seed = sum(ord(char) * 31**at for at, char in enumerate(word))
         return np.random.default_rng(seed).normal(size=length).astype(np.float32)
 
-    found = []
+    encodings = []
     for text in texts:
         words = text.replace(":", "").split()
         vector = np.sum([row(word, 64) for word in words], axis=0)
         pieces = np.stack([row(word, TOKEN) for word in words])
         pieces = np.rint(127 * pieces / np.linalg.norm(pieces, axis=1, keepdims=True))
         starts = np.array([text.index(word) for word in words], np.int32)
-        found.append(Encoding(vector / np.linalg.norm(vector), pieces.astype(np.int8), starts))
-    return found
+        encodings.append(Encoding(vector / np.linalg.norm(vector), pieces.astype(np.int8), starts))
+    return encodings
 
 
 class ViewsContract(Contract):
@@ -80,8 +80,8 @@ class ViewsContract(Contract):
     counts_within_owner = True
 
     def _fill(self, store: Store, owner: str = "user:a") -> None:
-        records = [record(name, owner) for name in _SAID]
-        store.put_vectors("v", records, worded(list(_SAID.values())))
+        records = [record(name, owner) for name in _TEXTS]
+        store.put_vectors("v", records, worded(list(_TEXTS.values())))
 
     @pytest.mark.parametrize("question", ["fox", "red", "den red", "owl nowhere tree", "grass"])
     def test_words_are_scored_by_bm25(self, store: Store, other: Store, question: str) -> None:
@@ -91,10 +91,10 @@ class ViewsContract(Contract):
             about = [record(f"{n}", "user:b") for n in range(4)]
             store.put_vectors("v", about, worded(["fox red", "fox", "den", "owl"]))
         self._fill(store)
-        found = other.search_vectors("v", "user:a", for_words(question), 9)
-        wanted = {name: score for name, score in bm25(_SAID, question).items() if score}
-        assert words_of(found) == pytest.approx(wanted, rel=2e-3)
-        assert all(hit.cosine == 0 for hit in found)
+        hits = other.search_vectors("v", "user:a", for_words(question), 9)
+        wanted = {name: score for name, score in bm25(_TEXTS, question).items() if score}
+        assert words_of(hits) == pytest.approx(wanted, rel=2e-3)
+        assert all(hit.cosine == 0 for hit in hits)
 
     def test_every_store_ranks_as_an_index_in_memory(self, store: Store, other: Store) -> None:
         """Wrong: the store's hits or scores differ from those of an index in memory."""
@@ -123,13 +123,13 @@ class ViewsContract(Contract):
         for question in ("red fox", "my river cloud", "stone owl grass", "nowhere blue"):
             query = Query.of(question, encoded([question])[0], 0.1)
             wanted = index.search(query, 20)
-            found = other.search_vectors("v", "user:a", query, 20)
+            hits = other.search_vectors("v", "user:a", query, 20)
             parts = dict(zip(wanted.names, wanted.parts, strict=True))
-            assert {hit.record.id for hit in found} == parts.keys()
-            sums = [float(parts[hit.record.id] @ weights) for hit in found]
+            assert {hit.record.id for hit in hits} == parts.keys()
+            sums = [float(parts[hit.record.id] @ weights) for hit in hits]
             # the order of nearly equal scores may differ, because stores round vectors
             assert sums == pytest.approx(sorted(sums, reverse=True), abs=0.01)
-            for hit, score in zip(found, wanted.scores, strict=True):
+            for hit, score in zip(hits, wanted.scores, strict=True):
                 assert hit.score == pytest.approx(float(score), abs=0.02)
                 assert hit.parts == pytest.approx(parts[hit.record.id].tolist(), abs=0.01)
                 assert 0 <= hit.relevance <= 1
@@ -162,8 +162,8 @@ class ViewsContract(Contract):
         """Wrong: nothing is found while an embedder is down, although words match."""
         store.open_vectors("v", 8, "m")
         store.put_vectors("v", [record("a"), record("b")], worded(["fox", "owl"], units(2)))
-        (found,) = store.search_vectors("v", "user:a", for_words("fox"), 9)
-        assert found.record.id == "a"
+        (hit,) = store.search_vectors("v", "user:a", for_words("fox"), 9)
+        assert hit.record.id == "a"
 
     def test_records_that_are_not_encoded_yet(self, store: Store, other: Store) -> None:
         """Wrong: records without vectors are lost, or not found by their words."""
@@ -171,9 +171,9 @@ class ViewsContract(Contract):
         store.open_vectors("v", 8, "m")
         store.put_vectors("v", [record("a"), record("b")], worded(["fox", "owl"], rows))
         for handle in (store, other):
-            found = handle.search_vectors("v", "user:a", for_words("fox", units(1)[0]), 9)
-            assert {hit.record.id: hit.cosine > 0 for hit in found} == {"a": False, "b": True}
-            assert words_of(found).keys() == {"a"}
+            hits = handle.search_vectors("v", "user:a", for_words("fox", units(1)[0]), 9)
+            assert {hit.record.id: hit.cosine > 0 for hit in hits} == {"a": False, "b": True}
+            assert words_of(hits).keys() == {"a"}
 
     def test_overwriting_replaces_words(self, store: Store, other: Store) -> None:
         """Wrong: a record is found by its former text, or counted twice."""
@@ -182,11 +182,11 @@ class ViewsContract(Contract):
         self._fill(store)
         assert words_of(other.search_vectors("v", "user:a", for_words("grass"), 9))
         other.put_vectors("v", [record("c")], worded(["fox den"]))
-        wanted = bm25({**_SAID, "c": "fox den"}, "fox red")
+        wanted = bm25({**_TEXTS, "c": "fox den"}, "fox red")
         for handle in (store, other):
             assert handle.search_vectors("v", "user:a", for_words("grass"), 9) == []
-            found = words_of(handle.search_vectors("v", "user:a", for_words("fox red"), 9))
-            assert found == pytest.approx({n: s for n, s in wanted.items() if s}, rel=2e-3)
+            scores = words_of(handle.search_vectors("v", "user:a", for_words("fox red"), 9))
+            assert scores == pytest.approx({n: s for n, s in wanted.items() if s}, rel=2e-3)
 
     def test_words_of_many_puts_are_counted_together(self, store: Store, other: Store) -> None:
         """Wrong: a word's rarity counts only the first or the last write."""
@@ -200,31 +200,31 @@ class ViewsContract(Contract):
             there |= new
             wanted = bm25(there, "fox owl")
             for handle in (store, other):
-                found = handle.search_vectors("v", "user:a", for_words("fox owl"), 99)
-                assert words_of(found) == pytest.approx(wanted, rel=2e-3)
+                hits = handle.search_vectors("v", "user:a", for_words("fox owl"), 99)
+                assert words_of(hits) == pytest.approx(wanted, rel=2e-3)
 
     def test_the_same_record_twice_in_one_put(self, store: Store) -> None:
         """Wrong: the record is counted twice, or its earlier version is found."""
         store.open_vectors("v", 0, "none")
         records = [record("a", text="old"), record("b"), record("a", text="new")]
         store.put_vectors("v", records, worded(["fox", "owl", "fox den"]))
-        (found,) = store.search_vectors("v", "user:a", for_words("fox"), 9)
-        assert found.record.text == "new"
+        (hit,) = store.search_vectors("v", "user:a", for_words("fox"), 9)
+        assert hit.record.text == "new"
         wanted = bm25({"a": "fox den", "b": "owl"}, "fox")["a"]
-        assert found.words == pytest.approx(wanted, rel=2e-3)
+        assert hit.words == pytest.approx(wanted, rel=2e-3)
 
     def test_what_is_deleted_is_not_counted(self, store: Store, other: Store) -> None:
         """Wrong: a word counts as common because deleted records had it."""
         store.open_vectors("v", 0, "none")
-        records = [record(name, session_id=name) for name in _SAID]
-        store.put_vectors("v", records, worded(list(_SAID.values())))
+        records = [record(name, session_id=name) for name in _TEXTS]
+        store.put_vectors("v", records, worded(list(_TEXTS.values())))
         assert len(words_of(other.search_vectors("v", "user:a", for_words("fox"), 9))) == 3
         for name in ("a", "d", "e"):
             other.delete_vectors("v", session_id=name)
-        left = bm25({name: _SAID[name] for name in "bc"}, "fox")
+        left = bm25({name: _TEXTS[name] for name in "bc"}, "fox")
         for handle in (store, other):
-            (found,) = handle.search_vectors("v", "user:a", for_words("fox"), 9)
-            assert found.words == pytest.approx(left["b"], rel=2e-3)
+            (hit,) = handle.search_vectors("v", "user:a", for_words("fox"), 9)
+            assert hit.words == pytest.approx(left["b"], rel=2e-3)
 
     def test_any_number_is_a_word(self, store: Store, other: Store) -> None:
         """Wrong: a word with the id 0 or a large id is lost, or confused with another word."""
@@ -240,6 +240,6 @@ class ViewsContract(Contract):
         rarity = math.log(1 + (6 + 19 - 1 + 0.5) / (1 + 1.5))
         for place, number in enumerate(numbers):
             query = Query(words=((number,),))
-            (found,) = other.search_vectors("v", "user:a", query, 9)
-            assert found.record.id == f"{place}"
-            assert found.words == pytest.approx(rarity * weights[place], rel=1e-3)
+            (hit,) = other.search_vectors("v", "user:a", query, 9)
+            assert hit.record.id == f"{place}"
+            assert hit.words == pytest.approx(rarity * weights[place], rel=1e-3)

@@ -94,8 +94,8 @@ def filled(store: Store) -> Head:
 
 def all_of(store: Store) -> Any:
     """Return all data that `filled` stored for a session."""
-    found = ranked(store.search_vectors("v", "user:a", Query(_VECTOR[0]), 9))
-    records = [one for one, _ in found]
+    ranking = ranked(store.search_vectors("v", "user:a", Query(_VECTOR[0]), 9))
+    records = [record for record, _ in ranking]
     return store.head("s"), store.read("s"), store.records("facts", "user:a"), records
 
 
@@ -182,8 +182,8 @@ class WorkStoreContract(LockContract):
             lease, written = Lease("s", f"stalled{n}"), threading.Event()
             assert store.lease("s", lease.owner, 0)
             late = [partial(stalled, f"{n}{name}", lease, written) for name in "abcd"]
-            seen, *_ = together([partial(successor, f"successor{n}", written), *late])
-            assert store.records("facts", "user:a") == seen
+            facts, *_ = together([partial(successor, f"successor{n}", written), *late])
+            assert store.records("facts", "user:a") == facts
 
     def test_due_is_what_was_appended_to(self, store: Store, other: Store) -> None:
         """Wrong: a session with a new message is not due, or a session without one is due."""
@@ -209,10 +209,10 @@ class WorkStoreContract(LockContract):
         assert other.due() == []
         soon = other.append("s", [draft("d"), draft("e")], within=0.3)
         deadline = time.monotonic() + 10
-        while not (found := other.due()):
+        while not (due := other.due()):
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        assert found == [soon]
+        assert due == [soon]
         again = store.append("s", [draft("f")], within=3600)
         assert other.due() == [again]
         now = store.append("t", [draft("b")])
@@ -287,24 +287,24 @@ class WorkStoreContract(LockContract):
             assert store.schedule(head, seconds) is False
             assert other.due() == due
 
-        seen = store.append("s", [draft("a"), draft("b")])
+        head = store.append("s", [draft("a"), draft("b")])
         other.append("s", [draft("c")])
-        refused(seen)
-        seen = _look(store)
-        assert other.move(replace(seen, start=1)) is not None
-        refused(seen)
-        seen = _look(store)
-        assert other.rewrite(seen, 1) is not None
+        refused(head)
+        head = _look(store)
+        assert other.move(replace(head, start=1)) is not None
+        refused(head)
+        head = _look(store)
+        assert other.rewrite(head, 1) is not None
         other.append("s", [draft("b"), draft("c")])
-        refused(seen)
-        seen = _look(store)
+        refused(head)
+        head = _look(store)
         other.append("s", [draft("d")], "u")
-        refused(seen)
-        seen = stored(store)
+        refused(head)
+        head = stored(store)
         other.delete("s")
-        refused(seen)
+        refused(head)
         anew = other.append("s", [draft("d")])
-        refused(replace(seen, end=anew.end, version=anew.version))
+        refused(replace(head, end=anew.end, version=anew.version))
 
     def test_deleting_makes_due(self, store: Store, other: Store) -> None:
         """Wrong: an interrupted deletion is never finished."""
@@ -347,7 +347,7 @@ class WorkStoreContract(LockContract):
     def test_no_entry_is_overlooked(self, store: Store, other: Store) -> None:
         """Wrong: a message that arrives while a worker finishes waits forever."""
         names = [f"s{n}" for n in range(3)]
-        seen = dict.fromkeys(names, 0)
+        ends = dict.fromkeys(names, 0)
 
         def write(handle: Store) -> None:
             for name in names:
@@ -357,7 +357,7 @@ class WorkStoreContract(LockContract):
             for head in handle.due():
                 handle.read(head.session_id, after=head.end - 1)
                 if handle.schedule(head, None):
-                    seen[head.session_id] = max(seen[head.session_id], head.end)
+                    ends[head.session_id] = max(ends[head.session_id], head.end)
 
         handles = [store, other] * 2
         calls = [partial(work, handle) for handle in handles for work in (write, look)]
@@ -366,10 +366,10 @@ class WorkStoreContract(LockContract):
             waiting = _names(store)
             for name in names:
                 assert stored(store, name).end == 4 * times
-                assert name in waiting or seen[name] == 4 * times
+                assert name in waiting or ends[name] == 4 * times
         look(store)
         assert store.due() == []
-        assert seen == dict.fromkeys(names, 60)
+        assert ends == dict.fromkeys(names, 60)
 
     def test_scrub_keeps_what_was_not_deleted(self, store: Store, other: Store) -> None:
         """Wrong: erasing a deleted session damages another one, or fails if none was deleted."""
