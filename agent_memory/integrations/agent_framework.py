@@ -72,14 +72,14 @@ class AgentMemoryHistoryProvider(HistoryProvider):
         name = session_id or _NONE
         if self._within_budget:
             context = self._memory.get(name, user_id=self._user_id, format=AGENT_FRAMEWORK)
-            found = [Message.from_dict(exact.read(raw)) for raw in context.to_messages()]
+            chat = [Message.from_dict(exact.read(raw)) for raw in context.to_messages()]
         else:
             entries = self._memory.history(name, user_id=self._user_id)
-            items = (item for one in entries for item in items_of(one.message, AGENT_FRAMEWORK))
-            found = [Message.from_dict(item) for item in items]
+            items = (item for entry in entries for item in items_of(entry.message, AGENT_FRAMEWORK))
+            chat = [Message.from_dict(item) for item in items]
         if self.skip_excluded:
-            found = [one for one in found if not one.additional_properties.get("_excluded")]
-        return found
+            chat = [item for item in chat if not item.additional_properties.get("_excluded")]
+        return chat
 
     @threaded
     def save_messages(
@@ -93,8 +93,8 @@ class AgentMemoryHistoryProvider(HistoryProvider):
     ) -> None:
         """Append messages, all or none."""
         if messages:
-            kept = [_kept(one) for one in messages]
-            self._memory.update(session_id or _NONE, kept, user_id=self._user_id)
+            items = [_storable(message) for message in messages]
+            self._memory.update(session_id or _NONE, items, user_id=self._user_id)
 
 
 class AgentMemoryContextProvider(ContextProvider):
@@ -132,16 +132,16 @@ class AgentMemoryContextProvider(ContextProvider):
         self, *, agent: Any, session: AgentSession, context: Any, state: dict[str, Any]
     ) -> None:
         """Add memories relevant to the user's newest message."""
-        said = [one.text for one in context.input_messages if one.role == "user" and one.text]
-        if not said:
+        texts = [item.text for item in context.input_messages if item.role == "user" and item.text]
+        if not texts:
             return
         try:
-            recalls = self._memory.search(said[-1], user_id=self._of(session), limit=self._limit)
+            recalls = self._memory.search(texts[-1], user_id=self._of(session), limit=self._limit)
         except AgentMemoryError as error:
             logger.warning("nothing was recalled: %s", error)
             return
         if recalls:
-            lines = "\n".join(listed_text(str(one)) for one in recalls)
+            lines = "\n".join(listed_text(str(recall)) for recall in recalls)
             text = f"<memory>\n{lines}\n</memory>"
             context.extend_messages(self, [Message("user", [text])])
 
@@ -152,9 +152,9 @@ class AgentMemoryContextProvider(ContextProvider):
         if not self._stores:
             return
         answered = context.response.messages if context.response else []
-        kept = [_kept(one) for one in (*context.input_messages, *answered)]
+        items = [_storable(message) for message in (*context.input_messages, *answered)]
         try:
-            self._memory.update(context.session_id or _NONE, kept, user_id=self._of(session))
+            self._memory.update(context.session_id or _NONE, items, user_id=self._of(session))
         except AgentMemoryError as error:
             logger.warning("a run was not stored: %s", error)
 
@@ -162,5 +162,5 @@ class AgentMemoryContextProvider(ContextProvider):
         return self._user_id(session) if callable(self._user_id) else self._user_id
 
 
-def _kept(message: Message) -> Said:
+def _storable(message: Message) -> Said:
     return Said(raw=exact.written(message.to_dict()), format=AGENT_FRAMEWORK)

@@ -83,16 +83,16 @@ def read_chat(
     Raises:
         InvalidInput: The log has no readable messages.
     """
-    said: list[tuple[str, Message]] = []
+    messages: list[tuple[str, Message]] = []
     for event in reader(source)(SourceFiles(Path(path), progress)):
         if isinstance(event, SourceMessage) and not event.is_again:
             try:
-                said.append((event.session_id, Message.of(event.message)))
+                messages.append((event.session_id, Message.of(event.message)))
             except InvalidInput:
                 continue
-    if not said:
+    if not messages:
         raise InvalidInput(f"Nothing of {source} could be read in {path}.")
-    return said
+    return messages
 
 
 def costs(
@@ -117,7 +117,7 @@ def costs(
 
     def priced(bill: Bill, own: Sequence[tuple[int, int]] = ()) -> Bill:
         """Add the cost, and the memory's own calls as (prompt tokens, answer tokens), to a bill."""
-        sent, answered = sum(one[0] for one in own), sum(one[1] for one in own)
+        sent, answered = sum(call[0] for call in own), sum(call[1] for call in own)
         bill = replace(bill, memory_calls=len(own), memory_tokens=sent + answered)
         sent, answered = sent + bill.prompt_tokens, answered + bill.completion_tokens
         cost = None if model is None else table.of_tokens(model, sent, answered)
@@ -156,16 +156,16 @@ class _Batches(Block):
 
 def _full_history(chat: Chat, counter: TokenCounter, tell: Callable[[int], object]) -> Bill:
     """Return the bill of a chat without a memory, whose prompts contain all earlier messages."""
-    bill, said = Bill(STRATEGIES[0]), dict[str, int]()
+    bill, totals = Bill(STRATEGIES[0]), dict[str, int]()
     for session, message in chat:
         tokens = counter.message(message)
         if message.role == "assistant":
-            sent = bill.prompt_tokens + said.get(session, 0) + counter.overhead
+            sent = bill.prompt_tokens + totals.get(session, 0) + counter.overhead
             answered = bill.completion_tokens + tokens
             bill = replace(
                 bill, calls=bill.calls + 1, prompt_tokens=sent, completion_tokens=answered
             )
-        said[session] = said.get(session, 0) + tokens
+        totals[session] = totals.get(session, 0) + tokens
         tell(1)
     return bill
 
@@ -214,7 +214,7 @@ def _answered(
     bill: Bill, memory: AgentMemory, session: str, message: Message, counter: TokenCounter
 ) -> Bill:
     context = memory.get(session, user_id=_USER)
-    recalled = sum(counter.text(one.text) for one in context.recalls)
+    recalled = sum(counter.text(recall.text) for recall in context.recalls)
     return replace(
         bill,
         calls=bill.calls + 1,

@@ -68,20 +68,20 @@ class AgentMemoryStorage:
                 list, or from the stored embeddings. Nothing was stored.
             TypeError: Metadata is not JSON. Nothing was stored.
         """
-        for one in records:
-            json.dumps(one.metadata)  # raises for a set, which pydantic would turn into a list
+        for record in records:
+            json.dumps(record.metadata)  # raises for a set, which pydantic would turn into a list
         with locked(self._memory, "crewai", self._user_id or ""):
-            length = self._length([one.embedding for one in records if one.embedding])
-            puts = [Put(_RECORDS, one.id, _kept(one)) for one in records]
+            length = self._length([record.embedding for record in records if record.embedding])
+            puts = [Put(_RECORDS, record.id, _to_json(record)) for record in records]
             if length:
                 puts.append(Put(_ABOUT, _LENGTH, length))
             # records are stored first, so that every indexed embedding has a record
             self._values.put_many(puts)
             # a zero vector has no direction, so searches do not find a record with one
             items = [
-                Item(one.id, None, one.embedding, _told(one))
-                for one in records
-                if any(one.embedding or ())
+                Item(record.id, None, record.embedding, _filter_fields(record))
+                for record in records
+                if any(record.embedding or ())
             ]
             if items:
                 self._index(length).store(items, user_id=self._user_id)
@@ -94,11 +94,11 @@ class AgentMemoryStorage:
     def touch_records(self, record_ids: list[str]) -> None:
         """Set the time of the records' last access to now."""
         now = datetime.now(UTC).replace(tzinfo=None).isoformat()
-        found = (self._values.get(_RECORDS, one) for one in record_ids)
+        items = (self._values.get(_RECORDS, record_id) for record_id in record_ids)
         self._values.put_many(
-            Put(_RECORDS, one.key, {**one.value, "last_accessed": now})
-            for one in found
-            if one is not None
+            Put(_RECORDS, item.key, {**item.value, "last_accessed": now})
+            for item in items
+            if item is not None
         )
 
     def search(
@@ -117,20 +117,20 @@ class AgentMemoryStorage:
         Raises:
             EmbeddingDimensionMismatchError: The query and the stored embeddings differ in length.
         """
-        if not self._kept_length():
+        if not self._stored_length():
             return []
         length = self._length([query_embedding])
         if not any(query_embedding):
             return []
-        found: list[tuple[MemoryRecord, float]] = []
+        matches: list[tuple[MemoryRecord, float]] = []
         for match in self._nearest(length, query_embedding, limit):
-            if len(found) >= limit or match.score < min_score:
+            if len(matches) >= limit or match.score < min_score:
                 break
             if _meets(match.metadata, scope_prefix, categories, metadata_filter):
                 record = self._values.get(_RECORDS, match.id)
                 if record is not None:
-                    found.append((MemoryRecord.model_validate(record.value), match.score))
-        return found
+                    matches.append((MemoryRecord.model_validate(record.value), match.score))
+        return matches
 
     def delete(
         self,
@@ -143,21 +143,21 @@ class AgentMemoryStorage:
         """Delete the records that meet all conditions, by default all, and return their number."""
         wanted = None if record_ids is None else set(record_ids)
         gone = [
-            one["id"]
-            for one in self._in(scope_prefix)
-            if (wanted is None or one["id"] in wanted)
-            and (older_than is None or _made(one) < _utc(older_than))
-            and _meets(one, None, categories, metadata_filter)
+            record["id"]
+            for record in self._in(scope_prefix)
+            if (wanted is None or record["id"] in wanted)
+            and (older_than is None or _created_at(record) < _utc(older_than))
+            and _meets(record, None, categories, metadata_filter)
         ]
         self._forget(gone)
         return len(gone)
 
     def get_record(self, record_id: str) -> MemoryRecord | None:
         """Return a record; None if there is none. Its embedding is rounded as in the index."""
-        found = self._values.get(_RECORDS, record_id)
-        if found is None:
+        item = self._values.get(_RECORDS, record_id)
+        if item is None:
             return None
-        return MemoryRecord(**{**found.value, "embedding": self._vector(record_id)})
+        return MemoryRecord(**{**item.value, "embedding": self._vector(record_id)})
 
     def list_records(
         self, scope_prefix: str | None = None, limit: int = 200, offset: int = 0
@@ -165,17 +165,17 @@ class AgentMemoryStorage:
         """Return records of a scope without embeddings, newest first; [] for a negative offset."""
         if offset < 0:
             return []
-        found = sorted(self._in(scope_prefix), key=_made, reverse=True)
-        page = found[offset : offset + max(0, limit)]
-        return [MemoryRecord.model_validate(one) for one in page]
+        records = sorted(self._in(scope_prefix), key=_created_at, reverse=True)
+        page = records[offset : offset + max(0, limit)]
+        return [MemoryRecord.model_validate(record) for record in page]
 
     def get_scope_info(self, scope: str) -> ScopeInfo:
-        found = list(map(MemoryRecord.model_validate, self._in(scope)))
-        times = sorted((one.created_at for one in found), key=_utc)
+        records = list(map(MemoryRecord.model_validate, self._in(scope)))
+        times = sorted((record.created_at for record in records), key=_utc)
         return ScopeInfo(
             path=_path(scope),
-            record_count=len(found),
-            categories=sorted({name for one in found for name in one.categories}),
+            record_count=len(records),
+            categories=sorted({name for record in records for name in record.categories}),
             oldest_record=times[0] if times else None,
             newest_record=times[-1] if times else None,
             child_scopes=self.list_scopes(scope),
@@ -184,11 +184,11 @@ class AgentMemoryStorage:
     def list_scopes(self, parent: str = _ROOT) -> list[str]:
         """Return the scopes directly below a scope."""
         above = _path(parent).rstrip("/") + "/"
-        names = {_path(one["scope"]).removeprefix(above).split("/")[0] for one in self._in(parent)}
+        names = {_path(row["scope"]).removeprefix(above).split("/")[0] for row in self._in(parent)}
         return sorted(above + name for name in names if name)
 
     def list_categories(self, scope_prefix: str | None = None) -> dict[str, int]:
-        return dict(Counter(name for one in self._in(scope_prefix) for name in one["categories"]))
+        return dict(Counter(name for row in self._in(scope_prefix) for name in row["categories"]))
 
     def count(self, scope_prefix: str | None = None) -> int:
         return len(self._in(scope_prefix))
@@ -199,7 +199,7 @@ class AgentMemoryStorage:
         After a reset of all scopes, new embeddings may have another length.
         """
         with locked(self._memory, "crewai", self._user_id or ""):
-            self._forget([one["id"] for one in self._in(scope_prefix)])
+            self._forget([record["id"] for record in self._in(scope_prefix)])
             if _path(scope_prefix) == _ROOT:
                 self._values.delete(_ABOUT, _LENGTH)
 
@@ -208,29 +208,29 @@ class AgentMemoryStorage:
     adelete = threaded(delete)
 
     def _in(self, scope: str | None) -> list[Json]:
-        found = self._values.search(_RECORDS, limit=MOST)
-        return [one.value for one in found if _within(one.value["scope"], scope)]
+        items = self._values.search(_RECORDS, limit=MOST)
+        return [item.value for item in items if _within(item.value["scope"], scope)]
 
     def _forget(self, ids: Sequence[str]) -> None:
-        length = self._kept_length()
+        length = self._stored_length()
         if length and ids:
             self._index(length).delete(ids, user_id=self._user_id)
-        for one in ids:
-            self._values.delete(_RECORDS, one)
+        for record_id in ids:
+            self._values.delete(_RECORDS, record_id)
 
-    def _kept_length(self) -> int:
+    def _stored_length(self) -> int:
         """Return the length of stored embeddings; 0 if there are none."""
-        found = self._values.get(_ABOUT, _LENGTH)
-        return 0 if found is None else int(found.value)
+        item = self._values.get(_ABOUT, _LENGTH)
+        return 0 if item is None else int(item.value)
 
-    def _length(self, given: Sequence[Sequence[float]]) -> int:
+    def _length(self, vectors: Sequence[Sequence[float]]) -> int:
         """Return the length of the given embeddings; 0 if there are none."""
-        if not given:
+        if not vectors:
             return 0
-        wanted = self._kept_length() or len(given[0])
-        for one in given:
-            if len(one) != wanted:
-                raise EmbeddingDimensionMismatchError(wanted, len(one))
+        wanted = self._stored_length() or len(vectors[0])
+        for vector in vectors:
+            if len(vector) != wanted:
+                raise EmbeddingDimensionMismatchError(wanted, len(vector))
         return wanted
 
     def _index(self, length: int) -> VectorIndex:
@@ -242,48 +242,48 @@ class AgentMemoryStorage:
             return self._indexes[length]
 
     def _vector(self, record_id: str) -> list[float] | None:
-        length = self._kept_length()
+        length = self._stored_length()
         if not length:
             return None
-        found = self._index(length).get(record_id, user_id=self._user_id)
-        if not found or found[0].vector is None:
+        items = self._index(length).get(record_id, user_id=self._user_id)
+        if not items or items[0].vector is None:
             return None
-        vector = list(map(float, found[0].vector))
-        kept = self._values.get(_RECORDS, record_id)
-        norm = 1.0 if kept is None else kept.value.get(_NORM, 1.0)
+        vector = list(map(float, items[0].vector))
+        stored = self._values.get(_RECORDS, record_id)
+        norm = 1.0 if stored is None else stored.value.get(_NORM, 1.0)
         factor = norm / (math.hypot(*vector) or 1.0)
-        return [factor * one for one in vector]
+        return [factor * value for value in vector]
 
     def _nearest(self, length: int, wanted: Sequence[float], limit: int) -> Iterator[Match]:
         """Yield all matches, nearest first. They are loaded in pages, as the caller needs them."""
-        index, told, depth = self._index(length), 0, max(1, 2 * limit)
+        index, count, depth = self._index(length), 0, max(1, 2 * limit)
         while True:
-            found = index.search(wanted, top_k=depth, user_id=self._user_id)
-            yield from found[told:]
-            if len(found) < depth:
+            matches = index.search(wanted, top_k=depth, user_id=self._user_id)
+            yield from matches[count:]
+            if len(matches) < depth:
                 return
-            told, depth = len(found), 4 * depth
+            count, depth = len(matches), 4 * depth
 
 
-def _kept(record: MemoryRecord) -> Json:
+def _to_json(record: MemoryRecord) -> Json:
     """Return a record as JSON, with its embedding's norm, which indexes do not store."""
-    told: Json = record.model_dump(mode="json")
-    return {**told, _NORM: math.hypot(*record.embedding)} if any(record.embedding or ()) else told
+    row: Json = record.model_dump(mode="json")
+    return {**row, _NORM: math.hypot(*record.embedding)} if any(record.embedding or ()) else row
 
 
-def _told(record: MemoryRecord) -> Json:
+def _filter_fields(record: MemoryRecord) -> Json:
     """Return the fields of a record that searches filter by."""
-    told: Json = record.model_dump(mode="json", include={"scope", "categories", "metadata"})
-    return told
+    fields: Json = record.model_dump(mode="json", include={"scope", "categories", "metadata"})
+    return fields
 
 
 def _meets(
-    told: Json, scope: str | None, categories: list[str] | None, metadata: Json | None
+    fields: Json, scope: str | None, categories: list[str] | None, metadata: Json | None
 ) -> bool:
     return (
-        _within(told["scope"], scope)
-        and (not categories or not set(categories).isdisjoint(told["categories"]))
-        and all(told["metadata"].get(name) == one for name, one in (metadata or {}).items())
+        _within(fields["scope"], scope)
+        and (not categories or not set(categories).isdisjoint(fields["categories"]))
+        and all(fields["metadata"].get(name) == value for name, value in (metadata or {}).items())
     )
 
 
@@ -301,5 +301,5 @@ def _utc(at: datetime) -> datetime:
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
-def _made(record: Json) -> datetime:
+def _created_at(record: Json) -> datetime:
     return _utc(datetime.fromisoformat(record["created_at"]))

@@ -68,9 +68,9 @@ class AgentMemorySessionService(BaseSessionService):
             if self._memory.head(log) is not None:
                 raise AlreadyExistsError(f"Session with id {name} already exists.")
             own = self._share(app_name, user_id, state or {})
-            kept = {_STATE: own, "updated": time.time()}
-            self._memory.describe(log, kept, user_id=joined(app_name, user_id))
-        return self._session(app_name, user_id, name, kept, [])
+            metadata = {_STATE: own, "updated": time.time()}
+            self._memory.describe(log, metadata, user_id=joined(app_name, user_id))
+        return self._session(app_name, user_id, name, metadata, [])
 
     @threaded
     def get_session(
@@ -87,22 +87,22 @@ class AgentMemorySessionService(BaseSessionService):
         if head is None:
             return None
         last = config.num_recent_events if config else None
-        events = [one for entry in self._memory.history(log, last=last) for one in _events(entry)]
+        events = [item for entry in self._memory.history(log, last=last) for item in _events(entry)]
         since = config.after_timestamp if config else None
         if since is not None:
-            events = [one for one in events if one.timestamp >= since]
+            events = [item for item in events if item.timestamp >= since]
         return self._session(app_name, user_id, name, head.metadata, events)
 
     @threaded
     def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """Return sessions without their events, the last updated session last."""
         above = joined(app_name) if user_id is None else joined(app_name, user_id)
-        found = []
+        sessions = []
         for head in self._memory.sessions(prefix=f"{above}/", limit=MOST):
             _, whose, name = _parted(head.session_id)
-            found.append(self._session(app_name, whose, name, head.metadata, []))
-        found.sort(key=lambda one: (one.last_update_time, one.user_id, one.id))
-        return ListSessionsResponse(sessions=found)
+            sessions.append(self._session(app_name, whose, name, head.metadata, []))
+        sessions.sort(key=lambda session: (session.last_update_time, session.user_id, session.id))
+        return ListSessionsResponse(sessions=sessions)
 
     @threaded
     def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -128,8 +128,8 @@ class AgentMemorySessionService(BaseSessionService):
         log = joined(session.app_name, session.user_id, session.id)
         if self._memory.head(log) is None:
             raise SessionNotFoundError(f"Session {session.id} not found.")
-        kept = [e for entry in self._memory.history(log, last=_RETRIED) for e in _events(entry)]
-        return all(one.id != event.id or one != event for one in kept)
+        recent = [e for entry in self._memory.history(log, last=_RETRIED) for e in _events(entry)]
+        return all(other.id != event.id or other != event for other in recent)
 
     @threaded
     def _append(self, session: Session, event: Event) -> None:
@@ -143,7 +143,7 @@ class AgentMemorySessionService(BaseSessionService):
             own = {**head.metadata.get(_STATE, {}), **self._share(app, user, delta)}
             # state first: after a failure, the caller's retry writes both
             self._memory.describe(log, {_STATE: own, "updated": event.timestamp})
-            self._memory.update(log, _kept(event), user_id=joined(app, user))
+            self._memory.update(log, _storable(event), user_id=joined(app, user))
 
     def _share(self, app: str, user: str, state: Json) -> Json:
         """Store the app's and the user's keys of a state. Return the session's keys."""
@@ -152,7 +152,7 @@ class AgentMemorySessionService(BaseSessionService):
         for key, value in state.items():
             if key.startswith(State.TEMP_PREFIX):
                 continue
-            prefix = next((one for one in wide if key.startswith(one)), None)
+            prefix = next((name for name in wide if key.startswith(name)), None)
             if prefix is None:
                 own[key] = value
             else:
@@ -171,18 +171,18 @@ class AgentMemorySessionService(BaseSessionService):
         return _state(self._memory.values(joined(app, user)).get((_ROOT,), _STATE))
 
     def _session(
-        self, app: str, user: str, name: str, kept: Mapping[str, Any], events: list[Event]
+        self, app: str, user: str, name: str, metadata: Mapping[str, Any], events: list[Event]
     ) -> Session:
         shared = _state(self._memory.values().get((_ROOT, app), _STATE))
         theirs = self._user_state(app, user)
         state = {
-            **kept.get(_STATE, {}),
+            **metadata.get(_STATE, {}),
             **{State.APP_PREFIX + key: value for key, value in shared.items()},
             **{State.USER_PREFIX + key: value for key, value in theirs.items()},
         }
         return Session(
             app_name=app, user_id=user, id=name, state=state, events=events,
-            last_update_time=kept.get("updated", 0.0),
+            last_update_time=metadata.get("updated", 0.0),
         )  # fmt: skip
 
 
@@ -226,13 +226,13 @@ class AgentMemoryMemoryService(BaseMemoryService):
             entries=True,
             least=0.0 if words_alone else None,
         )
-        found: dict[str, MemoryEntry] = {}
+        memories: dict[str, MemoryEntry] = {}
         for recall in recalls:
             for entry in recall.entries:
                 for event in _events(entry):
                     if event.content is not None:
-                        found.setdefault(event.id, _memory_of(event))
-        return SearchMemoryResponse(memories=list(found.values())[: self._limit])
+                        memories.setdefault(event.id, _memory_of(event))
+        return SearchMemoryResponse(memories=list(memories.values())[: self._limit])
 
     @threaded
     def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
@@ -241,7 +241,7 @@ class AgentMemoryMemoryService(BaseMemoryService):
             return
 
         def change(log: list[Entry]) -> list[Entry]:
-            return [entry for entry in log if all(one.id != memory_id for one in _events(entry))]
+            return [entry for entry in log if all(item.id != memory_id for item in _events(entry))]
 
         owner = joined(app_name, user_id)
         for head in self._memory.sessions(prefix=f"{owner}/", limit=MOST):
@@ -252,18 +252,18 @@ class AgentMemoryMemoryService(BaseMemoryService):
 
     def _add(self, app: str, user: str, name: str, events: Sequence[Event]) -> None:
         owner, log = joined(app, user), joined(app, user, name)
-        known = {one.id for entry in self._memory.history(log) for one in _events(entry)}
+        stored = {event.id for entry in self._memory.history(log) for event in _events(entry)}
         forgotten = self._memory.values(owner)
         fresh: dict[str, Event] = {}
-        for one in events:
-            said = one.content is not None and bool(one.content.parts)
-            if said and one.id not in known and forgotten.get(_DELETED, one.id) is None:
-                fresh.setdefault(one.id, one)
+        for event in events:
+            has_content = event.content is not None and bool(event.content.parts)
+            if has_content and event.id not in stored and forgotten.get(_DELETED, event.id) is None:
+                fresh.setdefault(event.id, event)
         if fresh:
-            self._memory.update(log, [_kept(one) for one in fresh.values()], user_id=owner)
+            self._memory.update(log, [_storable(event) for event in fresh.values()], user_id=owner)
 
 
-def _kept(event: Event) -> Json:
+def _storable(event: Event) -> Json:
     raw = event.model_dump(mode="json", exclude_none=True)
     at = datetime.fromtimestamp(event.timestamp, UTC)
     return {"raw": raw, "format": ADK, "created_at": at}
@@ -280,8 +280,8 @@ def _memory_of(event: Event) -> MemoryEntry:
     return MemoryEntry(id=event.id, content=event.content, author=event.author, timestamp=at)
 
 
-def _state(found: Any) -> Json:
-    return {} if found is None else dict(found.value)
+def _state(item: Any) -> Json:
+    return {} if item is None else dict(item.value)
 
 
 def _parted(name: str) -> list[str]:

@@ -65,23 +65,23 @@ class AgentMemoryHook:
             )
         session = self._memory.session(session_id, _value(self._user_id, context))
         messages: list[ChatMessage] = state.data["messages"]
-        system = [one for one in messages if one.is_from(ChatRole.SYSTEM)]
-        said = [one for one in messages if not one.is_from(ChatRole.SYSTEM)]
-        new = [one for one in said if one.meta.get(_STORED) != session_id]
-        session.update([{"raw": one.to_dict(), "format": HAYSTACK} for one in new])
-        for one in new:
-            one.meta[_STORED] = session_id
+        system = [message for message in messages if message.is_from(ChatRole.SYSTEM)]
+        chat = [message for message in messages if not message.is_from(ChatRole.SYSTEM)]
+        new = [message for message in chat if message.meta.get(_STORED) != session_id]
+        session.update([{"raw": message.to_dict(), "format": HAYSTACK} for message in new])
+        for message in new:
+            message.meta[_STORED] = session_id
         newest = messages[-1] if messages else None
         if newest is None or (newest.is_from(ChatRole.ASSISTANT) and not newest.tool_calls):
             return  # the run has its answer
-        system = [one for one in system if _STORED not in one.meta]
+        system = [message for message in system if _STORED not in message.meta]
         counter = self._memory.components.resources.counter
-        spent = sum(counter.message(Message(role="system", content=one.text)) for one in system)
+        spent = sum(counter.message(Message(role="system", content=item.text)) for item in system)
         room = max(1, self._memory.config.max_tokens - spent)
         items = session.get(max_tokens=room, format=HAYSTACK).to_messages()
         shown = [ChatMessage.from_dict(item) for item in items]
-        for one in shown:
-            one.meta[_STORED] = session_id
+        for message in shown:
+            message.meta[_STORED] = session_id
         state.set("messages", [*system, *shown], handler_override=replace_values)
 
     def to_dict(self) -> dict[str, Any]:

@@ -33,11 +33,11 @@ _ROLES = ("user", "assistant", "tool")
 _LOOKED_AT = 500
 _PRIMARY = "primary"
 _CONTINUES = ("hermes", "continues")
-_TOLD = (
+_PROMPT = (
     "Long-term memory of earlier conversations is attached. What bears on a message comes with it. "
     "memory_read looks for more, memory_write keeps a fact, memory_forget takes one back."
 )
-_KEPT = "Every message up to here is kept word for word in long-term memory: memory_read finds it."
+_NOTE = "Every message up to here is kept word for word in long-term memory: memory_read finds it."
 Json = dict[str, Any]
 
 
@@ -83,7 +83,7 @@ class AgentMemoryProvider(MemoryProvider):
         self._log = self._log_of(session_id)
 
     def system_prompt_block(self) -> str:
-        return _TOLD
+        return _PROMPT
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
         """Return memories relevant to a message, within the memory's budget; "" if there are none.
@@ -122,8 +122,8 @@ class AgentMemoryProvider(MemoryProvider):
 
     def handle_tool_call(self, tool_name: str, args: Json, **kwargs: Any) -> str:
         """Run a model's tool call. Errors are returned as text."""
-        told = self._memory.call_tool(self._log, tool_name, args, user_id=self._user_id)
-        return compact_json({"result": told})
+        result = self._memory.call_tool(self._log, tool_name, args, user_id=self._user_id)
+        return compact_json({"result": result})
 
     def on_pre_compress(
         self, messages: Sequence[Mapping[str, Any]], *, require_checkpoint: bool = False
@@ -140,7 +140,7 @@ class AgentMemoryProvider(MemoryProvider):
         if self._memory.head(self._log, user_id=self._user_id) is None:
             return ""  # nothing to store
         self._memory.checkpoint(self._log, user_id=self._user_id)
-        return _KEPT
+        return _NOTE
 
     def on_session_end(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Store new messages, and let blocks absorb all pending messages."""
@@ -183,22 +183,22 @@ class AgentMemoryProvider(MemoryProvider):
 
     def _log_of(self, session_id: str) -> str:
         """Return the id of the memory's session for a session of Hermes."""
-        found = self._memory.values(self._user_id).get(_CONTINUES, session_id)
-        if found is not None:
-            return str(found.value)
+        item = self._memory.values(self._user_id).get(_CONTINUES, session_id)
+        if item is not None:
+            return str(item.value)
         return joined(self._user_id or self._context, session_id)
 
     def _store(self, log: str, messages: Sequence[Mapping[str, Any]]) -> None:
         """Append the messages of a transcript that are not in the log yet."""
-        given = [
-            {name: one[name] for name in _FIELDS if one.get(name) is not None}
-            for one in messages
-            if one.get("role") in _ROLES
+        turns = [
+            {name: message[name] for name in _FIELDS if message.get(name) is not None}
+            for message in messages
+            if message.get("role") in _ROLES
         ]
         with self._lock:  # Hermes stores turns and checkpoints on different threads
             entries = self._memory.history(log, user_id=self._user_id, last=_LOOKED_AT)
-            kept = [_mark(entry.message.to_dict()) for entry in entries]
-            fresh = given[_known([_mark(one) for one in given], kept) :]
+            marks = [_mark(entry.message.to_dict()) for entry in entries]
+            fresh = turns[_stored_count([_mark(turn) for turn in turns], marks) :]
             if fresh:
                 self._memory.update(log, fresh, user_id=self._user_id)
 
@@ -215,7 +215,7 @@ def _mark(message: Mapping[str, Any]) -> str:
     return compact_json([message.get(name) or None for name in _FIELDS])
 
 
-def _known(transcript: Sequence[str], log: Sequence[str]) -> int:
+def _stored_count(transcript: Sequence[str], log: Sequence[str]) -> int:
     """Return the number of messages at the start of a transcript that the log already has.
 
     The last of them is the newest message of the log that the transcript contains. If the
@@ -223,15 +223,15 @@ def _known(transcript: Sequence[str], log: Sequence[str]) -> int:
     doubt, messages count as new, because storing a message twice is better than losing it.
     """
     for end in range(len(log), 0, -1):
-        found = [at + 1 for at, one in enumerate(transcript) if one == log[end - 1]]
-        if found:
-            return max(found, key=lambda upto: (_shared(transcript[:upto], log[:end]), -upto))
+        ends = [at + 1 for at, mark in enumerate(transcript) if mark == log[end - 1]]
+        if ends:
+            return max(ends, key=lambda upto: (_shared(transcript[:upto], log[:end]), -upto))
     return 0
 
 
-def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+def _shared(first: Sequence[str], second: Sequence[str]) -> int:
     """Return the number of last messages that two lists have in common."""
     count = 0
-    while count < min(len(one), len(other)) and one[-1 - count] == other[-1 - count]:
+    while count < min(len(first), len(second)) and first[-1 - count] == second[-1 - count]:
         count += 1
     return count

@@ -82,8 +82,8 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         room = self._memory.config.max_tokens
         if request.system_message is not None:
             counter = self._memory.components.resources.counter
-            (told,) = from_langchain([request.system_message])
-            room = max(1, room - counter.message(Message.of(told)))
+            (system,) = from_langchain([request.system_message])
+            room = max(1, room - counter.message(Message.of(system)))
         context = self._memory.get(session_id, user_id=user_id, max_tokens=room, format=LANGCHAIN)
         messages: list[AnyMessage] = _read(context.to_messages())  # type: ignore[assignment]
         return request.override(messages=messages)
@@ -103,8 +103,8 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._memory.update(session_id, from_langchain(messages), user_id=user_id)
         return session_id, user_id
 
-    def _of(self, given: Whose, runtime: Runtime[Any]) -> str | None:
-        return given(runtime) if callable(given) else given
+    def _of(self, setting: Whose, runtime: Runtime[Any]) -> str | None:
+        return setting(runtime) if callable(setting) else setting
 
 
 class AgentMemoryChatMessageHistory(BaseChatMessageHistory):
@@ -150,16 +150,16 @@ def from_langchain(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
     A tool's `artifact` is stored too. Values that JSON cannot express may become text.
     """
     return [
-        {"raw": one.model_dump(), "format": LANGCHAIN, **({"id": one.id} if one.id else {})}
-        for one in messages
+        {"raw": item.model_dump(), "format": LANGCHAIN, **({"id": item.id} if item.id else {})}
+        for item in messages
     ]
 
 
 def to_langchain(messages: Sequence[Message]) -> list[BaseMessage]:
     """Convert a log's messages to LangChain's, whatever their format."""
-    return _read([item for one in messages for item in items_of(one, LANGCHAIN)])
+    return _read([item for message in messages for item in items_of(message, LANGCHAIN)])
 
 
-def _read(found: Sequence[dict[str, Any]]) -> list[BaseMessage]:
+def _read(items: Sequence[dict[str, Any]]) -> list[BaseMessage]:
     """Build LangChain's messages from their `model_dump`."""
-    return messages_from_dict([{"type": one["type"], "data": one} for one in found])
+    return messages_from_dict([{"type": item["type"], "data": item} for item in items])

@@ -51,9 +51,9 @@ class AgentMemoryMemory(BaseMemory):
         **kwargs: Any,
     ) -> AgentMemoryMemory:
         """Return a session of a memory. Other arguments of LlamaIndex are ignored."""
-        made = cls(session_id=session_id, user_id=user_id)
-        made._memory = memory
-        return made
+        session = cls(session_id=session_id, user_id=user_id)
+        session._memory = memory
+        return session
 
     def bound(self, memory: AgentMemory) -> AgentMemoryMemory:
         """Connect this session to a memory after deserialization, since JSON contains no memory."""
@@ -66,29 +66,29 @@ class AgentMemoryMemory(BaseMemory):
         Args:
             input: The question for recall; by default the user's newest message.
         """
-        told = self._session.get(input, format=LLAMA_INDEX).to_messages()
-        found = [ChatMessage.model_validate(one) for one in told]
-        if input and found and _asks(found[-1], input):
+        items = self._session.get(input, format=LLAMA_INDEX).to_messages()
+        messages = [ChatMessage.model_validate(item) for item in items]
+        if input and messages and _asks(messages[-1], input):
             newest = _messages(self._session.history(last=1))
             if not (newest and _asks(newest[-1], input)):
-                return found[:-1]  # LlamaIndex adds a question that is not stored yet
-        return found
+                return messages[:-1]  # LlamaIndex adds a question that is not stored yet
+        return messages
 
     def get_all(self) -> list[ChatMessage]:
         return _messages(self._session.history())
 
     def put(self, message: ChatMessage) -> None:
-        self._session.update(_kept(message))
+        self._session.update(_storable(message))
 
     def put_messages(self, messages: list[ChatMessage]) -> None:
         """Append messages, all or none."""
         if messages:
-            self._session.update([_kept(one) for one in messages])
+            self._session.update([_storable(message) for message in messages])
 
     aput_messages = threaded(put_messages)
 
     def set(self, messages: list[ChatMessage]) -> None:
-        self._session.edit(lambda log: [_kept(one) for one in messages])
+        self._session.edit(lambda log: [_storable(message) for message in messages])
 
     def reset(self) -> None:
         self._session.delete()
@@ -123,7 +123,7 @@ class AgentMemoryChatStore(BaseChatStore):
         return "AgentMemoryChatStore"
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        self._of(key).edit(lambda log: [_kept(one) for one in messages])
+        self._of(key).edit(lambda log: [_storable(message) for message in messages])
 
     def get_messages(self, key: str) -> list[ChatMessage]:
         return _messages(self._of(key).history())
@@ -131,9 +131,9 @@ class AgentMemoryChatStore(BaseChatStore):
     def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
         """Append a message, or insert it at the index `idx`."""
         if idx is None:
-            self._of(key).update(_kept(message))
+            self._of(key).update(_storable(message))
         else:
-            self._of(key).edit(lambda log: [*log[:idx], _kept(message), *log[idx:]])
+            self._of(key).edit(lambda log: [*log[:idx], _storable(message), *log[idx:]])
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
         """Delete a list and return it; None if there is none."""
@@ -158,7 +158,7 @@ class AgentMemoryChatStore(BaseChatStore):
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
         """Delete the newest message and return it; None if there is none."""
-        popped = [one for message in self._of(key).pop(1) for one in _read(message)]
+        popped = [item for message in self._of(key).pop(1) for item in _read(message)]
         return popped[0] if popped else None
 
     def get_keys(self) -> list[str]:
@@ -182,22 +182,22 @@ class AgentMemoryBlock(BaseMemoryBlock[str]):
 
     @threaded
     def _aget(self, /, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
-        said = [one.content for one in messages or () if one.role == "user" and one.content]
-        if not said:
+        texts = [item.content for item in messages or () if item.role == "user" and item.content]
+        if not texts:
             return ""
-        found = self._memory.search(said[-1], user_id=self.user_id, limit=self.limit)
-        return "\n".join(f"- {recall}" for recall in found)
+        recalls = self._memory.search(texts[-1], user_id=self.user_id, limit=self.limit)
+        return "\n".join(f"- {recall}" for recall in recalls)
 
     @threaded
     def _aput(self, messages: list[ChatMessage]) -> None:
         by_session: dict[str, list[Message]] = {}
-        for one in messages:
-            given = dict(one.additional_kwargs)
-            session = str(given.pop("session_id", None) or self.name)  # set by LlamaIndex
-            bare = one.model_copy(update={"additional_kwargs": given})
-            by_session.setdefault(session, []).append(_kept(bare))
-        for session, kept in by_session.items():
-            self._memory.update(session, kept, user_id=self.user_id)
+        for message in messages:
+            fields = dict(message.additional_kwargs)
+            session = str(fields.pop("session_id", None) or self.name)  # set by LlamaIndex
+            bare = message.model_copy(update={"additional_kwargs": fields})
+            by_session.setdefault(session, []).append(_storable(bare))
+        for session, items in by_session.items():
+            self._memory.update(session, items, user_id=self.user_id)
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
         """Drop the least relevant lines until `tokens_to_truncate` tokens are saved.
@@ -216,7 +216,7 @@ def _asks(message: ChatMessage, question: str) -> bool:
     return bool(message.role == "user" and message.content == question)
 
 
-def _kept(message: ChatMessage) -> Message:
+def _storable(message: ChatMessage) -> Message:
     raw = message.model_dump(mode="json")
     if ChatMessage.model_validate(raw) != message:  # JSON would not restore the message
         raw = exact.written({**raw, "additional_kwargs": message.additional_kwargs})
@@ -225,8 +225,8 @@ def _kept(message: ChatMessage) -> Message:
 
 def _messages(log: Iterable[Entry]) -> list[ChatMessage]:
     """Return a log's messages as LlamaIndex's. Messages from other sources are converted."""
-    return [one for entry in log for one in _read(entry.message)]
+    return [message for entry in log for message in _read(entry.message)]
 
 
 def _read(message: Message) -> list[ChatMessage]:
-    return [ChatMessage.model_validate(one) for one in items_of(message, LLAMA_INDEX)]
+    return [ChatMessage.model_validate(item) for item in items_of(message, LLAMA_INDEX)]

@@ -17,19 +17,19 @@ def text_in(value: object) -> str | None:
     return value if isinstance(value, str) and value.strip() else None
 
 
-def moment(*said: object) -> datetime | None:
+def moment(*values: object) -> datetime | None:
     """Return the first value that is a time, as a datetime; None if there is none.
 
     A time is a datetime, a number of epoch seconds or milliseconds, or a text in ISO 8601. A time
     without a zone is UTC.
     """
-    for value in said:
+    for value in values:
         if isinstance(value, float) and not math.isfinite(value):
             continue
         if isinstance(value, datetime):
             return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        if (found := parse_time(value)) is not None:
-            return found
+        if (time := parse_time(value)) is not None:
+            return time
     return None
 
 

@@ -59,12 +59,12 @@ class AgentMemorySession:
         self._memory = memory.memory if isinstance(memory, AsyncAgentMemory) else memory
         self._session = self._memory.session(session_id, user_id)
         self.session_id = session_id
-        given = session_settings or {}
-        if isinstance(given, dict):
-            if unknown := given.keys() - {one.name for one in fields(SessionSettings)}:
+        settings = session_settings or {}
+        if isinstance(settings, dict):
+            if unknown := settings.keys() - {field.name for field in fields(SessionSettings)}:
                 raise TypeError(f"Unknown session settings: {', '.join(sorted(unknown))}")
-            given = SessionSettings(**given)
-        self.session_settings: SessionSettings | None = given
+            settings = SessionSettings(**settings)
+        self.session_settings: SessionSettings | None = settings
 
     @threaded
     def get_items(self, limit: int | None = None) -> Items:
@@ -83,7 +83,7 @@ class AgentMemorySession:
     async def add_items(self, items: Items) -> None:
         """Append items, all or none. A cancelled caller waits until the items are stored."""
         if items:
-            await _finished(lambda: self._session.update([_kept(item) for item in items]))
+            await _finished(lambda: self._session.update([_storable(item) for item in items]))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove and return the newest item; None if the session is empty.
@@ -96,7 +96,7 @@ class AgentMemorySession:
         newest = self._session.history(last=1)
         items = _of(newest[-1].message) if newest else ()
         if len(items) > 1:  # the message is from another source: its other items stay
-            rest = [_kept(item) for item in items[:-1]]
+            rest = [_storable(item) for item in items[:-1]]
             self._session.edit(lambda log: [*log[:-1], *rest])
             return items[-1]
         popped = [item for message in self._session.pop(1) for item in _of(message)]
@@ -116,15 +116,15 @@ class AgentMemorySession:
             history: The result of `get_items`. It is not used, because the context replaces it.
             new_items: The run's new items.
         """
-        question = next((text for one in reversed(new_items) if (text := _asked(one))), None)
+        question = next((text for item in reversed(new_items) if (text := _question(item))), None)
         context = self._session.get(question, format=RESPONSES)
-        told = context.to_messages()
-        if question is not None and told and _asked(told[-1]) == question:
-            told = told[:-1]  # the question is among the new items
-        return [*cast("Items", told), *new_items]
+        items = context.to_messages()
+        if question is not None and items and _question(items[-1]) == question:
+            items = items[:-1]  # the question is among the new items
+        return [*cast("Items", items), *new_items]
 
 
-def _asked(item: Any) -> str | None:
+def _question(item: Any) -> str | None:
     """Return a user's text in an item; None for other items."""
     if not isinstance(item, dict) or item.get("role") != "user":
         return None
@@ -135,7 +135,7 @@ def _asked(item: Any) -> str | None:
     return content or None if isinstance(content, str) else None
 
 
-def _kept(item: Any) -> Message:
+def _storable(item: Any) -> Message:
     raw = dict(item) if isinstance(item, dict) else item
     try:
         return Message(raw=raw, format=RESPONSES)
@@ -152,15 +152,15 @@ def _of(message: Message) -> Sequence[TResponseInputItem]:
 
 async def _finished(call: Callable[[], T]) -> T:
     """Make a call on a thread. A cancelled caller waits until the call has ended."""
-    made = asyncio.ensure_future(asyncio.to_thread(call))
+    task = asyncio.ensure_future(asyncio.to_thread(call))
     cancelled: asyncio.CancelledError | None = None
-    while not made.done():
+    while not task.done():
         try:
-            await asyncio.wait([made])
+            await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
         with suppress(Exception):  # the cancellation is raised instead
-            made.result()
+            task.result()
         raise cancelled
-    return made.result()
+    return task.result()

@@ -58,8 +58,8 @@ class AgentMemoryConversationStore(ConversationStore):
 
     def _record(self, conversation_id: str) -> ConversationRecord | None:
         """Return a conversation's record; None if there is none."""
-        found = self._values_of(conversation_id).get((), "record")
-        return None if found is None else _RECORD.validate_python(found.value)
+        item = self._values_of(conversation_id).get((), "record")
+        return None if item is None else _RECORD.validate_python(item.value)
 
     read_record = threaded(_record)
 
@@ -68,9 +68,9 @@ class AgentMemoryConversationStore(ConversationStore):
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
         """Return the records of a scope, or of all scopes, the last saved record first."""
-        found = (self._record(one.key) for one in self._index.search(_RECORDS, limit=MOST))
-        records = [one for one in found if one is not None and scope in (None, one.scope)]
-        return sorted(records, key=lambda one: one.updated_at, reverse=True)[:limit]
+        stored = (self._record(item.key) for item in self._index.search(_RECORDS, limit=MOST))
+        records = [item for item in stored if item is not None and scope in (None, item.scope)]
+        return sorted(records, key=lambda record: record.updated_at, reverse=True)[:limit]
 
     @threaded
     def write_record(
@@ -93,29 +93,29 @@ class AgentMemoryConversationStore(ConversationStore):
             if (before.revision if before else None) != expected_revision:
                 raise ConversationConflict(name)
             try:
-                known = self._history(new_entries[0].parent_id if new_entries else record.head_id)
-                left = [one for tip in record.branches for one in self._history(tip)]
+                earlier = self._history(new_entries[0].parent_id if new_entries else record.head_id)
+                left = [entry for tip in record.branches for entry in self._history(tip)]
             except LookupError:
                 raise ConversationConflict(name) from None
-            history = [*known, *new_entries]
+            history = [*earlier, *new_entries]
             if (history[-1].id if history else None) != record.head_id:
                 raise ConversationConflict(name)
             try:
-                self._mirror(name, record, history, len(known))
+                self._mirror(name, record, history, len(earlier))
             except SessionOfAnotherUser:
                 raise ConversationConflict(name) from None
             own = self._values_of(name)
-            kept = {one.id: one for one in (*left, *history)}
-            missing = [one for one in kept.values() if own.get(("entries",), one.id) is None]
+            by_id = {entry.id: entry for entry in (*left, *history)}
+            missing = [entry for entry in by_id.values() if own.get(("entries",), entry.id) is None]
             own.put_many(
                 [
-                    *(Put(("entries",), one.id, _dumped(one)) for one in missing),
+                    *(Put(("entries",), entry.id, _dumped(entry)) for entry in missing),
                     Put((), "record", _RECORD.dump_python(record, mode="json")),
                 ]
             )
             self._index.put_many(
                 [
-                    *(Put((*_ENTRIES, one.id), name, True) for one in missing),
+                    *(Put((*_ENTRIES, entry.id), name, True) for entry in missing),
                     Put(_RECORDS, name, True),
                 ]
             )
@@ -140,11 +140,11 @@ class AgentMemoryConversationStore(ConversationStore):
         Raises:
             LookupError: The entry does not exist.
         """
-        for one in self._index.search((*_ENTRIES, entry_id), limit=MOST):
-            found = self._values_of(one.key).get(("entries",), entry_id)
-            if found is not None:
-                (message,) = ModelMessagesTypeAdapter.validate_python([found.value["message"]])
-                parent = found.value["parent"]
+        for item in self._index.search((*_ENTRIES, entry_id), limit=MOST):
+            stored = self._values_of(item.key).get(("entries",), entry_id)
+            if stored is not None:
+                (message,) = ModelMessagesTypeAdapter.validate_python([stored.value["message"]])
+                parent = stored.value["parent"]
                 return ConversationEntry(id=entry_id, parent_id=parent, message=message)
         raise LookupError(entry_id)
 
@@ -152,27 +152,27 @@ class AgentMemoryConversationStore(ConversationStore):
 
     def _history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
         """Return the entries from the root to `head_id`, oldest first; at most the last `limit`."""
-        found: list[ConversationEntry] = []
-        while head_id is not None and (limit is None or len(found) < limit):
-            found.append(self._entry(head_id))
-            head_id = found[-1].parent_id
-        return found[::-1]
+        entries: list[ConversationEntry] = []
+        while head_id is not None and (limit is None or len(entries) < limit):
+            entries.append(self._entry(head_id))
+            head_id = entries[-1].parent_id
+        return entries[::-1]
 
     read_history = threaded(_history)
 
     def _mirror(
-        self, name: str, record: ConversationRecord, history: list[ConversationEntry], known: int
+        self, name: str, record: ConversationRecord, history: list[ConversationEntry], count: int
     ) -> None:
         """Make the session's log equal to the history. Append if the history only grew."""
         user = self._user_id or record.scope
-        messages = [{**_kept(one.message), "id": one.id} for one in history]
+        messages = [{**_storable(entry.message), "id": entry.id} for entry in history]
         entries = self._memory.history(name, user_id=user, last=1)
         last = (entries[0].message.model_extra or {}).get("id") if entries else None
         head = self._memory.head(name, user_id=user)
-        grown = (head.end if head else 0) == known and (not known or last == history[known - 1].id)
+        grown = (head.end if head else 0) == count and (not count or last == history[count - 1].id)
         if grown:
-            if messages[known:]:
-                self._memory.update(name, messages[known:], user_id=user)
+            if messages[count:]:
+                self._memory.update(name, messages[count:], user_id=user)
             elif head is None:
                 self._memory.describe(name, {}, user_id=user)
         else:
@@ -204,8 +204,8 @@ class AgentMemoryHistory(AbstractCapability[Any]):
     @threaded
     def before_model_request(self, ctx: Any, request_context: Any) -> Any:
         self._store(request_context.messages)
-        told = self._session.get(format=PYDANTIC_AI).to_messages()
-        request_context.messages = ModelMessagesTypeAdapter.validate_python(told)
+        items = self._session.get(format=PYDANTIC_AI).to_messages()
+        request_context.messages = ModelMessagesTypeAdapter.validate_python(items)
         return request_context
 
     @threaded
@@ -214,16 +214,16 @@ class AgentMemoryHistory(AbstractCapability[Any]):
         return result
 
     def _store(self, messages: Sequence[ModelMessage]) -> None:
-        kept = [_kept(one) for one in messages]
-        named = [{**one, "id": record_id(_ROOT, str(sorted(one["raw"].items())))} for one in kept]
+        rows = [_storable(message) for message in messages]
+        named = [{**row, "id": record_id(_ROOT, str(sorted(row["raw"].items())))} for row in rows]
         if named:
             self._session.update(named)
 
 
-def _kept(message: ModelMessage) -> Json:
+def _storable(message: ModelMessage) -> Json:
     (raw,) = ModelMessagesTypeAdapter.dump_python([message], mode="json")
     return {"raw": cast("Json", raw), "format": PYDANTIC_AI}
 
 
 def _dumped(entry: ConversationEntry) -> Json:
-    return {"parent": entry.parent_id, "message": _kept(entry.message)["raw"]}
+    return {"parent": entry.parent_id, "message": _storable(entry.message)["raw"]}

@@ -71,14 +71,14 @@ def _raw(step: ActionStep) -> dict[str, Any]:
     """Return the fields of a step to store; {} for a step that failed before its output."""
     calls = step.tool_calls
     if calls is None and step.model_output_message is not None:  # the step's tool failed
-        requested = step.model_output_message.tool_calls or ()
-        calls = [ToolCall(one.function.name, one.function.arguments, one.id) for one in requested]
+        planned = step.model_output_message.tool_calls or ()
+        calls = [ToolCall(call.function.name, call.function.arguments, call.id) for call in planned]
     is_last = step.is_final_answer or isinstance(step.error, AgentMaxStepsError)
     problem = f"Error:\n{step.error}" if step.error is not None and not is_last else None
     answer = step.observations if step.action_output is None else str(step.action_output)
     raw = {
         "model_output": step.model_output,
-        "tool_calls": [one.dict() for one in calls or ()],
+        "tool_calls": [call.dict() for call in calls or ()],
         "observations": "\n".join(filter(None, (step.observations, problem))),
         "answer": answer if is_last else None,
     }
@@ -91,8 +91,8 @@ def _step(raw: dict[str, Any]) -> MemoryStep:
     if "system_prompt" in raw:
         return SystemPromptStep(raw["system_prompt"])
     calls = [
-        ToolCall(one["function"]["name"], one["function"]["arguments"], one["id"])
-        for one in raw.get("tool_calls", ())
+        ToolCall(call["function"]["name"], call["function"]["arguments"], call["id"])
+        for call in raw.get("tool_calls", ())
     ]
     return ActionStep(
         step_number=0,

@@ -59,14 +59,14 @@ class AgentMemorySessionRepository(SessionRepository):
         return session
 
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
-        found = self._values.get((_ROOT, session_id), "session")
-        return None if found is None else Session.from_dict(found.value)
+        item = self._values.get((_ROOT, session_id), "session")
+        return None if item is None else Session.from_dict(item.value)
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
         """Delete a session with its agents and messages."""
         self._needed(self.read_session(session_id), f"Session {session_id}")
-        for found in self._values.search((_ROOT, session_id, "agents"), limit=10**6):
-            self._memory.delete(joined(session_id, found.key), user_id=self._user_id)
+        for item in self._values.search((_ROOT, session_id, "agents"), limit=10**6):
+            self._memory.delete(joined(session_id, item.key), user_id=self._user_id)
         self._values.clear((_ROOT, session_id))
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
@@ -74,8 +74,8 @@ class AgentMemorySessionRepository(SessionRepository):
         self._values.put(place, session_agent.agent_id, session_agent.to_dict())
 
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
-        found = self._values.get((_ROOT, session_id, "agents"), agent_id)
-        return None if found is None else SessionAgent.from_dict(found.value)
+        item = self._values.get((_ROOT, session_id, "agents"), agent_id)
+        return None if item is None else SessionAgent.from_dict(item.value)
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         before = self._agent(session_id, session_agent.agent_id)
@@ -91,17 +91,17 @@ class AgentMemorySessionRepository(SessionRepository):
             SessionException: Another message has the same number, or the agent does not exist.
         """
         self._agent(session_id, agent_id)
-        kept = {**_kept(session_message), "id": str(session_message.message_id)}
+        fields = {**_storable(session_message), "id": str(session_message.message_id)}
         try:
-            self._memory.update(joined(session_id, agent_id), kept, user_id=self._user_id)
+            self._memory.update(joined(session_id, agent_id), fields, user_id=self._user_id)
         except AgentMemoryError as error:
             raise SessionException(str(error)) from error
 
     def read_message(
         self, session_id: str, agent_id: str, message_id: int, **kwargs: Any
     ) -> SessionMessage | None:
-        found = (one for one in self._said(session_id, agent_id) if one.message_id == message_id)
-        return next(found, None)
+        hits = (item for item in self._log(session_id, agent_id) if item.message_id == message_id)
+        return next(hits, None)
 
     def update_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
@@ -110,10 +110,10 @@ class AgentMemorySessionRepository(SessionRepository):
         number = session_message.message_id
         before = self._needed(self.read_message(session_id, agent_id, number), f"Message {number}")
         session_message.created_at = before.created_at
-        kept = {**_kept(session_message), "id": str(number)}
+        fields = {**_storable(session_message), "id": str(number)}
 
         def change(log: list[Entry]) -> list[Any]:
-            return [kept if _number(entry) == number else entry for entry in log]
+            return [fields if _number(entry) == number else entry for entry in log]
 
         self._memory.edit(joined(session_id, agent_id), change, user_id=self._user_id)
 
@@ -126,7 +126,7 @@ class AgentMemorySessionRepository(SessionRepository):
         **kwargs: Any,
     ) -> list[SessionMessage]:
         self._agent(session_id, agent_id)
-        return self._said(session_id, agent_id, offset, limit)
+        return self._log(session_id, agent_id, offset, limit)
 
     def create_multi_agent(
         self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any
@@ -137,8 +137,8 @@ class AgentMemorySessionRepository(SessionRepository):
     def read_multi_agent(
         self, session_id: str, multi_agent_id: str, **kwargs: Any
     ) -> dict[str, Any] | None:
-        found = self._values.get((_ROOT, session_id, "multi_agents"), multi_agent_id)
-        return None if found is None else dict(found.value)
+        item = self._values.get((_ROOT, session_id, "multi_agents"), multi_agent_id)
+        return None if item is None else dict(item.value)
 
     def update_multi_agent(
         self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any
@@ -151,17 +151,17 @@ class AgentMemorySessionRepository(SessionRepository):
         what = f"Agent {agent_id} in session {session_id}"
         return self._needed(self.read_agent(session_id, agent_id), what)
 
-    def _needed(self, found: T | None, what: str) -> T:
-        if found is None:
+    def _needed(self, value: T | None, what: str) -> T:
+        if value is None:
             raise SessionException(f"{what} does not exist")
-        return found
+        return value
 
-    def _said(
+    def _log(
         self, session_id: str, agent_id: str, after: int = 0, limit: int | None = None
     ) -> list[SessionMessage]:
         log = joined(session_id, agent_id)
         entries = self._memory.history(log, user_id=self._user_id, after=after, limit=limit)
-        return [one for entry in entries for one in _messages(entry)]
+        return [message for entry in entries for message in _messages(entry)]
 
 
 class AgentMemorySessionManager(RepositorySessionManager, AgentMemorySessionRepository):
@@ -201,14 +201,14 @@ class AgentMemorySessionManager(RepositorySessionManager, AgentMemorySessionRepo
             user_id=self._user_id,
             format=CONVERSE,
         )
-        found = context.to_arguments()
-        system = [*(split_system_prompt(call.system_prompt)[1] or ()), *found.get("system", ())]
+        arguments = context.to_arguments()
+        system = [*(split_system_prompt(call.system_prompt)[1] or ()), *arguments.get("system", ())]
         return call.replace(
-            messages=found["messages"], system_prompt=system or None, dynamic_trailing_blocks=0
+            messages=arguments["messages"], system_prompt=system or None, dynamic_trailing_blocks=0
         )
 
 
-def _kept(message: SessionMessage) -> dict[str, Any]:
+def _storable(message: SessionMessage) -> dict[str, Any]:
     return {"raw": message.to_dict(), "format": CONVERSE, "created_at": message.created_at}
 
 
@@ -221,4 +221,4 @@ def _messages(entry: Entry) -> Sequence[SessionMessage]:
 
 
 def _number(entry: Entry) -> int | None:
-    return next((one.message_id for one in _messages(entry)), None)
+    return next((message.message_id for message in _messages(entry)), None)

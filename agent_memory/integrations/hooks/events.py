@@ -48,14 +48,14 @@ class Event(NamedTuple):
     source: str
 
 
-def read_event(agent: str, name: str, given: bytes) -> Event:
+def read_event(agent: str, name: str, content: bytes) -> Event:
     """Parse an event. Cursor also runs Claude Code's hooks; the agent is then "cursor".
 
     Raises:
         InvalidInput: The event is not a JSON object, or has no valid session id.
     """
     try:
-        fields = json.loads(given)
+        fields = json.loads(content)
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
@@ -87,8 +87,8 @@ def answer(event: Event, context: str) -> str:
     if event.agent == "cursor":
         return json.dumps({"additional_context": context})
     name = GEMINIS[event.name] if event.agent == "gemini-cli" else event.name
-    told = {"hookEventName": name, "additionalContext": context}
-    return json.dumps({"hookSpecificOutput": told})
+    output = {"hookEventName": name, "additionalContext": context}
+    return json.dumps({"hookSpecificOutput": output})
 
 
 def _text(fields: dict[str, Any], name: str) -> str:

@@ -59,18 +59,18 @@ class WordPlaces:
         return self._entries[start : start + _WIDTH]
 
 
-def packed(said: Sequence[str | None]) -> str:
+def packed(texts: Sequence[str | None]) -> str:
     """Build the word index of messages.
 
     Args:
-        said: The texts of the messages; None for a message that is not indexed.
+        texts: The texts of the messages; None for a message that is not indexed.
     """
     places: defaultdict[str, bytearray] = defaultdict(bytearray)
-    for place, text in enumerate(said):
-        for word in {one[:_WIDTH] for one in _written(text or "")} - {""}:
+    for place, text in enumerate(texts):
+        for word in {term[:_WIDTH] for term in _written(text or "")} - {""}:
             places[word].append(place)
-    count = sum(1 for text in said if text is not None)
-    entries = sorted(f"{word}{_PLACES}{found.hex()}" for word, found in places.items())
+    count = sum(1 for text in texts if text is not None)
+    entries = sorted(f"{word}{_PLACES}{numbers.hex()}" for word, numbers in places.items())
     return _ENDS.join([f"{_MARK} {count}", *entries, _MARK])
 
 
@@ -213,8 +213,8 @@ class LogFile:
 
     def message(self, session: str, seq: int) -> StoredMessage | None:
         """Return a message of a user or an assistant; None if it no longer exists."""
-        found = self._file.execute(_MESSAGE, (self._namespace, session, seq)).fetchone()
-        return None if found is None else StoredMessage(*found)
+        row = self._file.execute(_MESSAGE, (self._namespace, session, seq)).fetchone()
+        return None if row is None else StoredMessage(*row)
 
     def close(self) -> None:
         self._file.close()

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from agent_memory.core.text import STOP_WORDS
 from agent_memory.errors import StoreUnavailable
 from agent_memory.integrations.hooks.log_file import LogFile, Part, StoredMessage
-from agent_memory.integrations.transcripts.own import told
+from agent_memory.integrations.transcripts.own import render
 from agent_memory.retrieval.bm25 import TURN_LENGTH, damping, odds
 from agent_memory.retrieval.languages import ENGLISH, languages_of
 from agent_memory.retrieval.words import ASCII_WORD, roots, words
@@ -38,7 +38,7 @@ _IDLE = (
 _FILLER = frozenset(_IDLE.split())
 
 
-class Found(NamedTuple):
+class Hit(NamedTuple):
     """A message relevant to a prompt."""
 
     micros: int
@@ -52,7 +52,7 @@ def relevant_messages(
     parts: Iterable[Part],
     read: Callable[[str, int], StoredMessage | None],
     limit: int,
-) -> list[Found]:
+) -> list[Hit]:
     """Return the messages relevant to a prompt, best first.
 
     Args:
@@ -60,15 +60,15 @@ def relevant_messages(
     """
     prompt = _ends(prompt)
     languages = languages_of(prompt)
-    asked = [word for word in dict.fromkeys(words(prompt, languages)) if word not in _FILLER]
-    if not asked:
+    terms = [word for word in dict.fromkeys(words(prompt, languages)) if word not in _FILLER]
+    if not terms:
         return []
     root_of = roots(prompt, languages)
-    holding, where, size = _holding(root_of, asked, parts)
+    holding, where, size = _holding(root_of, terms, parts)
     rarity = {word: math.log1p(odds(size, len(holders))) for word, holders in holding.items()}
-    count = _counter(prompt, [root_of.get(word, word) for word in asked], languages)
+    count = _counter(prompt, [root_of.get(word, word) for word in terms], languages)
     least = _LEAST * sum(sorted(rarity.values(), reverse=True)[:_TELLING])
-    found = []
+    hits = []
     for which in _first_look(holding, rarity):
         session, seqs = where[which // _MOST_PLACES]
         message = read(session, seqs[which % _MOST_PLACES])
@@ -77,14 +77,14 @@ def relevant_messages(
         role, text = _spoken(message)
         counts, length = count(text)
         shared = [word for word in rarity if counts[word]]
-        if len(shared) < min(2, len(asked)) or sum(map(rarity.__getitem__, shared)) < least:
+        if len(shared) < min(2, len(terms)) or sum(map(rarity.__getitem__, shared)) < least:
             continue
-        if counts.total() == length and all(word in asked for word in counts):
+        if counts.total() == length and all(word in terms for word in counts):
             continue  # the message only repeats words of the prompt
         against = damping(length, TURN_LENGTH)
         score = sum(rarity[word] * counts[word] / (counts[word] + against) for word in shared)
-        found.append(Found(message.micros, role, text, score))
-    return _different(sorted(found, key=lambda one: -one.score), limit)
+        hits.append(Hit(message.micros, role, text, score))
+    return _different(sorted(hits, key=lambda hit: -hit.score), limit)
 
 
 def _counter(
@@ -119,14 +119,14 @@ def _ends(prompt: str) -> str:
 
 
 def _holding(
-    root_of: Mapping[str, str], asked: Sequence[str], parts: Iterable[Part]
+    root_of: Mapping[str, str], terms: Sequence[str], parts: Iterable[Part]
 ) -> tuple[dict[str, list[int]], list[tuple[str, Sequence[int]]], int]:
     """Return for each word of a prompt the numbers of the messages that contain its root.
 
     Also return the session and the seqs of each part, and the total number of messages. Only the 24
     longest words of a prompt are searched.
     """
-    looked = sorted(asked, key=len, reverse=True)[:_MOST_WORDS]
+    looked = sorted(terms, key=len, reverse=True)[:_MOST_WORDS]
     begun = {word: root for word in looked if (root := root_of.get(word, word))}
     holding: dict[str, list[int]] = {}
     where: list[tuple[str, Sequence[int]]] = []
@@ -144,7 +144,7 @@ def _holding(
 def _first_look(holding: dict[str, list[int]], rarity: dict[str, float]) -> list[int]:
     """Return the 60 messages with the most and rarest words of the prompt, best first."""
     scores: dict[int, float] = {}
-    for word in sorted(holding, key=lambda one: len(holding[one])):
+    for word in sorted(holding, key=lambda term: len(holding[term])):
         among: Iterable[int] = holding[word]
         if len(scores) >= _ENOUGH:  # messages with only common words cannot rank high
             among = scores.keys() & among
@@ -165,12 +165,12 @@ def _spoken(stored: StoredMessage) -> tuple[str, str]:
     return message["role"], content if isinstance(content, str) else ""
 
 
-def _different(found: list[Found], limit: int) -> list[Found]:
+def _different(hits: list[Hit], limit: int) -> list[Hit]:
     """Return the best messages, each text once."""
-    kept: dict[str, Found] = {}
-    for one in found:
-        kept.setdefault(" ".join(one.text.split()).casefold(), one)
-    return list(kept.values())[:limit]
+    unique: dict[str, Hit] = {}
+    for hit in hits:
+        unique.setdefault(" ".join(hit.text.split()).casefold(), hit)
+    return list(unique.values())[:limit]
 
 
 MOST_SAID = 20_000
@@ -192,12 +192,12 @@ def recalled(path: str, user_id: str, prompt: str, session_id: str) -> str:
         file = LogFile(path, _NAMESPACE)
         try:
             parts = file.parts(user_id, MOST_SAID, session_id)
-            found = relevant_messages(prompt, parts, file.message, LIMIT)
+            hits = relevant_messages(prompt, parts, file.message, LIMIT)
         finally:
             file.close()
     except sqlite3.Error as error:
         raise StoreUnavailable(f"{path} cannot be read: {error}.") from error
-    return told({"log": [f"[{_day(one.micros)}] {one.role}: {cut(one.text)}" for one in found]})
+    return render({"log": [f"[{_day(hit.micros)}] {hit.role}: {cut(hit.text)}" for hit in hits]})
 
 
 def _day(micros: int) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agent_memory.integrations.hooks.events import Event, answer, read_event
 from agent_memory.integrations.hooks.prompt import LIMIT, cut, recalled
-from agent_memory.integrations.transcripts.own import told
+from agent_memory.integrations.transcripts.own import render
 
 if TYPE_CHECKING:
     from agent_memory.core.records import Entry, Recall
@@ -24,7 +24,7 @@ _SECONDS = 20.0
 def run(
     agent: str,
     name: str,
-    given: bytes,
+    content: bytes,
     user_id: str,
     file: str | None,
     opened: Callable[[], AgentMemory],
@@ -35,7 +35,7 @@ def run(
         file: The path of the SQLite file, if prompts may read it directly; None to use the library.
         opened: Opens the memory.
     """
-    event = read_event(agent, name, given)
+    event = read_event(agent, name, content)
     if name == "UserPromptSubmit":
         return answer(event, _for_prompt(event, user_id, file, opened))
     with opened() as memory:
@@ -77,21 +77,21 @@ def at_start(memory: AgentMemory, event: Event, user_id: str) -> str:
     question, because the agent may have lost them.
     """
     if event.source == "compact":
-        asked = _last(memory, event.session_id, user_id, "user")
-        if asked is None:
+        entry = _last(memory, event.session_id, user_id, "user")
+        if entry is None:
             return ""
-        question = asked.message.text()
-        found = memory.search(question, session_id=event.session_id, user_id=user_id, limit=LIMIT)
-        return _told([one for one in found if (asked.session_id, asked.seq) not in one.sources])
-    known = memory.get(event.session_id, user_id=user_id).recalls
-    return _told(known, _recent(memory, event, user_id))
+        question = entry.message.text()
+        hits = memory.search(question, session_id=event.session_id, user_id=user_id, limit=LIMIT)
+        return _quotes([hit for hit in hits if (entry.session_id, entry.seq) not in hit.sources])
+    about_user = memory.get(event.session_id, user_id=user_id).recalls
+    return _quotes(about_user, _recent(memory, event, user_id))
 
 
 def for_prompt(memory: AgentMemory, event: Event, user_id: str) -> str:
     """Return messages of the user's other sessions that are relevant to a prompt."""
-    found = memory.search(event.prompt, user_id=user_id, limit=2 * LIMIT)
-    others = [one for one in found if event.session_id not in {name for name, _ in one.sources}]
-    return _told(others[:LIMIT])
+    hits = memory.search(event.prompt, user_id=user_id, limit=2 * LIMIT)
+    others = [hit for hit in hits if event.session_id not in {name for name, _ in hit.sources}]
+    return _quotes(others[:LIMIT])
 
 
 def _recent(memory: AgentMemory, event: Event, user_id: str) -> list[str]:
@@ -101,33 +101,34 @@ def _recent(memory: AgentMemory, event: Event, user_id: str) -> list[str]:
     heads = memory.sessions(user_id=user_id, newest=True, limit=_LOOKED_AT)
     near = [head.session_id for head in heads if head.metadata.get("cwd") == event.cwd]
     others = [name for name in near if name != event.session_id]
-    said = [
+    entries = [
         _last(memory, name, user_id, role)
         for name in others[:_SESSIONS]
         for role in ("user", "assistant")
     ]
     return [
-        f"[{one.said_at:%Y-%m-%d}] {one.message.role}: {one.message.text()}"
-        for one in said
-        if one is not None
+        f"[{entry.said_at:%Y-%m-%d}] {entry.message.role}: {entry.message.text()}"
+        for entry in entries
+        if entry is not None
     ]
 
 
 def _last(memory: AgentMemory, session_id: str, user_id: str, role: str) -> Entry | None:
     entries = memory.history(session_id, user_id=user_id, last=_TAIL)
     return next(
-        (one for one in reversed(entries) if one.message.role == role and one.message.text()), None
+        (item for item in reversed(entries) if item.message.role == role and item.message.text()),
+        None,
     )
 
 
-def _told(recalls: Sequence[Recall], recent: Sequence[str] = ()) -> str:
+def _quotes(recalls: Sequence[Recall], recent: Sequence[str] = ()) -> str:
     parts: dict[str, list[str]] = {}
     room = _MOST
     for name, line in [
-        *((one.block, cut(str(one))) for one in recalls),
+        *((recall.block, cut(str(recall))) for recall in recalls),
         *(("recent", cut(line)) for line in recent),
     ]:
         room -= len(line)
         if room >= 0:
             parts.setdefault(name, []).append(line)
-    return told(parts)
+    return render(parts)

@@ -83,32 +83,32 @@ def with_hooks(agent: str, command: Sequence[str], settings: Settings) -> Settin
         command: The program `agent-memory`, and the options of all its hooks.
     """
     place = PLACES[agent]
-    made = without_hooks(settings)
+    changed = without_hooks(settings)
     for name, value in place.fixed.items():
-        made.setdefault(name, value)
-    hooks = made.setdefault("hooks", {})
+        changed.setdefault(name, value)
+    hooks = changed.setdefault("hooks", {})
     for event, named in place.events.items():
         hooks.setdefault(named, []).append(_entry(agent, event, command))
-    return made
+    return changed
 
 
 def without_hooks(settings: Settings) -> Settings:
     """Return settings without our hooks, and without entries that become empty."""
-    made = copy.deepcopy(settings)
-    hooks = made.get("hooks", {})
-    if not isinstance(hooks, dict) or not all(isinstance(one, list) for one in hooks.values()):
+    changed = copy.deepcopy(settings)
+    hooks = changed.get("hooks", {})
+    if not isinstance(hooks, dict) or not all(isinstance(group, list) for group in hooks.values()):
         raise ConfigError(
             'The "hooks" of these settings are not an object of lists. Fix them and try again.'
         )
     for event, entries in list(hooks.items()):
-        kept = [left for entry in entries if (left := _left(entry)) is not None]
-        if kept != entries:
-            hooks[event] = kept
-            if not kept:
+        remaining = [left for entry in entries if (left := _left(entry)) is not None]
+        if remaining != entries:
+            hooks[event] = remaining
+            if not remaining:
                 del hooks[event]
     if not hooks and settings.get("hooks"):
-        del made["hooks"]
-    return made
+        del changed["hooks"]
+    return changed
 
 
 def _entry(agent: str, event: str, command: Sequence[str]) -> Settings:
@@ -128,8 +128,8 @@ def _left(entry: Any) -> Any:
         return entry
     hooks = entry.get("hooks")
     if isinstance(hooks, list):
-        kept = [hook for hook in hooks if not _is_ours(hook)]
-        return entry if kept == hooks else {**entry, "hooks": kept} if kept else None
+        others = [hook for hook in hooks if not _is_ours(hook)]
+        return entry if others == hooks else {**entry, "hooks": others} if others else None
     return None if _is_ours(entry) else entry
 
 

@@ -55,9 +55,9 @@ def store(memory: AgentMemory, event: Event, user_id: str, until: float | None =
         raise InvalidInput("The event names no transcript, so nothing can be stored.")
     path = Path(event.transcript).expanduser()
     values = memory.values(user_id)
-    kept = values.get(_NAMESPACE, event.session_id)
-    known = kept.value if kept is not None else {}
-    offset = known.get("offset", 0) if known.get("path") == str(path) else 0
+    stored = values.get(_NAMESPACE, event.session_id)
+    state = stored.value if stored is not None else {}
+    offset = state.get("offset", 0) if state.get("path") == str(path) else 0
     count = 0
     for messages, end in _batches(event, lines_from(path, offset)):
         _append(memory, event, user_id, messages)
@@ -73,12 +73,12 @@ def _turn(event: Event) -> Messages:
 
     The transcript is not read, because Gemini CLI changes lines after it has written them.
     """
-    said = [
+    turn = [
         {"role": "user", "content": without_ours(event.prompt)},
         {"role": "assistant", "content": event.reply},
     ]
     own = json.dumps([event.at, event.prompt, event.reply])
-    return chat.messages(said, hashlib.sha256(own.encode()).hexdigest()[:32], event.at)
+    return chat.messages(turn, hashlib.sha256(own.encode()).hexdigest()[:32], event.at)
 
 
 def _batches(event: Event, lines: Iterator[Line]) -> Iterator[tuple[Messages, int]]:
@@ -151,10 +151,10 @@ def _behind(memory: AgentMemory, head: Head) -> Iterator[int]:
     newest = store.record(WORDS.name, _id(head.session_id, last))
     if head.end and not (newest and _covers(newest, head, last)):
         owner = Scope(None, head.session_id).owner
-        noted = {one.id: one for one in store.records(WORDS.name, owner)}
+        noted = {record.id: record for record in store.records(WORDS.name, owner)}
         for number in range(head.expired // MOST, last + 1):
-            one = noted.get(_id(head.session_id, number))
-            if not (one and _covers(one, head, number)):
+            record = noted.get(_id(head.session_id, number))
+            if not (record and _covers(record, head, number)):
                 yield number
 
 
@@ -174,12 +174,12 @@ def _note(memory: AgentMemory, session_id: str, number: int) -> None:
         if not entries:
             return  # the session is gone or leased; the next run tries again
         first = number * MOST + 1
-        said: list[str | None] = [None] * (entries[-1].seq - first + 1)
+        texts: list[str | None] = [None] * (entries[-1].seq - first + 1)
         for entry in entries:
-            said[entry.seq - first] = _text(entry)
+            texts[entry.seq - first] = _text(entry)
         owner, last, now = Scope(None, session_id).owner, entries[-1].seq, datetime.now(UTC)
         name = _id(session_id, number)
-        record = Record(name, owner, session_id, first, last, packed(said), (), now)
+        record = Record(name, owner, session_id, first, last, packed(texts), (), now)
         parts.store.put_records(WORDS.name, [record], lease=lease)
 
 

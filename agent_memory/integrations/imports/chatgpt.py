@@ -78,28 +78,28 @@ def _message(where: str, own: str, message: Mapping[str, Any], at: datetime | No
         notes["model"] = model
     is_hidden = more.get("is_visually_hidden_from_conversation") is True
     if is_hidden or kind in _INNER or not text:
-        kept: Json = {"raw": dict(message), "format": FORMAT, "metadata": notes}
-        return SourceMessage("", own, dated(kept, at), where)
+        hidden: Json = {"raw": dict(message), "format": FORMAT, "metadata": notes}
+        return SourceMessage("", own, dated(hidden, at), where)
     if kind not in _PLAIN:
         notes["content"] = dict(content)
-    found: Json = {"role": role, "content": text, "metadata": notes}
+    fields: Json = {"role": role, "content": text, "metadata": notes}
     name = text_in(author.get("name")) if role == "tool" else text_in(message.get("recipient"))
     if name and name != "all":
         notes["tool"] = name
-    return SourceMessage("", own, dated(found, at), where)
+    return SourceMessage("", own, dated(fields, at), where)
 
 
 def _text(content: Mapping[str, Any]) -> str:
-    found: list[str] = []
+    texts: list[str] = []
     for part in listed(content.get("parts")):
         if isinstance(part, str):
-            found.append(part)
+            texts.append(part)
         elif isinstance(part, Mapping):
-            found.append(_part(part))
-    if not found:
+            texts.append(_part(part))
+    if not texts:
         named_so = ("title", "text", "result", "summary", "content")
-        found = [told for key in named_so if (told := text_in(content.get(key)))]
-    return "\n".join(one for one in found if one.strip())
+        texts = [text for key in named_so if (text := text_in(content.get(key)))]
+    return "\n".join(text for text in texts if text.strip())
 
 
 def _part(part: Mapping[str, Any]) -> str:
@@ -114,19 +114,19 @@ def _part(part: Mapping[str, Any]) -> str:
     return f"[{kind}: {name}]" if name else f"[{kind}]"
 
 
-def _paired(said: Sequence[SourceMessage]) -> Iterator[SourceMessage]:
+def _paired(messages: Sequence[SourceMessage]) -> Iterator[SourceMessage]:
     """Yield messages in order. A request to a tool becomes a tool call if the answer follows."""
-    asked: str | None = None
-    for one, after in zip(said, [*said[1:], None], strict=True):
-        message, name = one.message, mapping(one.message.get("metadata")).get("tool")
+    call_id: str | None = None
+    for current, after in zip(messages, [*messages[1:], None], strict=True):
+        message, name = current.message, mapping(current.message.get("metadata")).get("tool")
         answered = after is not None and after.message.get("role") == "tool"
         if message.get("role") == "assistant" and name and answered:
             function = {"name": name, "arguments": json.dumps({"input": message["content"]})}
-            call = {"id": one.id, "type": "function", "function": function}
+            call = {"id": current.id, "type": "function", "function": function}
             message = {**message, "content": None, "tool_calls": [call]}
-            asked = one.id
-        elif message.get("role") == "tool" and asked is not None:
-            message, asked = {**message, "tool_call_id": asked}, None
+            call_id = current.id
+        elif message.get("role") == "tool" and call_id is not None:
+            message, call_id = {**message, "tool_call_id": call_id}, None
         else:
-            asked = None
-        yield replace(one, message=message)
+            call_id = None
+        yield replace(current, message=message)

@@ -44,7 +44,7 @@ def _conversation(part: Element) -> Iterator[Event]:
     placed: dict[str, tuple[str, object]] = {}
     parents: dict[str, str | None] = {}
     last: str | None = None
-    is_tree = any("parent_message_uuid" in mapping(one) for one in messages)
+    is_tree = any("parent_message_uuid" in mapping(message) for message in messages)
     for number, message in enumerate(messages, 1):
         key = text_in(mapping(message).get("uuid")) or f"{number}"
         parent = text_in(mapping(message).get("parent_message_uuid"))
@@ -60,14 +60,14 @@ def _conversation(part: Element) -> Iterator[Event]:
     yield from sessions_of(main, about, parents, current, read)
 
 
-def _message(where: str, own: str, given: object, begun: object) -> Iterator[Event]:
+def _message(where: str, own: str, value: object, begun: object) -> Iterator[Event]:
     """Convert a message of an export to chat messages. Each tool result is a separate message."""
-    message = mapping(given)
+    message = mapping(value)
     role = _ROLES.get(str(message.get("sender")))
     if role is None:
         yield Unread(where, f"the sender {message.get('sender')!r} is unknown")
         return
-    blocks = [mapping(one) for one in listed(message.get("content"))]
+    blocks = [mapping(block) for block in listed(message.get("content"))]
     if not blocks and (text := text_in(message.get("text"))):
         blocks = [{"type": "text", "text": text}]
     steps = list(_steps(blocks, own, role))
@@ -79,7 +79,7 @@ def _message(where: str, own: str, given: object, begun: object) -> Iterator[Eve
     if not steps:
         yield Skipped("empty messages")
     at = moment(message.get("created_at"), begun)
-    thoughts = [told for one in blocks if (told := text_in(one.get("thinking")))]
+    thoughts = [thought for block in blocks if (thought := text_in(block.get("thinking")))]
     for number, step in enumerate(steps):
         key = f"{own}/{number}" if number else own
         notes = {"thinking": thoughts} if thoughts and not number else {}
@@ -89,25 +89,25 @@ def _message(where: str, own: str, given: object, begun: object) -> Iterator[Eve
 def _steps(blocks: Sequence[Mapping[str, Any]], own: str, role: str) -> Iterator[Json]:
     """Split a message: an export's message has text, tool calls and tool results together."""
     texts: list[str] = []
-    unnamed = [one for one in blocks if one.get("type") == "tool_result"]
-    results = {told: one for one in unnamed if (told := text_in(one.get("tool_use_id")))}
+    unnamed = [block for block in blocks if block.get("type") == "tool_result"]
+    results = {key: block for block in unnamed if (key := text_in(block.get("tool_use_id")))}
     for number, block in enumerate(blocks):
         kind = block.get("type")
         if kind == "tool_use":
             result = results.get(text_in(block.get("id")) or "")
             if result is None:  # older exports have no ids: the next result belongs to the call
-                result = next((one for one in unnamed if not one.get("tool_use_id")), None)
-            name, given = str(block.get("name")), block.get("input")
-            told = json.dumps(given, ensure_ascii=False)
+                result = next((other for other in unnamed if not other.get("tool_use_id")), None)
+            name, arguments = str(block.get("name")), block.get("input")
+            encoded = json.dumps(arguments, ensure_ascii=False)
             if result is None:
-                texts.append(f"[{name}: {told}]")
+                texts.append(f"[{name}: {encoded}]")
                 continue
-            unnamed = [one for one in unnamed if one is not result]
+            unnamed = [other for other in unnamed if other is not result]
             call_id = text_in(block.get("id")) or f"{own}/{number}"
-            function = {"name": name, "arguments": told}
+            function = {"name": name, "arguments": encoded}
             call: Json = {"id": call_id, "type": "function", "function": function}
             yield {"role": "assistant", "content": _joined(texts), "tool_calls": [call]}
-            yield {"role": "tool", "tool_call_id": call_id, "content": _told(result)}
+            yield {"role": "tool", "tool_call_id": call_id, "content": _result_text(result)}
             texts = []
         elif kind != "tool_result" and (text := _text(block)):
             texts.append(text)
@@ -127,24 +127,24 @@ def _text(block: Mapping[str, Any]) -> str | None:
     return f"[{block.get('type')}]" if block.get("type") != "text" else None
 
 
-def _told(result: Mapping[str, Any]) -> str:
+def _result_text(result: Mapping[str, Any]) -> str:
     content = result.get("content")
     if isinstance(content, str):
         return content
-    texts = [_text(mapping(one)) for one in listed(content)]
+    texts = [_text(mapping(part)) for part in listed(content)]
     return "\n".join(text for text in texts if text)
 
 
 def _files(message: Mapping[str, Any]) -> Iterator[str]:
     """Yield the name of each attachment, with its text if the export contains it."""
     names: set[str | None] = set()
-    for one in map(mapping, listed(message.get("attachments"))):
-        name, text = text_in(one.get("file_name")), text_in(one.get("extracted_content"))
+    for file in map(mapping, listed(message.get("attachments"))):
+        name, text = text_in(file.get("file_name")), text_in(file.get("extracted_content"))
         names.add(name)
-        told = f"[attachment: {name or 'pasted text'}]"
-        yield f"{told}\n{text}" if text else told
-    for one in map(mapping, [*listed(message.get("files")), *listed(message.get("files_v2"))]):
-        name = text_in(one.get("file_name"))
+        label = f"[attachment: {name or 'pasted text'}]"
+        yield f"{label}\n{text}" if text else label
+    for file in map(mapping, [*listed(message.get("files")), *listed(message.get("files_v2"))]):
+        name = text_in(file.get("file_name"))
         if name not in names:
             names.add(name)
-            yield f"[file: {name or one.get('file_uuid')}]"
+            yield f"[file: {name or file.get('file_uuid')}]"

@@ -57,11 +57,11 @@ def _transcript(file: OpenFile) -> Iterator[Event]:
 
 
 def _line(where: str, place: int, line: Json, stem: str, tree: _Tree) -> Iterator[Event]:
-    found, message = spoken(line), mapping(line.get("message"))
-    if found is None:
+    speech, message = spoken(line), mapping(line.get("message"))
+    if speech is None:
         yield Unread(where, "its `message` has no valid role and content of Claude's API")
         return
-    if not found.whole["content"]:
+    if not speech.whole["content"]:
         yield Skipped("empty messages")
         return
     main = named("claude-code", text_in(line.get("sessionId")) or stem)
@@ -75,11 +75,11 @@ def _line(where: str, place: int, line: Json, stem: str, tree: _Tree) -> Iterato
         yield SessionBegin(session_id, None, {**about, "branch_of": main}, main, own)
     notes = {name: True for name in ("isMeta", "isCompactSummary") if line.get(name) is True}
     notes |= titled(None, model=message.get("model"))
-    fields: Json = {"raw": found.said, "format": "anthropic.messages"}
-    if found.said is None:
-        fields = {"raw": {"message": found.whole}, "format": FORMAT}
-    elif isinstance(found.said["content"], str):
-        fields = found.said
+    fields: Json = {"raw": speech.cleaned, "format": "anthropic.messages"}
+    if speech.cleaned is None:
+        fields = {"raw": {"message": speech.whole}, "format": FORMAT}
+    elif isinstance(speech.cleaned["content"], str):
+        fields = speech.cleaned
     fields = {**fields, "metadata": notes}
     yield SourceMessage(session_id, own, dated(fields, moment(line.get("timestamp"))), where)
 
@@ -101,8 +101,8 @@ class _Tree:
     @cached_property
     def title(self) -> str | None:
         """The session's title. A file also contains the titles of other sessions."""
-        found = [title for line, title in self._titles.items() if line in self._lines]
-        return found[-1] if found else None
+        titles = [title for line, title in self._titles.items() if line in self._lines]
+        return titles[-1] if titles else None
 
     def look(self, line: Mapping[str, Any]) -> None:
         """Record a line. Call this for each line, in the order of the file."""
@@ -119,15 +119,15 @@ class _Tree:
         own, parent = line.get("uuid"), line.get("parentUuid")
         if line.get("isSidechain") is True:
             agent = text_in(line.get("agentId"))
-            found = f"agent-{agent}" if agent else self._branches.get(str(parent))
-            found = found or f"agent-{own}"
+            name = f"agent-{agent}" if agent else self._branches.get(str(parent))
+            name = name or f"agent-{own}"
         else:
-            found = self._branches.get(parent) if isinstance(parent, str) else None
+            name = self._branches.get(parent) if isinstance(parent, str) else None
             if isinstance(parent, str) and _is_question(line) and self._newest.get(parent) != own:
-                found = str(own)
+                name = str(own)
         if isinstance(own, str):
-            self._branches[own] = found
-        return found
+            self._branches[own] = name
+        return name
 
 
 def _is_question(line: Mapping[str, Any]) -> bool:

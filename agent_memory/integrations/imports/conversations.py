@@ -122,11 +122,11 @@ def whole(where: str | None, events: Iterable[Event]) -> Iterator[Event]:
         yield from events
         return
     try:
-        found = list(events)
+        complete = list(events)
     except UNREADABLE:  # the format is not specified: any value may have any type
         yield Unread(where, "one of its fields has a wrong type")
         return
-    yield from found
+    yield from complete
 
 
 def named(source: str, *parts: object) -> str:
@@ -142,23 +142,23 @@ def usable(text: str) -> str:
     return f"{_UNUSABLE.sub('', text)[: MAX_ID - 17].strip()}~{digest}"
 
 
-def again(said: SourceMessage) -> SourceMessage:
+def again(question: SourceMessage) -> SourceMessage:
     """Return a copy of a question, with another id, for a branch that begins with its answer."""
-    return replace(said, id=f"{said.id}~again", is_again=True)
+    return replace(question, id=f"{question.id}~again", is_again=True)
 
 
 def id_by_place(place: int, fields: object) -> str:
     """Return an id for a message that has none, from its position and a digest of its fields."""
-    told = json.dumps(fields, sort_keys=True, separators=(",", ":"), default=str)
-    return f"{place}-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    encoded = json.dumps(fields, sort_keys=True, separators=(",", ":"), default=str)
+    return f"{place}-{hashlib.sha256(encoded.encode()).hexdigest()[:16]}"
 
 
 def titled(title: object, **more: object) -> Json:
     """Return a session's title and other metadata, without unknown values."""
-    told = {"title": title, **more}
+    fields = {"title": title, **more}
     return {
         key: _SURROGATE.sub("\ufffd", value)
-        for key, value in told.items()
+        for key, value in fields.items()
         if isinstance(value, str) and value
     }
 
@@ -184,25 +184,25 @@ def sessions_of(
     """
     questions: dict[str | None, SourceMessage | None] = {}
     for number, (nodes, after) in enumerate(branches(parents, current)):
-        question = asked = questions.get(after)
-        said: list[SourceMessage] = []
+        question = earlier = questions.get(after)
+        messages: list[SourceMessage] = []
         for node in nodes:
             events = list(read(node))
-            found = [one for one in events if isinstance(one, SourceMessage)]
-            yield from (one for one in events if not isinstance(one, SourceMessage))
-            question = found[0] if found and found[0].is_question else question
+            added = [event for event in events if isinstance(event, SourceMessage)]
+            yield from (event for event in events if not isinstance(event, SourceMessage))
+            question = added[0] if added and added[0].is_question else question
             questions[node] = question
-            said += found
-        if not said:
+            messages += added
+        if not messages:
             continue
         begins = SessionBegin(main, about=about, is_tree=True)
         if number:
             branch = usable(f"{main}~{nodes[0]}")
-            begins = SessionBegin(branch, None, {**about, "branch_of": main}, main, said[0].id)
-            if asked is not None and not said[0].is_question:
-                said.insert(0, again(asked))
+            begins = SessionBegin(branch, None, {**about, "branch_of": main}, main, messages[0].id)
+            if earlier is not None and not messages[0].is_question:
+                messages.insert(0, again(earlier))
         yield begins
-        yield from (replace(one, session_id=begins.session_id) for one in finish(said))
+        yield from (replace(message, session_id=begins.session_id) for message in finish(messages))
 
 
 def branches(

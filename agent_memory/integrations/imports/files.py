@@ -61,11 +61,11 @@ class SourceFiles:
         Raises:
             InvalidInput: No file matches, or the zip is damaged.
         """
-        found = 0
-        for one in self._all(patterns):
-            found += 1
-            yield one
-        if not found:
+        count = 0
+        for file in self._all(patterns):
+            count += 1
+            yield file
+        if not count:
             raise InvalidInput(f"{self.path} contains no {' or '.join(patterns)}. Check the path.")
 
     def _all(self, patterns: tuple[str, ...]) -> Iterator[OpenFile | Unread]:

@@ -40,8 +40,8 @@ _HISTORY = {"id", "session_id", "message"}
 
 def _tables(source: SourceFiles, columns: set[str], what: str) -> list[str]:
     """Return the names of the tables with these columns. Users can configure the names."""
-    found = tables(source.path) if is_database(source) else {}
-    names = [name for name, there in found.items() if columns <= set(there)]
+    columns_of = tables(source.path) if is_database(source) else {}
+    names = [name for name, there in columns_of.items() if columns <= set(there)]
     if not names:
         wanted = ", ".join(sorted(columns))
         raise InvalidInput(f"{source.path} is not {what}: no table has the columns {wanted}.")
@@ -81,17 +81,17 @@ def _history_row(table: str, places: dict[str, int], row: Element) -> Iterator[E
         yield _of_langchain(where, name, f"{table}-{values['id']}", part.value, places[name])
 
 
-def _of_langchain(where: str, session: str, own: str | None, given: object, place: int) -> Event:
-    told = mapping(given)
-    data: Mapping[str, Any] = mapping(told.get("data"))
-    if not isinstance(told.get("type"), str) or "content" not in data:
+def _of_langchain(where: str, session: str, own: str | None, value: object, place: int) -> Event:
+    message = mapping(value)
+    data: Mapping[str, Any] = mapping(message.get("data"))
+    if not isinstance(message.get("type"), str) or "content" not in data:
         return Unread(
             where, "not a message of LangChain: it has no `type`, or no `data` with content"
         )
-    own = own or text_in(data.get("id")) or id_by_place(place, told)
-    fields: Json = {"raw": to_message(told), "format": LANGCHAIN}
+    own = own or text_in(data.get("id")) or id_by_place(place, message)
+    fields: Json = {"raw": to_message(message), "format": LANGCHAIN}
     more = mapping(data.get("additional_kwargs")), mapping(data.get("response_metadata"))
-    at = moment(*(one.get(key) for one in more for key in ("timestamp", "created_at")))
+    at = moment(*(part.get(key) for part in more for key in ("timestamp", "created_at")))
     return SourceMessage(session, own, dated(fields, at), where)
 
 
@@ -114,22 +114,22 @@ def _parts(file: OpenFile) -> Iterator[Element | Unread]:
 
 def _store(part: Element) -> Iterator[Event]:
     value = part.value
-    told = mapping(value)
-    store = told.get("store")
+    content = mapping(value)
+    store = content.get("store")
     if not isinstance(store, Mapping):
         yield Unread(part.where, "not a chat store of LlamaIndex: it has no `store`")
         return
     for key, messages in store.items():
         session = usable(key or "default")
         yield SessionBegin(session)
-        for place, given in enumerate(listed(messages), 1):
+        for place, message in enumerate(listed(messages), 1):
             yield _of_llama_index(
-                f"{part.where}, key {key!r}, message {place}", session, given, place
+                f"{part.where}, key {key!r}, message {place}", session, message, place
             )
 
 
-def _of_llama_index(where: str, session: str, given: object, place: int) -> Event:
-    raw = dict(mapping(given))
+def _of_llama_index(where: str, session: str, value: object, place: int) -> Event:
+    raw = dict(mapping(value))
     if not isinstance(raw.get("role"), str):
         return Unread(where, "not a message of LlamaIndex: it has no `role`")
     own = id_by_place(place, raw)
@@ -149,8 +149,8 @@ def read_openai_agents(source: SourceFiles) -> Iterator[Event]:
         yield from read_each(rows(source, table, "id"), partial(_item_row, table))
 
 
-def _item_row(table: str, found: Element) -> Iterator[Event]:
-    where, row = found
+def _item_row(table: str, element: Element) -> Iterator[Event]:
+    where, row = element
     part = loaded(where, str(row["message_data"]))
     if isinstance(part, Unread):
         yield part
@@ -185,13 +185,13 @@ def _line(places: dict[str, int], part: Element) -> Iterator[Event]:
         yield Unread(where, 'not an object. Write {"session_id": "...", "role": "user", ...}')
         return
     sessions = [_name(line.pop(key)) for key in _SESSION if key in line]
-    session = next((one for one in sessions if one is not None), None)
+    session = next((name for name in sessions if name is not None), None)
     if session is None:
         yield Unread(where, "it has no session. Add a `session_id`")
         return
     user = next((_name(line.pop(key)) for key in _USER if key in line), None)
     times = [(key, line.pop(key)) for key in _TIME if line.get(key) is not None]
-    at = moment(*(said for _, said in times))
+    at = moment(*(value for _, value in times))
     if times and at is None:
         yield Unread(where, f"its `{times[0][0]}` {str(times[0][1])[:40]!r} is not a time")
         return

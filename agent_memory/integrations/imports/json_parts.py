@@ -124,8 +124,8 @@ class _Scan:
     def next_character(self) -> str:
         """Move past blanks and commas. Return the next character; empty at the end."""
         while True:
-            found = _BETWEEN.match(self._text, self.at)
-            self.at = len(self._text) if found is None else found.end()
+            match = _BETWEEN.match(self._text, self.at)
+            self.at = len(self._text) if match is None else match.end()
             if self.at < len(self._text) or not self._more():
                 return self._text[self.at : self.at + 1]
 
@@ -156,9 +156,9 @@ class _Scan:
         end = self._end()
         while True:
             upto = len(self._text) if end is None else end
-            found = beginning.search(self._text, self.at + 1, upto) if beginning else None
-            if found is not None or end is not None:
-                self.at = upto if found is None else found.start()
+            match = beginning.search(self._text, self.at + 1, upto) if beginning else None
+            if match is not None or end is not None:
+                self.at = upto if match is None else match.start()
                 return True
             self.at = max(self.at, upto - _FORM)
             if beginning is None or not self._more():
@@ -168,14 +168,14 @@ class _Scan:
         """Return the position after a damaged value's last bracket; None if there is none."""
         while True:
             depth = 0
-            for found in _STRING_OR_BRACKET.finditer(self._text, self.at):
-                if found[0][0] == '"':
+            for match in _STRING_OR_BRACKET.finditer(self._text, self.at):
+                if match[0][0] == '"':
                     continue
-                if depth == 0 and found.start() > self.at:
-                    return found.start()  # not a value, but text before the next value
-                depth += 1 if found[0] in "{[" else -1
+                if depth == 0 and match.start() > self.at:
+                    return match.start()  # not a value, but text before the next value
+                depth += 1 if match[0] in "{[" else -1
                 if depth <= 0:
-                    return found.end()
+                    return match.end()
             if len(self._text) - self.at > LONGEST or not self._more():
                 return None
 

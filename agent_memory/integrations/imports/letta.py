@@ -41,15 +41,15 @@ def _file(file: OpenFile) -> Iterator[Event]:
 
 
 def _agents(stem: str, part: Element) -> Iterator[Event]:
-    where, told = part.where, mapping(part.value)
-    agents = told.get("agents")
+    where, content = part.where, mapping(part.value)
+    agents = content.get("agents")
     # a file of Letta's first releases is one agent with its blocks
-    agents = agents if isinstance(agents, list) else [told] if "messages" in told else None
+    agents = agents if isinstance(agents, list) else [content] if "messages" in content else None
     if agents is None:
         yield Unread(where, "not an agent file of Letta: it has no `agents` and no `messages`")
         return
-    at = moment(told.get("updated_at"), told.get("created_at"))
-    blocks = [*listed(told.get("blocks")), *listed(told.get("core_memory"))]
+    at = moment(content.get("updated_at"), content.get("created_at"))
+    blocks = [*listed(content.get("blocks")), *listed(content.get("core_memory"))]
     for number, block in enumerate(map(mapping, blocks), 1):
         yield from _block(
             f"{where}, block {number}",
@@ -89,29 +89,29 @@ def _agent(where: str, agent: Mapping[str, Any], stem: str) -> Iterator[Event]:
     own = text_in(agent.get("id"))
     session_id = named("letta", stem, own) if own else named("letta", stem)
     yield SessionBegin(session_id, about=titled(agent.get("name")))
-    for number, given in enumerate(listed(agent.get("messages")), 1):
+    for number, message in enumerate(listed(agent.get("messages")), 1):
         place = f"{where}, message {number}"
-        yield _message(place, session_id, number, mapping(given))
+        yield _message(place, session_id, number, mapping(message))
 
 
-def _message(where: str, session_id: str, number: int, given: Mapping[str, Any]) -> Event:
-    role = text_in(given.get("role"))
+def _message(where: str, session_id: str, number: int, fields: Mapping[str, Any]) -> Event:
+    role = text_in(fields.get("role"))
     if role == "approval":
         return Skipped("approvals of tools")
     if role not in _ROLES:
         return Unread(where, f"the role {role!r} is unknown")
     # messages of Letta's first releases have a `text`
-    text = content_text(given.get("content")) or text_in(given.get("text")) or ""
-    own = text_in(given.get("id")) or id_by_place(number, given)
-    notes = titled(None, model=given.get("model"))
+    text = content_text(fields.get("content")) or text_in(fields.get("text")) or ""
+    own = text_in(fields.get("id")) or id_by_place(number, fields)
+    notes = titled(None, model=fields.get("model"))
     message: Json = {"role": role, "content": text, "metadata": notes}
-    calls = [call for call in listed(given.get("tool_calls")) if isinstance(call, dict)]
+    calls = [call for call in listed(fields.get("tool_calls")) if isinstance(call, dict)]
     if calls and role == "assistant":
         message |= {"content": text or None, "tool_calls": calls}
     if role == "tool":
-        message["tool_call_id"] = given.get("tool_call_id")
-    if name := text_in(given.get("name")):
+        message["tool_call_id"] = fields.get("tool_call_id")
+    if name := text_in(fields.get("name")):
         message["name"] = name
     if not text and not calls and role != "tool":
         return Skipped("empty messages")
-    return SourceMessage(session_id, own, dated(message, moment(given.get("created_at"))), where)
+    return SourceMessage(session_id, own, dated(message, moment(fields.get("created_at"))), where)

@@ -56,19 +56,19 @@ def _flat(parts: Iterable[Element | Unread]) -> Iterator[Element | Unread]:
         if isinstance(part, Unread) or not inner:
             yield part
             continue
-        yield from (Element(f"{part.where}, memory {n}", one) for n, one in enumerate(inner, 1))
+        yield from (Element(f"{part.where}, memory {n}", item) for n, item in enumerate(inner, 1))
 
 
 def _memories(parts: Iterable[Element | Unread]) -> Iterator[Event]:
-    told: dict[str, tuple[str, Mapping[str, Any], object]] = {}
+    changes: dict[str, tuple[str, Mapping[str, Any], object]] = {}
     for part in parts:
         if isinstance(part, Unread):
             yield part
         elif (memory_id := text_in(mapping(part.value).get("memory_id"))) is not None:
-            told[memory_id] = _newer(told.get(memory_id), part.where, part.value)
+            changes[memory_id] = _newer(changes.get(memory_id), part.where, part.value)
         else:
             yield _memory(part.where, mapping(part.value))
-    for memory_id, (where, event, begun) in told.items():
+    for memory_id, (where, event, begun) in changes.items():
         if str(event.get("event")).upper() == "DELETE" or event.get("is_deleted") in (1, True):
             yield Skipped("memories that were deleted")
             continue
@@ -80,16 +80,16 @@ def _memories(parts: Iterable[Element | Unread]) -> Iterator[Event]:
         yield SourceNote(memory_id, text, text_in(event.get("user_id")), at, where)
 
 
-def _memory(where: str, given: Mapping[str, Any]) -> Event:
-    text = text_in(given.get("memory")) or text_in(given.get("data"))
-    own = text_in(given.get("id"))
+def _memory(where: str, entry: Mapping[str, Any]) -> Event:
+    text = text_in(entry.get("memory")) or text_in(entry.get("data"))
+    own = text_in(entry.get("id"))
     if text is None or own is None:
         return Unread(where, "not a memory of mem0: it has no `id`, or no `memory`")
-    metadata = given.get("metadata")
-    about: Json = {key: given[key] for key in ("agent_id", "run_id", "actor_id") if given.get(key)}
+    metadata = entry.get("metadata")
+    about: Json = {key: entry[key] for key in ("agent_id", "run_id", "actor_id") if entry.get(key)}
     about |= {"metadata": metadata} if isinstance(metadata, dict) and metadata else {}
-    at = moment(given.get("updated_at"), given.get("created_at"))
-    return SourceNote(own, text, text_in(given.get("user_id")), at, where, about)
+    at = moment(entry.get("updated_at"), entry.get("created_at"))
+    return SourceNote(own, text, text_in(entry.get("user_id")), at, where, about)
 
 
 def _newer(
@@ -98,24 +98,24 @@ def _newer(
     """Return the later event of a memory, with its place and the memory's creation time."""
     if before is None:
         return where, event, event.get("created_at")
-    times = [moment(one.get("updated_at"), one.get("created_at")) for one in (before[1], event)]
+    times = [moment(item.get("updated_at"), item.get("created_at")) for item in (before[1], event)]
     if times[0] is not None and times[1] is not None and times[1] < times[0]:
         return before
     return where, event, before[2]
 
 
 def _database(source: SourceFiles) -> Iterator[Event]:
-    found = tables(source.path)
-    if not {"history", "messages"} & found.keys():
+    columns_of = tables(source.path)
+    if not {"history", "messages"} & columns_of.keys():
         raise InvalidInput(f"{source.path} is not a database of mem0: it has no table `history`.")
-    if "history" in found:
+    if "history" in columns_of:
         yield from _memories(rows(source, "history", "rowid"))
-    if "messages" in found:
-        yield from read_each(rows(source, "messages", "created_at, rowid"), _said)
+    if "messages" in columns_of:
+        yield from read_each(rows(source, "messages", "created_at, rowid"), _message)
 
 
-def _said(found: Element) -> Iterator[Event]:
-    where, row = found
+def _message(element: Element) -> Iterator[Event]:
+    where, row = element
     scope, role, content = row.get("session_scope"), row.get("role"), row.get("content")
     if not isinstance(scope, str) or not isinstance(role, str) or not isinstance(content, str):
         yield Unread(where, "the message lacks a scope, a role or a content")

@@ -106,29 +106,29 @@ class SessionWriting:
 
     Attributes:
         parted: The id of the session in which the conversation continues, if not in this one.
-        asked: The last question that was read.
+        question: The last question that was read.
         is_new: Whether the session has no log yet.
-        known: The digests of this source's messages in the log, by id.
+        stored: The digests of this source's messages in the log, by id.
     """
 
     def __init__(self, memory: AgentMemory, terms: Import, begun: SessionBegin) -> None:
         self.begun = begun
         self.parted: str | None = None
-        self.asked: SourceMessage | None = None
+        self.question: SourceMessage | None = None
         self._memory = memory
         self._terms = terms
         self._done = terms.done
         self._user_id = terms.user_of(begun.user_id)
         self.is_new = True
         self._newest: str | None = None
-        self.known = self._read()
+        self.stored = self._read()
         self._is_refused = self._is_first = self._is_checked = False
         self._is_asked = self._is_cut = False
         self._since: datetime | None = None  # when the session or its user was deleted
         self._waiting: list[tuple[SourceMessage, Message]] = []
 
     def _read(self) -> dict[str, str]:
-        known: dict[str, str] = {}
+        stored: dict[str, str] = {}
         after, is_whole = 0, True
         while page := self._memory.history(self.begun.session_id, after=after, limit=_PAGE):
             # the page begins later if retention has removed entries
@@ -137,10 +137,10 @@ class SessionWriting:
             for entry in page:
                 notes = entry.message.metadata
                 if notes.get("source") == self._terms.source and isinstance(notes.get("id"), str):
-                    known[notes["id"]] = digest_of([entry.message])
+                    stored[notes["id"]] = digest_of([entry.message])
         if is_whole:
-            self._newest = next(reversed(known), None)
-        return known
+            self._newest = next(reversed(stored), None)
+        return stored
 
     def parts_at(self, own: str) -> bool:
         """Return whether a message belongs to another branch than the stored log.
@@ -150,7 +150,7 @@ class SessionWriting:
         if own == self._newest:
             self._newest = None
         has_ended = self._newest is None or self.parted is not None
-        return self.begun.is_tree and not has_ended and own not in self.known
+        return self.begun.is_tree and not has_ended and own not in self.stored
 
     @property
     def state(self) -> tuple[str | None, str | None]:
@@ -165,21 +165,21 @@ class SessionWriting:
     def state(self, state: tuple[str | None, str | None]) -> None:
         self._newest, self.parted = state
 
-    def add(self, said: SourceMessage, message: Message) -> int:
+    def add(self, source: SourceMessage, message: Message) -> int:
         """Buffer a message. Return the approximate number of characters added to the buffer."""
-        if said.is_question:
-            self.asked = said
+        if source.is_question:
+            self.question = source
         if self._is_refused:
             return 0
-        if (before := self.known.get(said.id)) is not None:
+        if (before := self.stored.get(source.id)) is not None:
             self._check_owner()
             if before != digest_of([message]):
-                self._done.fail(said.where, _OTHER)
+                self._done.fail(source.where, _OTHER)
             return 0
-        self._waiting.append((said, message))
+        self._waiting.append((source, message))
         if len(self._waiting) >= _AT_ONCE:
             self.flush()
-        return _MESSAGE + len(repr(said.message))
+        return _MESSAGE + len(repr(source.message))
 
     def _check_owner(self) -> None:
         """If the session was imported before for another user, assign or count it."""
@@ -221,12 +221,12 @@ class SessionWriting:
             elif not self._terms.deleted:
                 self._since = max((at for at in (deleted, left) if at is not None), default=None)
                 self._is_refused = self.is_new and deleted is not None
-        kept = [one for one in waiting if not self._was_deleted(one[1])]
-        if self._is_refused or len(kept) < len(waiting):
+        remaining = [pair for pair in waiting if not self._was_deleted(pair[1])]
+        if self._is_refused or len(remaining) < len(waiting):
             self._is_refused |= self.is_new
             self._done.deleted += not self._is_cut
             self._is_cut = True
-        return [] if self._is_refused else kept
+        return [] if self._is_refused else remaining
 
     def _was_deleted(self, message: Message) -> bool:
         """Return whether a message has no time, or is not newer than the deletion."""
@@ -239,16 +239,16 @@ class SessionWriting:
         self.is_new, self._is_first = False, True
 
     def _write(self, waiting: list[tuple[SourceMessage, Message]]) -> None:
-        given = [(said.id, message) for said, message in waiting]
+        pairs = [(source.id, message) for source, message in waiting]
         try:
             bring = self._memory._bring_messages
-            new = bring(self.begun.session_id, given, self._user_id)
+            new = bring(self.begun.session_id, pairs, self._user_id)
         except InvalidInput as error:
             if len(waiting) == 1:
                 self._done.fail(waiting[0][0].where, str(error))
                 return
-            for one in waiting:  # nothing was stored: write one by one, to find the invalid message
-                self._write([one])
+            for pair in waiting:  # nothing was stored: write one by one, to find the invalid one
+                self._write([pair])
             return
         self._done.new_messages += new
         if new and self._is_checked:  # the session now has a user
@@ -259,7 +259,7 @@ class SessionWriting:
 
 
 _OPEN = 1_000  # maximum number of open sessions
-_KNOWN = 100_000  # maximum number of stored messages of open sessions
+_MOST_STORED = 100_000  # maximum number of stored messages of open sessions
 _HEAVY = 4_000_000  # maximum number of buffered characters
 
 
@@ -267,9 +267,9 @@ class ImportWriting:
     def __init__(self, terms: Import) -> None:
         self._terms = terms
         self._begun: dict[str, SessionBegin] = {}
-        self._said: set[str] = set()
+        self._sessions: set[str] = set()
         self._open: OrderedDict[str, SessionWriting] = OrderedDict()
-        self._waiting = self._known = 0
+        self._waiting = self._stored = 0
         self._states: dict[str, tuple[str | None, str | None]] = {}
         self._notes = None if terms.memory is None else NoteWriting(terms.memory, terms)
 
@@ -282,7 +282,7 @@ class ImportWriting:
                         about = {**event.about, "source": self._terms.source}
                         self._begun[event.session_id] = replace(event, about=about)
                 case SourceMessage():
-                    self._say(event)
+                    self._add(event)
                 case SourceNote():
                     done.notes += 1
                     if self._notes is not None:
@@ -292,36 +292,36 @@ class ImportWriting:
                 case Skipped():
                     done.left_out[event.kind] += 1
         self._flush()
-        done.sessions = len(self._said)
+        done.sessions = len(self._sessions)
         return done
 
-    def _say(self, said: SourceMessage) -> None:
+    def _add(self, source: SourceMessage) -> None:
         try:
-            message = self._message(said)
+            message = self._message(source)
         except InvalidInput as error:
-            self._terms.done.fail(said.where, str(error))
+            self._terms.done.fail(source.where, str(error))
             return
-        self._said.add(said.session_id)
-        if not said.is_again:
+        self._sessions.add(source.session_id)
+        if not source.is_again:
             self._terms.done.saw(message)
         if self._terms.memory is None:
             return
-        session = self._opened(said.session_id)
-        if session.begun.session_id == said.session_id:
-            if session.parts_at(said.id):
-                self._part(session, said)
+        session = self._opened(source.session_id)
+        if session.begun.session_id == source.session_id:
+            if session.parts_at(source.id):
+                self._part(session, source)
             if session.parted is not None:
                 session = self._opened(session.parted)
-        elif said.is_again:
+        elif source.is_again:
             return  # the question was stored when the branch was the main line
-        self._waiting += session.add(said, message)
+        self._waiting += session.add(source, message)
         if self._waiting >= _HEAVY:
             self._flush()
 
-    def _message(self, said: SourceMessage) -> Message:
-        notes = mapping(said.message.get("metadata"))
-        notes = {**notes, "id": said.id, "source": self._terms.source}
-        return Message.of({**said.message, "metadata": notes})
+    def _message(self, source: SourceMessage) -> Message:
+        notes = mapping(source.message.get("metadata"))
+        notes = {**notes, "id": source.id, "source": self._terms.source}
+        return Message.of({**source.message, "metadata": notes})
 
     def _flush(self) -> None:
         for session in self._open.values():
@@ -330,36 +330,36 @@ class ImportWriting:
 
     def _opened(self, session_id: str) -> SessionWriting:
         """Return the writer of a session. If too many are open, close the least recently used."""
-        found = self._open.get(session_id)
-        if found is None:
-            found = self._open[session_id] = self._placed(self._begun[session_id])
-            self._known += len(found.known)
-            while len(self._open) > _OPEN or (self._known > _KNOWN and len(self._open) > 1):
+        session = self._open.get(session_id)
+        if session is None:
+            session = self._open[session_id] = self._placed(self._begun[session_id])
+            self._stored += len(session.stored)
+            while len(self._open) > _OPEN or (self._stored > _MOST_STORED and len(self._open) > 1):
                 _, oldest = self._open.popitem(last=False)
-                self._known -= len(oldest.known)
+                self._stored -= len(oldest.stored)
                 oldest.flush()
                 if oldest.begun.is_tree:
                     self._states[oldest.begun.session_id] = oldest.state
         self._open.move_to_end(session_id)
-        return found
+        return session
 
     def _placed(self, begun: SessionBegin) -> SessionWriting:
         assert self._terms.memory is not None
-        found = SessionWriting(self._terms.memory, self._terms, begun)
+        session = SessionWriting(self._terms.memory, self._terms, begun)
         if begun.session_id in self._states:
-            found.state = self._states[begun.session_id]
-        if begun.branch in self._begun and begun.branch is not None and found.is_new:
+            session.state = self._states[begun.session_id]
+        if begun.branch in self._begun and begun.branch is not None and session.is_new:
             # this branch may have been the main line when it was first imported
             main = self._opened(begun.branch)
-            return main if begun.first in main.known else found
-        return found
+            return main if begun.first in main.stored else session
+        return session
 
-    def _part(self, main: SessionWriting, said: SourceMessage) -> None:
+    def _part(self, main: SessionWriting, source: SourceMessage) -> None:
         """Continue a conversation in a new session, because the stored log is another branch."""
-        branch = usable(f"{said.session_id}~{said.id}")
-        about = {**main.begun.about, "branch_of": said.session_id}
+        branch = usable(f"{source.session_id}~{source.id}")
+        about = {**main.begun.about, "branch_of": source.session_id}
         self._begun[branch] = SessionBegin(branch, main.begun.user_id, about)
         main.parted = branch
-        if main.asked is not None and not said.is_question:
-            once_more = again(main.asked)
+        if main.question is not None and not source.is_question:
+            once_more = again(main.question)
             self._opened(branch).add(once_more, self._message(once_more))

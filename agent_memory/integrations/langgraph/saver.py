@@ -65,8 +65,8 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         if not wanted:
             newest = self._values.get(place, _LATEST)
             wanted = newest.value if newest is not None else ""
-        found = self._values.get((*place, "checkpoints"), wanted) if wanted else None
-        return None if found is None else self._tuple(place, found)
+        item = self._values.get((*place, "checkpoints"), wanted) if wanted else None
+        return None if item is None else self._tuple(place, item)
 
     def list(
         self,
@@ -85,19 +85,19 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         """
         wanted = get_checkpoint_id(config) if config else None
         end = get_checkpoint_id(before) if before else None
-        found = (
-            one
+        items = (
+            item
             for place in self._places(config)
-            for one in self._checkpoints(place)
-            if (not wanted or one.key == wanted) and (not end or one.key < end)
+            for item in self._checkpoints(place)
+            if (not wanted or item.key == wanted) and (not end or item.key < end)
         )
-        tuples = (self._tuple(one.namespace[:-1], one) for one in found)
-        kept = (
-            one
-            for one in tuples
-            if all(one.metadata.get(name) == value for name, value in (filter or {}).items())
+        tuples = (self._tuple(item.namespace[:-1], item) for item in items)
+        matches = (
+            match
+            for match in tuples
+            if all(match.metadata.get(name) == value for name, value in (filter or {}).items())
         )
-        return islice(kept, limit if limit is None else max(0, limit))
+        return islice(matches, limit if limit is None else max(0, limit))
 
     def put(
         self,
@@ -109,11 +109,11 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         place, name = _place(config), checkpoint["id"]
         bare: dict[str, Any] = {**checkpoint}
         values = bare.pop("channel_values")
-        kept = {
+        record = {
             "checkpoint": self._dumped(bare),
             "metadata": self._dumped(get_checkpoint_metadata(config, metadata)),
-            "parent": _given(config).get("checkpoint_id"),
-            "ns": _given(config).get("checkpoint_ns", ""),
+            "parent": _configurable(config).get("checkpoint_id"),
+            "ns": _configurable(config).get("checkpoint_ns", ""),
         }
         puts = [
             Put(
@@ -126,8 +126,8 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         newest = self._values.get(place, _LATEST)
         if newest is None or newest.value <= name:
             puts.append(Put(place, _LATEST, name))
-        self._values.put_many([*puts, Put((*place, "checkpoints"), name, kept)])
-        return _config(place, name, kept["ns"])
+        self._values.put_many([*puts, Put((*place, "checkpoints"), name, record)])
+        return _config(place, name, record["ns"])
 
     def put_writes(
         self,
@@ -141,14 +141,14 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         An earlier write at the same place stays. On LangGraph's special channels, such as errors
         and interrupts, the new write replaces it.
         """
-        place = (*_place(config), "writes", _given(config)["checkpoint_id"])
+        place = (*_place(config), "writes", _configurable(config)["checkpoint_id"])
         puts = []
         for number, (channel, value) in enumerate(writes):
             at = WRITES_IDX_MAP.get(channel, number)
             key = f"{task_id}/{at}"
             if at < 0 or self._values.get(place, key) is None:
-                kept = [task_path, task_id, at, channel, self._dumped(value)]
-                puts.append(Put(place, key, kept))
+                record = [task_path, task_id, at, channel, self._dumped(value)]
+                puts.append(Put(place, key, record))
         self._values.put_many(puts)
 
     def delete_thread(self, thread_id: str) -> None:
@@ -159,14 +159,14 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         runs = set(run_ids)
         for place in self._places(None):
             every = self._checkpoints(place)
-            gone = {one.key for one in every if self._metadata(one).get("run_id") in runs}
+            gone = {item.key for item in every if self._metadata(item).get("run_id") in runs}
             self._drop(place, every, gone)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        found = self._values.search((_ROOT, str(source_thread_id)), limit=MOST)
+        items = self._values.search((_ROOT, str(source_thread_id)), limit=MOST)
         to = (_ROOT, str(target_thread_id))
         self._values.put_many(
-            Put((*to, *one.namespace[len(to) :]), one.key, one.value) for one in found
+            Put((*to, *item.namespace[len(to) :]), item.key, item.value) for item in items
         )
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
@@ -185,7 +185,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
             for place in self._places({"configurable": {"thread_id": thread}}):
                 every = self._checkpoints(place)
                 needed = self._needed(place, every)
-                self._drop(place, every, {one.key for one in every} - needed)
+                self._drop(place, every, {item.key for item in every} - needed)
 
     aget_tuple = threaded(get_tuple)  # pyright: ignore[reportAssignmentType]
     aput = threaded(put)  # pyright: ignore[reportAssignmentType]
@@ -203,9 +203,9 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        found = self.list(config, filter=filter, before=before, limit=limit)
-        while (one := await asyncio.to_thread(next, found, None)) is not None:
-            yield one
+        tuples = self.list(config, filter=filter, before=before, limit=limit)
+        while (item := await asyncio.to_thread(next, tuples, None)) is not None:
+            yield item
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return a channel's next version. Its random part makes versions of branches differ."""
@@ -214,68 +214,68 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
 
     def _places(self, config: RunnableConfig | None) -> Sequence[Place]:
         """Return the places (thread and namespace) that have checkpoints."""
-        given = _given(config) if config else {}
-        prefix = (_ROOT, str(given["thread_id"])) if "thread_id" in given else (_ROOT,)
-        found = {
-            one[:3]
-            for one in self._values.namespaces(prefix, limit=MOST)
-            if one[3:] == ("checkpoints",)
+        fields = _configurable(config) if config else {}
+        prefix = (_ROOT, str(fields["thread_id"])) if "thread_id" in fields else (_ROOT,)
+        places = {
+            namespace[:3]
+            for namespace in self._values.namespaces(prefix, limit=MOST)
+            if namespace[3:] == ("checkpoints",)
         }
-        if "checkpoint_ns" in given:
-            found &= {(*prefix, _label(given["checkpoint_ns"]))}
-        return sorted(found)
+        if "checkpoint_ns" in fields:
+            places &= {(*prefix, _label(fields["checkpoint_ns"]))}
+        return sorted(places)
 
     def _checkpoints(self, place: Place) -> Sequence[KeyValue]:
-        found = self._values.search((*place, "checkpoints"), limit=MOST)
-        return sorted(found, key=lambda one: one.key, reverse=True)
+        items = self._values.search((*place, "checkpoints"), limit=MOST)
+        return sorted(items, key=lambda item: item.key, reverse=True)
 
-    def _tuple(self, place: Place, found: KeyValue) -> CheckpointTuple:
-        checkpoint, parent = self._loaded(found.value["checkpoint"]), found.value["parent"]
-        label = found.value["ns"]
+    def _tuple(self, place: Place, item: KeyValue) -> CheckpointTuple:
+        checkpoint, parent = self._loaded(item.value["checkpoint"]), item.value["parent"]
+        label = item.value["ns"]
         values = dict(self._channels(place, checkpoint["channel_versions"]))
         return CheckpointTuple(
-            config=_config(place, found.key, label),
+            config=_config(place, item.key, label),
             checkpoint=cast("Checkpoint", {**checkpoint, "channel_values": values}),
-            metadata=self._metadata(found),
+            metadata=self._metadata(item),
             parent_config=_config(place, parent, label) if parent else None,
-            pending_writes=self._writes(place, found.key),
+            pending_writes=self._writes(place, item.key),
         )
 
     def _channels(self, place: Place, versions: ChannelVersions) -> Iterator[tuple[str, Any]]:
         for channel, version in versions.items():
-            found = self._values.get((*place, "channels"), _channel(channel, version))
-            if found is not None and found.value[0] != _EMPTY:
-                yield channel, self._loaded(found.value)
+            item = self._values.get((*place, "channels"), _channel(channel, version))
+            if item is not None and item.value[0] != _EMPTY:
+                yield channel, self._loaded(item.value)
 
     def _writes(self, place: Place, checkpoint_id: str) -> _Writes:
-        found = self._values.search((*place, "writes", checkpoint_id), limit=MOST)
-        rows = sorted((one.value for one in found), key=lambda row: row[:3])
+        items = self._values.search((*place, "writes", checkpoint_id), limit=MOST)
+        rows = sorted((item.value for item in items), key=lambda row: row[:3])
         return [(task, channel, self._loaded(value)) for _, task, _, channel, value in rows]
 
-    def _metadata(self, found: KeyValue) -> CheckpointMetadata:
-        metadata: CheckpointMetadata = self._loaded(found.value["metadata"])
+    def _metadata(self, item: KeyValue) -> CheckpointMetadata:
+        metadata: CheckpointMetadata = self._loaded(item.value["metadata"])
         return metadata
 
     def _needed(self, place: Place, every: Sequence[KeyValue]) -> set[str]:
         """Return the ids of the newest checkpoint and of all checkpoints that it depends on."""
-        of_name = {one.key: one for one in every}
+        of_name = {item.key: item for item in every}
         at = every[0].key if every else None
         needed: set[str] = set()
         missing: set[str] | None = None
         while at in of_name and missing != set():
             needed.add(at)
-            one = of_name[at]
+            item = of_name[at]
             if missing is None:
-                missing = set(self._metadata(one).get("counters_since_delta_snapshot") or ())
-            versions = self._loaded(one.value["checkpoint"])["channel_versions"]
+                missing = set(self._metadata(item).get("counters_since_delta_snapshot") or ())
+            versions = self._loaded(item.value["checkpoint"])["channel_versions"]
             missing -= {channel for channel, _ in self._channels(place, versions)}
-            at = one.value["parent"]
+            at = item.value["parent"]
         return needed
 
     def _drop(self, place: Place, every: Sequence[KeyValue], gone: set[str]) -> None:
         if not gone:
             return
-        left = [one for one in every if one.key not in gone]
+        left = [item for item in every if item.key not in gone]
         if not left:
             self._values.clear(place)
             return
@@ -283,29 +283,29 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         for name in gone:
             self._values.clear((*place, "writes", name))
             self._values.delete((*place, "checkpoints"), name)
-        checkpoints = [self._loaded(one.value["checkpoint"]) for one in left]
+        loaded = [self._loaded(item.value["checkpoint"]) for item in left]
         used = {
-            _channel(*version) for one in checkpoints for version in one["channel_versions"].items()
+            _channel(*version) for item in loaded for version in item["channel_versions"].items()
         }
-        for one in self._values.search((*place, "channels"), limit=MOST):
-            if one.key not in used:
-                self._values.delete(one.namespace, one.key)
+        for item in self._values.search((*place, "channels"), limit=MOST):
+            if item.key not in used:
+                self._values.delete(item.namespace, item.key)
 
     def _dumped(self, value: Any) -> Sequence[str]:
         kind, data = self.serde.dumps_typed(value)
         return [kind, b64encode(data).decode()]
 
-    def _loaded(self, kept: Sequence[str]) -> Any:
-        return self.serde.loads_typed((kept[0], b64decode(kept[1])))
+    def _loaded(self, pair: Sequence[str]) -> Any:
+        return self.serde.loads_typed((pair[0], b64decode(pair[1])))
 
 
-def _given(config: RunnableConfig) -> dict[str, Any]:
+def _configurable(config: RunnableConfig) -> dict[str, Any]:
     return config.get("configurable", {})
 
 
 def _place(config: RunnableConfig) -> Place:
-    given = _given(config)
-    return (_ROOT, str(given["thread_id"]), _label(given.get("checkpoint_ns", "")))
+    fields = _configurable(config)
+    return (_ROOT, str(fields["thread_id"]), _label(fields.get("checkpoint_ns", "")))
 
 
 def _label(checkpoint_ns: str) -> str:
@@ -320,5 +320,5 @@ def _channel(channel: str, version: str | int | float) -> str:
 
 
 def _config(place: Place, name: str, checkpoint_ns: str) -> RunnableConfig:
-    given = {"thread_id": place[1], "checkpoint_ns": checkpoint_ns, "checkpoint_id": name}
-    return {"configurable": given}
+    fields = {"thread_id": place[1], "checkpoint_ns": checkpoint_ns, "checkpoint_id": name}
+    return {"configurable": fields}

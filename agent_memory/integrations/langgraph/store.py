@@ -57,22 +57,22 @@ class AgentMemoryStore(BaseStore):
         embedder = None
         if index is not None:
             self._fields = list(index.get("fields") or [_WHOLE])
-            if (given := index.get("embed")) is not None:
-                made = ensure_embeddings(cast("Any", given))
-                embedder = GivenEmbedder("langgraph", made.embed_documents, index.get("dims"))
+            if (embed := index.get("embed")) is not None:
+                embeddings = ensure_embeddings(cast("Any", embed))
+                embedder = GivenEmbedder("langgraph", embeddings.embed_documents, index.get("dims"))
         self._values: KeyValues = memory.values(user_id, embedder=embedder)
         self.index_config = index
         self.ttl_config = ttl
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Return the result of each operation. Reads do not see the writes of the same batch."""
-        given = list(ops)
-        results: list[Result] = [None if isinstance(op, PutOp) else self._read(op) for op in given]
-        puts = {(op.namespace, op.key): op for op in given if isinstance(op, PutOp)}
-        kept = [op for op in puts.values() if op.value is not None]
+        batch = list(ops)
+        results: list[Result] = [None if isinstance(op, PutOp) else self._read(op) for op in batch]
+        puts = {(op.namespace, op.key): op for op in batch if isinstance(op, PutOp)}
+        stored = [op for op in puts.values() if op.value is not None]
         self._values.put_many(
             Put(op.namespace, op.key, op.value, op.ttl and 60.0 * op.ttl, self._texts(op))
-            for op in kept
+            for op in stored
         )
         for op in puts.values():
             if op.value is None:
@@ -87,17 +87,17 @@ class AgentMemoryStore(BaseStore):
 
     def _read(self, op: Op) -> Result:
         if isinstance(op, GetOp):
-            found = self._values.get(op.namespace, op.key, refresh=op.refresh_ttl)
-            return None if found is None else _item(found)
+            item = self._values.get(op.namespace, op.key, refresh=op.refresh_ttl)
+            return None if item is None else _item(item)
         if isinstance(op, SearchOp):
-            return [_found(one) for one in self._search(op)]
+            return [_search_item(item) for item in self._search(op)]
         if isinstance(op, ListNamespacesOp):
             return self._namespaces(op)
         raise ValueError(f"{type(op).__name__} is not a store operation.")
 
     def _search(self, op: SearchOp) -> list[KeyValue]:
         query = op.query if self.index_config is not None else None
-        found = self._values.search(
+        items = self._values.search(
             op.namespace_prefix,
             query=query or None,
             where=op.filter,
@@ -105,10 +105,10 @@ class AgentMemoryStore(BaseStore):
             offset=op.offset,
         )
         if op.refresh_ttl:
-            for one in found:
-                if one.expires_at is not None:
-                    self._values.get(one.namespace, one.key, refresh=True)
-        return found
+            for item in items:
+                if item.expires_at is not None:
+                    self._values.get(item.namespace, item.key, refresh=True)
+        return items
 
     def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         first: Sequence[str] = ()
@@ -125,30 +125,30 @@ class AgentMemoryStore(BaseStore):
     def _texts(self, op: PutOp) -> list[str]:
         if self.index_config is None or op.index is False:
             return []
-        return list(_told(op.value, self._fields if op.index is None else op.index))
+        return list(_texts_at(op.value, self._fields if op.index is None else op.index))
 
 
-def _told(value: Any, fields: Iterable[str]) -> Iterator[str]:
+def _texts_at(value: Any, fields: Iterable[str]) -> Iterator[str]:
     for field in fields:
         yield from get_text_at_path(value, field if field == _WHOLE else tokenize_path(field))
 
 
-def _item(found: KeyValue) -> Item:
+def _item(item: KeyValue) -> Item:
     return Item(
-        value=found.value,
-        key=found.key,
-        namespace=found.namespace,
-        created_at=found.created_at,
-        updated_at=found.updated_at,
+        value=item.value,
+        key=item.key,
+        namespace=item.namespace,
+        created_at=item.created_at,
+        updated_at=item.updated_at,
     )
 
 
-def _found(found: KeyValue) -> SearchItem:
+def _search_item(item: KeyValue) -> SearchItem:
     return SearchItem(
-        namespace=found.namespace,
-        key=found.key,
-        value=found.value,
-        created_at=found.created_at,
-        updated_at=found.updated_at,
-        score=found.score,
+        namespace=item.namespace,
+        key=item.key,
+        value=item.value,
+        created_at=item.created_at,
+        updated_at=item.updated_at,
+        score=item.score,
     )

@@ -34,10 +34,10 @@ class Line(NamedTuple):
     def record(self) -> dict[str, Any] | None:
         """Return the JSON object of the line; None if the line is not a JSON object."""
         try:
-            found = json.loads(self.raw)
+            value = json.loads(self.raw)
         except (ValueError, RecursionError):
             return None
-        return found if isinstance(found, dict) else None
+        return value if isinstance(value, dict) else None
 
 
 def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
@@ -46,8 +46,8 @@ def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
         length, is_ended, is_long = len(raw), raw.endswith(b"\n"), len(raw) > LONGEST
         while is_long and not is_ended and (more := file.readline(_CHUNK)):
             length, is_ended = length + len(more), more.endswith(b"\n")
-        kept = b"" if is_long else raw if start else raw.removeprefix(BOM)
-        yield Line(start, start + length, kept, is_ended)
+        content = b"" if is_long else raw if start else raw.removeprefix(BOM)
+        yield Line(start, start + length, content, is_ended)
         start += length
 
 
@@ -90,14 +90,14 @@ def messages(views: Iterable[Mapping[str, Any]], own: str, at: object) -> list[J
         views: The messages of the line as chat dicts.
         own: The id of the line.
     """
-    said = [one for view in views if (one := _said(view)) is not None]
+    turns = [turn for view in views if (turn := _with_content(view)) is not None]
     return [
-        dated({**one, "id": f"{own}.{number}" if number else own}, moment(at))
-        for number, one in enumerate(said)
+        dated({**turn, "id": f"{own}.{number}" if number else own}, moment(at))
+        for number, turn in enumerate(turns)
     ]
 
 
-def _said(view: Mapping[str, Any]) -> Json | None:
+def _with_content(view: Mapping[str, Any]) -> Json | None:
     content = view["content"]
     if view["role"] != "tool":
         content = (content or "").strip() or None

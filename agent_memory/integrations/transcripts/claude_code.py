@@ -27,12 +27,12 @@ class Spoken(NamedTuple):
 
     Attributes:
         whole: The whole message.
-        said: The message without reminders and commands. None if neither the user nor the model
+        cleaned: The message without reminders and commands. None if neither the user nor the model
             wrote the message, such as the summary of a compaction.
     """
 
     whole: Json
-    said: Json | None
+    cleaned: Json | None
 
 
 def spoken(line: Mapping[str, Any]) -> Spoken | None:
@@ -44,8 +44,8 @@ def spoken(line: Mapping[str, Any]) -> Spoken | None:
     whole = {"role": role, "content": without_ours_in(content)}
     if any(line.get(mark) for mark in _UNSAID):
         return Spoken(whole, None)
-    said = _asked(whole["content"]) if role == "user" else whole["content"]
-    return Spoken(whole, {"role": role, "content": said} if said else None)
+    cleaned = _user_content(whole["content"]) if role == "user" else whole["content"]
+    return Spoken(whole, {"role": role, "content": cleaned} if cleaned else None)
 
 
 def messages(line: Mapping[str, Any], place: str) -> list[Json]:
@@ -54,10 +54,10 @@ def messages(line: Mapping[str, Any], place: str) -> list[Json]:
     Lines of subagents, thinking, and text of Claude Code itself are left out. An image is replaced
     by its type.
     """
-    found = spoken(line)
-    if found is None or found.said is None or line.get("isSidechain"):
+    speech = spoken(line)
+    if speech is None or speech.cleaned is None or line.get("isSidechain"):
         return []
-    shown = {**found.said, "content": _shown(found.said["content"])}
+    shown = {**speech.cleaned, "content": _shown(speech.cleaned["content"])}
     return chat.messages(to_chat(shown), text_in(line.get("uuid")) or place, line.get("timestamp"))
 
 
@@ -73,7 +73,7 @@ def _shown(content: Any) -> Any:
     return [*tools, {"type": "text", "text": chat.text_of(content)}]
 
 
-def _asked(content: Any) -> Any:
+def _user_content(content: Any) -> Any:
     """Return a user's content without Claude Code's additions."""
     if isinstance(content, str):
         return _typed(content)
@@ -100,9 +100,9 @@ def _typed(text: str) -> str:
 def _is_command(text: str) -> bool:
     """Return whether a text consists only of elements in which Claude Code reports commands."""
     at = 0
-    while found := _COMMAND.match(text, at):
-        ends = f"</{found[1]}>"
-        end = text.find(ends, found.end())
+    while match := _COMMAND.match(text, at):
+        ends = f"</{match[1]}>"
+        end = text.find(ends, match.end())
         if end < 0:
             return False
         at = end + len(ends)

@@ -64,6 +64,6 @@ def messages(line: Mapping[str, Any], place: str) -> list[Json]:
         return []
     for key in ("content", "output"):
         if key in item:
-            told = item[key]
-            item[key] = chat.text_of(mapping(told).get("content") or told)
+            value = item[key]
+            item[key] = chat.text_of(mapping(value).get("content") or value)
     return chat.messages(to_chat(item), place, line.get("timestamp"))
