@@ -48,6 +48,7 @@ _SERVED = (
     "Use memory:// (gone with the process), sqlite:///path.db, folder:///path, postgresql://, "
     "mysql://, mongodb:// or redis://."
 )
+_SERVICE = 'A service is opened from code, by its address alone: AgentMemory("https://...").'
 _MONGODB = ("mongodb", "mongodb+srv")
 _SQL_SERVERS = (
     *("postgresql", "postgres", "postgresql+psycopg"),
@@ -71,7 +72,8 @@ def check_url(url: str) -> None:
     elif not mark or scheme != "memory":
         # the message shows only the scheme: the rest of the URL may contain a password
         named = f"No store serves {scheme}://." if mark else "A store is named by a URL."
-        raise UnknownStore(f"{named} {_SERVED}")
+        service = f" {_SERVICE}" if mark and scheme in ("http", "https") else ""
+        raise UnknownStore(f"{named} {_SERVED}{service}")
     elif rest:
         raise UnknownStore("memory:// takes nothing behind it. Write memory:// alone.")
 

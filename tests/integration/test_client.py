@@ -23,6 +23,7 @@ from agent_memory.errors import (
     MemoryClosed,
     SessionOfAnotherUser,
     StoreUnavailable,
+    UnknownStore,
     UnsupportedOperation,
 )
 from tests.integration.remotely import served, services
@@ -174,6 +175,19 @@ def test_a_key_is_found_in_the_environment(home: Home, monkeypatch: pytest.Monke
     monkeypatch.setenv("AGENT_MEMORY_SERVICE_KEY", key)
     with AgentMemory(home.url) as memory:
         assert memory.update("s", HI).user_id == "ana"
+
+
+def test_a_service_as_a_store_is_refused_with_the_way_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: a service's address as `store` is refused without a word on how to pass it."""
+    for pass_address in (
+        lambda: AgentMemory(store="https://memory.example.com", api_key="am_x"),
+        lambda: AgentMemory(),
+    ):
+        with pytest.raises(UnknownStore, match=r'AgentMemory\("https://\.\.\."\)'):
+            pass_address()
+        monkeypatch.setenv("AGENT_MEMORY_STORE", "https://memory.example.com")
 
 
 def test_whose_memory_follows_from_the_key(home: Home, inside: AgentMemory) -> None:
