@@ -118,7 +118,7 @@ def _body(
         settled = _nothing(form)
         shown = settled.arranging.shown(shapes) or []
     if memory:
-        shown = _placed(shown, memory, memory_role)
+        shown = _placed(shown, memory, memory_role, form)
     return settled, _own(_items(shown, messages, shapes, form), form)
 
 
@@ -210,12 +210,13 @@ def with_memory(view: View, memory: str) -> View:
     return {**view, "content": f"{memory}\n\n{content or ''}"}
 
 
-def _placed(shown: list[Shown], memory: str, role: MemoryRole) -> list[Shown]:
+def _placed(shown: list[Shown], memory: str, role: MemoryRole, form: Format) -> list[Shown]:
     """Insert the recalls at the newest user message, or at the beginning if there is none."""
     newest = next(
         (at for at in reversed(range(len(shown))) if shown[at].view["role"] == "user"), None
     )
-    own = Shown({"role": role, "content": memory}, -1)
+    own_role = "user" if form.arguments.system_first else role
+    own = Shown({"role": own_role, "content": memory}, -1)
     if newest is None:
         return [own, *shown]
     if role == "system":

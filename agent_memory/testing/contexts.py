@@ -180,6 +180,8 @@ def _check_langchain(messages: Sequence[Any]) -> None:
         kind = message.get("type")
         if kind not in _LANGCHAIN:
             _refuse(place, f"the type {kind!r} is unknown")
+        if kind == "system" and any(view["role"] != "system" for view in chat):
+            _refuse(place, "a system message stands after other messages")
         view: dict[str, Any] = {"role": _LANGCHAIN[str(kind)], "content": message.get("content")}
         if kind == "tool":
             view["tool_call_id"] = message.get("tool_call_id")

@@ -92,6 +92,20 @@ def test_an_agent_remembers_across_threads(memory: AgentMemory) -> None:
     assert memory.head("t-1").user_id == "ana"
 
 
+def test_recalls_of_a_later_turn_are_no_second_system_message(memory: AgentMemory) -> None:
+    """Wrong: Claude's model raises "multiple non-consecutive system messages", or Gemini's drops
+    the recalls."""
+    memory.remember("Ana lives in Lisbon.", user_id="ana")
+    fake = model("Hi.", "In Lisbon.")
+    middleware = AgentMemoryMiddleware(memory, user_id="ana")
+    agent = agent_of(fake, middleware, system_prompt="Be kind.")
+    agent.invoke({"messages": "Hello."}, thread("t"))
+    agent.invoke({"messages": "Which city do I live in?"}, thread("t"))
+    assert [one.type for one in fake.sent[1]] == ["system", "human", "ai", "human", "human"]
+    assert "Lisbon" in str(fake.sent[1][3].content)
+    assert fake.sent[1][4].content == "Which city do I live in?"
+
+
 def test_a_turn_with_tools_is_kept_and_sent_whole(memory: AgentMemory) -> None:
     """Wrong: a call is separated from its result, or the model is sent other messages."""
     call = {"name": "weather", "args": {"city": "Rome"}, "id": "c-1"}

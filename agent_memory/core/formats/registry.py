@@ -49,12 +49,14 @@ class Arguments:
             is nested. Empty if the system text stands among the messages.
         system_parts: Whether the system text is a list of parts.
         user_first: Whether the first message must be a user's.
+        system_first: Whether system messages may only stand before all other messages.
     """
 
     messages: str = "messages"
     system: tuple[str, ...] = ()
     system_parts: bool = False
     user_first: bool = False
+    system_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ def _formats() -> dict[str, Format]:
             names.LANGCHAIN,
             "langchain",
             ids=Ids(re.compile(r".{1,40}", re.DOTALL)),
-            arguments=Arguments("input"),
+            arguments=Arguments("input", system_first=True),
             is_exact=True,
         ),
         _build(
