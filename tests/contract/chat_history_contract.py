@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import ChatHistory
-from agent_memory.core.messages import Message
+from agent_memory import ChatHistory, Message
 from agent_memory.errors import InvalidId, InvalidMessage
 from agent_memory.testing.contract import together
 

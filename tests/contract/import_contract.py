@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Trim
-from agent_memory.core.messages import Message
+from agent_memory import AgentMemory, Message, Trim
 from agent_memory.core.records import Entry, Head, Lease, Summary
 from agent_memory.engine.leases import LEASE_SECONDS, Leases
 from agent_memory.engine.transfer.importer import import_transaction

@@ -13,8 +13,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from agent_memory import AgentMemory, VectorMemory
-from agent_memory.core.messages import Message
+from agent_memory import AgentMemory, Message, VectorMemory
 from agent_memory.core.records import Draft, Summary
 from agent_memory.engine.edit.repair import look
 from agent_memory.errors import ConfigError, StoreUnavailable, Undecryptable

@@ -5,8 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from agent_memory import AgentMemory, Block, CompositeMemory
-from agent_memory.core.messages import Message
+from agent_memory import AgentMemory, Block, CompositeMemory, Message
 from agent_memory.core.records import Entry, Recall, Scope
 from tests.kit import SECONDS
 

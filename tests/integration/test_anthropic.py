@@ -15,8 +15,7 @@ from anthropic import Anthropic
 from anthropic.lib.tools import ToolError
 from anthropic.types.beta import BetaMemoryTool20250818ViewCommand
 
-from agent_memory import AgentMemory, FileMemory
-from agent_memory.errors import MissingExtra
+from agent_memory import AgentMemory, FileMemory, MissingExtra
 from agent_memory.integrations.anthropic import AsyncMemoryTool, MemoryTool
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import watched

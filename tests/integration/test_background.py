@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Block, ExtractiveMemory, FlushToLTM
-from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory import AgentMemory, AgentMemoryConfig, Block, ExtractiveMemory, FlushToLTM
 from agent_memory.core.records import Entry, Head, Scope
 from agent_memory.engine.assembly import Components
 from agent_memory.stores import MemoryStore

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Block, ExtractiveMemory, StaticMemory, VectorMemory
-from agent_memory.core.messages import Message
+from agent_memory import AgentMemory, Block, ExtractiveMemory, Message, StaticMemory, VectorMemory
 from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.errors import InvalidSetting
 from tests.integration.fact_model import Model, absorbed, remembering, said

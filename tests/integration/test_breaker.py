@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from agent_memory import AgentMemory, MemoryContext
-from agent_memory.core.messages import Message
+from agent_memory import AgentMemory, MemoryContext, Message
 from agent_memory.core.records import Recall, Scope
 from tests.kit import Silent
 

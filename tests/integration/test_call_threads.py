@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory
+from agent_memory import AgentMemory, Message
 from agent_memory.core import threads
-from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.engine.leases import Leases, Locks
 from agent_memory.stores import MemoryStore

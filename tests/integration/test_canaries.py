@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Session, User, operations
-from agent_memory.core.messages import Message
+from agent_memory import AgentMemory, Message, Session, User, operations
 from agent_memory.core.records import Recall, Scope
 from tests.isolation.acts import NOT_CALLED, OPERATIONS
 from tests.isolation.crowd import Plan

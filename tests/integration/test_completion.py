@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory
-from agent_memory.core.messages import Message
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory import AgentMemory, Message, TokenCounter
 from agent_memory.errors import (
     AgentMemoryError,
     ContextTooLong,

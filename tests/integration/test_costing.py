@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory import AgentMemory, Message, NoteMemory, StaticMemory, VectorMemory
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory import AgentMemory, Message, NoteMemory, StaticMemory, TokenCounter, VectorMemory
 from agent_memory.integrations.costing import STRATEGIES, Bill, costs, read_chat
 from agent_memory.models.usage import Price
 from tests.integration.import_samples import write_lines

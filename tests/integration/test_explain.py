@@ -5,9 +5,8 @@ from datetime import date
 
 import pytest
 
-from agent_memory import AgentMemory, Chain, ClearTools, Summarize, Trim
+from agent_memory import AgentMemory, Chain, ClearTools, InvalidInput, Summarize, Trim
 from agent_memory.core.context import Explanation
-from agent_memory.errors import InvalidInput
 from tests.histories import call, result
 from tests.kit import assistant, user
 

@@ -12,10 +12,8 @@ from typing import Any, Literal
 
 import pytest
 
-from agent_memory import AgentMemory, ExtractiveMemory
+from agent_memory import AgentMemory, ExtractiveMemory, Fact, Recall
 from agent_memory.core.context import render_memory
-from agent_memory.core.records import Recall
-from agent_memory.ltm_blocks.extractive.history.fact import Fact
 from agent_memory.testing import FakeLLM
 from tests.kit import model_at
 

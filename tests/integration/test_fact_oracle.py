@@ -9,13 +9,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from agent_memory import ExtractiveMemory
-from agent_memory.core.messages import Message
+from agent_memory import ExtractiveMemory, Fact, Message, TokenCounter
 from agent_memory.core.records import Entry, Scope, Span
-from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.engine.leases import Locks
 from agent_memory.ltm_blocks.base import Resources
-from agent_memory.ltm_blocks.extractive.history.fact import Fact
 from agent_memory.ltm_blocks.extractive.history.history import facts_of
 from agent_memory.ltm_blocks.extractive.storage import Keeper
 from agent_memory.stores.memory import MemoryStore

@@ -8,10 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from agent_memory import AgentMemory, FlushToLTM, operations
-from agent_memory.core.messages import Message
+from agent_memory import AgentMemory, FlushToLTM, Message, StoreError, operations
 from agent_memory.core.records import Entry, Lease, Recall, Scope
-from agent_memory.errors import StoreError
 from agent_memory.stores.kernel.coding import head_id
 from agent_memory.stores.memory import MemoryKernel, MemoryStore
 from agent_memory.testing.watching import watched

@@ -11,8 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from agent_memory import AgentMemory, StaticMemory, VectorMemory
-from agent_memory.core.records import Recall
+from agent_memory import AgentMemory, Recall, StaticMemory, VectorMemory
 from agent_memory.operations import import_session
 from agent_memory.stores.base import Store
 from tests.kit import Silent, until, user

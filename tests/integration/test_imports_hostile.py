@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory
-from agent_memory.errors import InvalidInput
+from agent_memory import AgentMemory, InvalidInput
 from agent_memory.integrations.importing import import_chats, preview
 from agent_memory.integrations.imports import From, json_parts
 from tests.integration.import_samples import (

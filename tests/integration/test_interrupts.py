@@ -11,10 +11,9 @@ from typing import Any, cast
 
 import pytest
 
-from agent_memory import AgentMemory, FlushToLTM, NoteMemory, VectorMemory
+from agent_memory import AgentMemory, Block, FlushToLTM, NoteMemory, VectorMemory
 from agent_memory.core.records import Entry, Scope
 from agent_memory.errors import StoreUnavailable
-from agent_memory.ltm_blocks.base import Block
 from agent_memory.stores.kernel.contract import DocId
 from agent_memory.stores.memory import MemoryKernel, MemoryStore
 from tests.kit import SECONDS, Silent, until

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, VectorMemory
-from agent_memory.core.messages import Message
+from agent_memory import AgentMemory, Message, VectorMemory
 from agent_memory.core.query_text import MOST, query_message
 from agent_memory.core.records import Entry, Lag, Recall, Scope
 from agent_memory.core.threads import given_up
 from agent_memory.engine.recall.runner import TimeLimited
-from agent_memory.ltm_blocks.base import Block
 from agent_memory.ltm_blocks.pending_index import Waiting
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.pending import Tail, Tails

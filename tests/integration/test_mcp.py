@@ -15,12 +15,10 @@ from hypothesis import strategies as st
 from mcp import Client, MCPError
 
 import agent_memory.mcp
-from agent_memory import AgentMemory, VectorMemory
+from agent_memory import AgentMemory, FileMemory, VectorMemory, WorkingMemory
 from agent_memory.core.records import Scope
 from agent_memory.core.tools import Arguments, Tool
 from agent_memory.errors import InvalidId, MissingExtra
-from agent_memory.ltm_blocks.files.block import FileMemory
-from agent_memory.ltm_blocks.working import WorkingMemory
 from agent_memory.mcp.server import build, read
 from tests.integration.fact_model import Model, absorbed, remembering, said
 from tests.integration.mcp_calls import Mode, call, refusal, resource

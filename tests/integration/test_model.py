@@ -19,8 +19,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from agent_memory import AgentMemory, Block, FlushToLTM, VectorMemory, operations
-from agent_memory.core.messages import Message
+from agent_memory import AgentMemory, Block, FlushToLTM, Message, VectorMemory, operations
 from agent_memory.core.records import Entry, Lease, Recall, Scope
 from agent_memory.errors import LeaseLost, SessionOfAnotherUser, StoreError, StoreUnavailable
 from agent_memory.ltm_blocks.base import Resources

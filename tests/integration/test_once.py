@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry
+from agent_memory import AgentMemory, Entry, Message
 from agent_memory.errors import Conflict, InvalidInput, SessionOfAnotherUser
 from agent_memory.stores import MemoryStore
 from tests.kit import assistant, user

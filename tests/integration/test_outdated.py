@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, VectorMemory
+from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, Recall, VectorMemory
 from agent_memory.core.fusion import marked
-from agent_memory.core.records import Recall
 from agent_memory.testing import FakeLLM
 from tests.integration.composing import composed, opened
 from tests.integration.fact_model import Model, absorbed, said

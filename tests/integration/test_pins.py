@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, ExtractiveMemory, Summarize, Trim, operations
-from agent_memory.errors import InvalidInput
+from agent_memory import AgentMemory, ExtractiveMemory, InvalidInput, Summarize, Trim, operations
 from agent_memory.ltm_blocks.extractive import ImportanceScorer
 from tests.integration.fact_model import Model, absorbed, remembering, said
 

@@ -10,8 +10,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from agent_memory import ExtractiveMemory
-from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory import AgentMemoryConfig, ExtractiveMemory
 from agent_memory.errors import ConfigError, InvalidSetting, ModelOutputInvalid
 from tests.integration.fact_model import Model, absorbed, at, remembering, said, texts
 from tests.kit import invoke

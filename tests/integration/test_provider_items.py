@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, StaticMemory
+from agent_memory import AgentMemory, InvalidInput, NullMemory, StaticMemory
 from agent_memory.core.formats import registry
 from agent_memory.core.formats.names import GOOGLE, RESPONSES
 from agent_memory.core.formats.registry import Format, format_of, register
 from agent_memory.core.rendering import OPENING
-from agent_memory.errors import InvalidInput
-from agent_memory.standalone.null import NullMemory
 from tests.kit import user
 
 ITEMS: list[dict[str, Any]] = [

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Head
+from agent_memory import AgentMemory, Head, Message
 from agent_memory.engine.processing.session_work import longest_wait
 from agent_memory.engine.processing.worker import Worker
 

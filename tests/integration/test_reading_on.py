@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Trim
+from agent_memory import AgentMemory, InvalidInput, Trim
 from agent_memory.core.transcript import full_text
-from agent_memory.errors import InvalidInput
 from agent_memory.testing import FakeLLM
 
 TOOL = "memory_read_message"

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, FlushToLTM, VectorMemory, operations
-from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory import AgentMemory, AgentMemoryConfig, FlushToLTM, VectorMemory, operations
 from agent_memory.errors import DimensionMismatch
 from agent_memory.operations import rebuild
 from agent_memory.stores import MemoryStore

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, StaticMemory, Trim, VectorMemory
-from agent_memory.errors import InvalidInput
+from agent_memory import AgentMemory, InvalidInput, StaticMemory, Trim, VectorMemory
 
 BEGUN = datetime(2026, 3, 1, tzinfo=UTC)
 SAID = [

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, StaticMemory, Summarize, Trim, VectorMemory
-from agent_memory.core.messages import Message
+from agent_memory import AgentMemory, Message, StaticMemory, Summarize, Trim, VectorMemory
 from agent_memory.core.records import Record
 from agent_memory.core.system_collections import SENT, SENT_TEXTS
 

@@ -14,8 +14,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from agent_memory import AgentMemory
-from agent_memory.errors import InvalidInput
+from agent_memory import AgentMemory, InvalidInput
 from agent_memory.server.credentials import Tokens
 from agent_memory.server.keys import KeyRing
 from agent_memory.stores import MemoryStore

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, Summarize
+from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, Summarize, TokenCounter
 from agent_memory.core.system_collections import SPENDING
-from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.usage import SpendingLimit, SpendingLimits
 from agent_memory.engine import spending
 from agent_memory.models.usage import Account, Call, Charges, Prices

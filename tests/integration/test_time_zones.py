@@ -7,10 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from agent_memory import AgentMemory, VectorMemory
-from agent_memory.core.messages import Message
+from agent_memory import AgentMemory, ConfigError, Message, VectorMemory
 from agent_memory.core.records import Scope
-from agent_memory.errors import ConfigError
 
 SINGAPORE = "2026-04-16T00:30:00+08:00"
 

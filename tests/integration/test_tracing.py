@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, ExtractiveMemory, VectorMemory
+from agent_memory import AgentMemory, ExtractiveMemory, InvalidInput, ModelError, VectorMemory
 from agent_memory.core import tracing
-from agent_memory.errors import InvalidInput, ModelError
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model
 from tests.integration.tracing import Spans, traced

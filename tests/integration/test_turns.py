@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, StaticMemory, Summarize, VectorMemory
-from agent_memory.core.messages import Message
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory import AgentMemory, Message, StaticMemory, Summarize, TokenCounter, VectorMemory
 from agent_memory.errors import (
     InvalidMessage,
     StoreError,

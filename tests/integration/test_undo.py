@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, Summarize, VectorMemory
-from agent_memory.core.messages import Message
+from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, Message, Summarize, VectorMemory
 from agent_memory.core.records import Entry, Record, Scope
 from agent_memory.errors import StoreUnavailable
 from agent_memory.ltm_blocks.base import record_id

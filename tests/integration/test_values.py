@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, AsyncAgentMemory
+from agent_memory import AgentMemory, AsyncAgentMemory, InvalidInput
 from agent_memory.engine.values import key_values
 from agent_memory.engine.values.items import Put
-from agent_memory.errors import InvalidInput
 from agent_memory.operations import verify
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, StaticMemory, Trim
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory import AgentMemory, StaticMemory, TokenCounter, Trim
 from agent_memory.testing import FakeLLM
 from tests.histories import unpaired
 

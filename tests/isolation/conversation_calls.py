@@ -9,8 +9,7 @@ from datetime import timedelta
 from io import StringIO
 from typing import Any
 
-from agent_memory import operations
-from agent_memory.errors import InvalidInput
+from agent_memory import InvalidInput, operations
 from tests.isolation.acts import NOW, Act, operation
 
 # --- conversations --------------------------------------------------------------------------------

@@ -15,8 +15,7 @@ from anthropic.lib.tools._beta_builtin_memory_tool import (
     _format_file_size,
 )
 
-from agent_memory import AgentMemory, FileMemory
-from agent_memory.errors import ToolRefused
+from agent_memory import AgentMemory, FileMemory, ToolRefused
 from agent_memory.ltm_blocks.files import Files
 from agent_memory.ltm_blocks.files.block import run_command
 from agent_memory.ltm_blocks.files.commands import DOC, SDK

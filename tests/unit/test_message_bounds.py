@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory import Trim
+from agent_memory import Entry, TokenCounter, Trim
 from agent_memory.core.fitting import Fitting
-from agent_memory.core.records import Entry
 from agent_memory.core.shapes import role_of
 from agent_memory.core.shortening import Shortener
-from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.window import apply, choose_cut, passes, visible
 from agent_memory.strategies import Cut, Window
 from tests.histories import call, histories, log_of, result, torn

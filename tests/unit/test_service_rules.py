@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory import errors
-from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput
+from agent_memory import AgentMemoryError, ConfigError, InvalidInput, errors
 from agent_memory.server.credentials import Tokens
 from agent_memory.server.limits import Buckets, Limits
 from agent_memory.server.logs import JsonLines

@@ -10,12 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory import AgentMemory, VectorMemory
+from agent_memory import AgentMemory, Message, Recall, TokenCounter, VectorMemory
 from agent_memory.core.context import MemoryRole, render_memory
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Recall
 from agent_memory.core.text import listed_text
-from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.transcript import (
     LONG,
     MOST_PASSAGES,

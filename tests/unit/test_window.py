@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory import AgentMemory
+from agent_memory import AgentMemory, Entry
 from agent_memory.core import window
-from agent_memory.core.records import Entry
 from agent_memory.core.shapes import pairs, role_of, shape_of
 from agent_memory.core.window import (
     Cut,

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory import AgentMemory, Trim
-from agent_memory.core.records import Entry, Head
+from agent_memory import AgentMemory, Entry, Head, Trim
 from agent_memory.engine import windows
 from agent_memory.engine.windows import Windows
 from agent_memory.stores.memory import MemoryStore
