@@ -25,7 +25,7 @@ MODULES: dict[str, dict[str, str]] = {
         "test_a_failing_store_stores_all_or_nothing": _WATCHED,
         "test_a_turn_outlasts_what_others_do_meanwhile": _INSIDE,
     },
-    "values": {"test_a_users_values_go_with_the_user": _INSIDE},
+    "values": {},
     "once": {"test_an_agent_whose_first_write_was_retried_is_redacted": _INSIDE},
     "notes": {
         "test_they_are_recalled_where_they_bear_on_the_question": _INSIDE,

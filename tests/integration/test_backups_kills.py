@@ -1,15 +1,12 @@
-"""`agent-memory backup` and `restore`, killed at every step and at random."""
+"""`agent-memory backup` and `restore`, killed at every step."""
 
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -20,8 +17,6 @@ from agent_memory.testing.contract import draft
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed there")
 
-SEED = 20261122
-KILLS = 5
 STEPS = ("os.rename", "os.remove", "os.chmod", "os.chown", "sqlite3.connect", "tempfile.mkstemp")
 COMMAND = f"""
 import os, signal, sys
@@ -42,47 +37,17 @@ def hook(event, args):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-print("ready", flush=True)
 sys.addaudithook(hook)
 app.main()
 """
 
 
-@contextmanager
-def _started(*arguments: str, fatal: int = 0) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a command, and wait until its imports are done."""
-    command = [sys.executable, "-c", COMMAND, str(fatal), *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        assert process.stdout.readline() == b"ready\n"
-        yield process
-
-
-def _ended(process: subprocess.Popen[bytes]) -> bool:
-    """Return whether a command ended by itself instead of being killed."""
-    told, _ = process.communicate(timeout=60)
-    assert process.returncode in (0, -signal.SIGKILL), told
-    return process.returncode == 0
-
-
 def _run(*arguments: str, fatal: int = 0) -> bool:
-    with _started(*arguments, fatal=fatal) as process:
-        return _ended(process)
-
-
-def _killed(seconds: float, *arguments: str) -> bool:
-    """Return whether a command was still running after `seconds`, and so was killed."""
-    with _started(*arguments) as process:
-        time.sleep(seconds)
-        process.kill()
-        return not _ended(process)
-
-
-def _seconds(*arguments: str) -> float:
-    """Return how long a command takes, without its imports."""
-    with _started(*arguments) as process:
-        begun = time.monotonic()
-        assert _ended(process)
-        return time.monotonic() - begun
+    """Run a command. Return whether it ended by itself instead of being killed at a step."""
+    command = [sys.executable, "-c", COMMAND, str(fatal), *arguments]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    assert done.returncode in (0, -signal.SIGKILL), done
+    return done.returncode == 0
 
 
 def _said(path: Path) -> list[object]:
@@ -92,11 +57,9 @@ def _said(path: Path) -> list[object]:
         return [entry.message.content for entry in store.read("s")]
 
 
-def _filled(path: Path, count: int) -> SQLStore:
+def _filled(path: Path) -> SQLStore:
     store = SQLStore(f"sqlite:///{path}")
-    for first in range(0, count, 100):
-        numbers = range(first, min(first + 100, count))
-        store.append("s", [draft(f"{n} " + "of a thousand words " * 20) for n in numbers])
+    store.append("s", [draft("before it")])
     return store
 
 
@@ -116,7 +79,7 @@ def test_restores_killed_at_many_steps(tmp_path: Path) -> None:
         folder = tmp_path / f"{fatal}"
         folder.mkdir()
         path, backup = folder / "a.db", folder / "b.db"
-        store = _filled(path, 1)
+        store = _filled(path)
         back_up(f"sqlite:///{path}", backup)
         store.append("s", [draft("after it")])
         restore = ["restore", str(backup), "--yes", "--store", f"sqlite:///{path}"]
@@ -142,7 +105,7 @@ def test_backups_killed_at_every_step(tmp_path: Path) -> None:
     """Wrong: an interrupted backup replaces the last whole one, or its temporary files stay."""
     path, backup = tmp_path / "a.db", tmp_path / "b.db"
     command = ["backup", str(backup), "--store", f"sqlite:///{path}"]
-    with closing(_filled(path, 1)) as store:
+    with closing(_filled(path)) as store:
         for fatal in range(1, 100):
             store.append("s", [draft("one more")])
             ended = _run(*command, fatal=fatal)
@@ -161,36 +124,3 @@ def test_backups_killed_at_every_step(tmp_path: Path) -> None:
         os.utime(one, (0, 0))
     assert _run(*command)
     assert [one for one in tmp_path.iterdir() if one.name.startswith(".")] == [mine]
-
-
-@pytest.mark.long
-def test_backups_killed_at_random(tmp_path: Path) -> None:
-    """Wrong: an interrupted backup replaces the last whole one."""
-    random, path, backup = Random(SEED), tmp_path / "a.db", tmp_path / "b.db"
-    command = ["backup", str(backup), "--store", f"sqlite:///{path}"]
-    with closing(_filled(path, 5000)) as store:
-        seconds, held, kills = _seconds(*command), {5000}, 0
-        for n in range(KILLS):
-            store.append("s", [draft("one more")])
-            held.add(5001 + n)
-            kills += _killed(random.uniform(0, seconds), *command)
-            assert len(_said(backup)) in held
-    assert kills
-
-
-@pytest.mark.long
-def test_restores_killed_at_random(tmp_path: Path) -> None:
-    """Wrong: a restore that is killed between two steps loses the store or the backup."""
-    random, path, backup = Random(SEED), tmp_path / "a.db", tmp_path / "b.db"
-    _filled(path, 5000).close()
-    back_up(f"sqlite:///{path}", backup)
-    restore = ["restore", str(backup), "--yes", "--store", f"sqlite:///{path}"]
-    seconds, kills = _seconds(*restore), 0
-    for n in range(KILLS):
-        with closing(SQLStore(f"sqlite:///{path}")) as store:
-            end = store.append("s", [draft(f"after it {n}")]).end
-            kills += _killed(random.uniform(0, seconds), *restore)
-            assert len(_said(path)) in (5000, end)
-    assert kills
-    assert _run(*restore)
-    assert _said(path) == _said(backup)

@@ -41,6 +41,7 @@ def keep(memory: AgentMemory, user: str | None, session_id: str) -> None:
     mine.update({"role": "user", "content": f"I said {word}."})
     mine.working().set("plan", [word])
     mine.owner().notes().add(f"A note on {word}.")
+    mine.owner().values().put(("of", session_id), "word", word)
     mine.owner().files().create(f"/memories/{word}.txt", f"{word}\n")
     mine.owner().spatial().observe(f"Saw {word}.", (1.0, 2.0))
     name = f"skill-{user or 'nobody'}-{session_id}"
@@ -58,6 +59,7 @@ def seen(memory: AgentMemory, user: str | None, session_id: str) -> str:
         mine.call_tool("spatial_near", {"position": [0, 0]}),
         mine.call_tool("skills_find", {"query": "find the canary"}),
         [str(one) for one in mine.owner().notes().all()],
+        [str(one) for one in mine.owner().values().search()],
         [mine.owner().files().read(path) for path in mine.owner().files().paths()],
         [str(one) for one in mine.owner().spatial().all()],
         [str(one) for one in mine.owner().skills().all()],
@@ -135,6 +137,7 @@ def test_a_deleted_session_takes_along_what_is_its_own(
         assert [one.text for one in ada.owner().spatial().all()] == [f"Saw {own}."]
         paths = [f"/memories/{canary('ada', n)}.txt" for n in ("ada1", "ada2")]
         assert ada.owner().files().paths() == paths
+        assert ada.owner().values().namespaces() == [("of", "ada2")]
         assert memory.session("ada1", "ada").working().all() == {}
         assert own in told
         way(memory, lambda it: it.delete("alone"))

@@ -337,18 +337,6 @@ def test_what_went_wrong_inside_is_not_told(mode: Mode, caplog: pytest.LogCaptur
     assert "MemoryClosed" in caplog.text
 
 
-def test_the_user_is_asked_for_with_each_call(memory: AgentMemory) -> None:
-    """Wrong: the first call's user is used for all later calls."""
-    users = iter(["sarah", "ben", "sarah"])
-
-    async def run() -> list[list[str]]:
-        async with Client(build(memory, lambda asked: next(users))) as client:
-            found = [await call(client, "search_memories") for _ in range(3)]
-            return [[one["text"] for one in page["memories"]] for page in found]
-
-    assert anyio.run(run) == [[], ["Ben's canary is yellow."], []]
-
-
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: without the SDK the import does not say which extra to install."""
     with monkeypatch.context() as patch:

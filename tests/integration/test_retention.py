@@ -51,13 +51,6 @@ def filled(memory: AgentMemory, count: int = 40, **fields: Any) -> None:
         memory.update("s", turn(number, **fields), user_id="u")
 
 
-def test_forever_is_the_default(url: str) -> None:
-    """Wrong: messages expire without a setting for it."""
-    with AgentMemory(store=url, max_tokens=400, overflow=Trim()) as memory:
-        filled(memory)
-        assert [entry.seq for entry in memory.history("s")] == list(range(1, 41))
-
-
 @pytest.mark.parametrize("store", ["memory://", "sqlite"])
 def test_window_keeps_what_the_window_shows(url: str, store: str) -> None:
     """Wrong: messages that left the window stay in the log, or shown ones are removed."""
@@ -149,12 +142,6 @@ def test_bad_values_are_refused(bad: Any) -> None:
     """Wrong: an invalid value is accepted."""
     with pytest.raises(InvalidSetting):
         AgentMemoryConfig(retention=bad)
-
-
-def test_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: an environment variable cannot set a duration."""
-    monkeypatch.setenv("AGENT_MEMORY_RETENTION", "P30D")
-    assert AgentMemoryConfig().retention == timedelta(days=30)
 
 
 class Keeps(Strategy):

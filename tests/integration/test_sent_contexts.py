@@ -179,16 +179,6 @@ def test_a_log_that_is_shortened_takes_its_contexts_along() -> None:
         assert all(one.turn > head.expired for one in told)
 
 
-def test_deleting_a_user_leaves_nothing(memory: AgentMemory) -> None:
-    """Wrong: the prompt log outlives its user."""
-    known(memory)
-    memory.update("s", said("Hello"), user_id="ana")
-    memory.get("s", "Where do I live?", user_id="ana")
-    assert records(memory)
-    memory.delete_user("ana")
-    assert records(memory) == memory.contexts("s") == []
-
-
 def test_what_was_left_out_is_told_with_the_why(memory: AgentMemory) -> None:
     """Wrong: the prompt log does not say why a record was left out."""
     ask_of_houses(memory)
@@ -198,17 +188,7 @@ def test_what_was_left_out_is_told_with_the_why(memory: AgentMemory) -> None:
 
 
 def test_what_was_left_out_is_not_what_another_says_by_now(memory: AgentMemory) -> None:
-    """Wrong: the prompt log shows another user's message under a deleted session's id."""
-    ask_of_houses(memory)
-    assert memory.contexts("s")[-1].left_out
-    for number in range(30):
-        memory.delete(f"c{number}", user_id="ana")
-        memory.update(f"c{number}", said("My safe opens with 4711."), user_id="ben")
-    assert "4711" not in str(memory.contexts("s", user_id="ana"))
-
-
-def test_what_was_left_out_may_be_anothers_before_it_is_kept(memory: AgentMemory) -> None:
-    """Wrong: a context stored late shows another user's text under a reused id."""
+    """Wrong: a context, stored before or later, shows another user's text under a reused id."""
     ask_of_houses(memory)
     memory.get("new", "Which house did I see in Lisbon?", user_id="ana")
     for number in range(30):
@@ -217,7 +197,7 @@ def test_what_was_left_out_may_be_anothers_before_it_is_kept(memory: AgentMemory
     memory.update("new", said("Hello"), user_id="ana")
     (told,) = memory.contexts("new", user_id="ana")
     assert told.left_out
-    assert "4711" not in str(told)
+    assert "4711" not in str([told, memory.contexts("s", user_id="ana")])
 
 
 def test_what_was_asked_before_a_session_began_is_not_anothers(memory: AgentMemory) -> None:

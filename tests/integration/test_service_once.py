@@ -116,14 +116,6 @@ def test_a_key_names_one_write(service: Service, name: str) -> None:
         assert refused.status == 422
 
 
-def test_a_key_is_the_sessions(service: Service) -> None:
-    """Wrong: two users' equal idempotency keys are taken for one write."""
-    for user in ("ana", "ben"):
-        given = {"session_id": f"new-{user}", "messages": [said(user)]}
-        answer = service.call("append_messages", service.key(user), given, Idempotency_Key="same")
-        assert answer.json["end"] == 1
-
-
 def test_an_expected_end(service: Service) -> None:
     """Wrong: a message is appended after another one that its writer has not seen."""
     key, given = service.key("ana"), {"session_id": "s-ana", "messages": [said("next")]}

@@ -11,7 +11,6 @@ import pytest
 from agent_memory import AgentMemory, AsyncAgentMemory, InvalidInput
 from agent_memory.engine.values import key_values
 from agent_memory.engine.values.items import Put
-from agent_memory.operations import verify
 
 
 @pytest.fixture
@@ -166,18 +165,6 @@ def test_many_are_kept_all_or_none(memory: AgentMemory) -> None:
     assert values.namespaces() == []
     kept = values.put_many([Put(("a",), "k", 1), Put(("b",), "k", 2), Put(("a",), "k", 3)])
     assert [(one.namespace, one.value) for one in kept] == [(("a",), 3), (("b",), 2)]
-
-
-def test_a_users_values_go_with_the_user(memory: AgentMemory) -> None:
-    """Wrong: values of a deleted user stay, or another user's are deleted."""
-    for user in ("ana", "anabel"):
-        memory.values(user).put(("a", "b"), "k", "of " + user)
-    memory.values().put(("user:ana",), "k", "nobody's")
-    receipt = memory.delete_user("ana")
-    assert memory.values("ana").namespaces() == []
-    assert memory.values("anabel").namespaces() == [("a", "b")]
-    assert memory.values().namespaces() == [("user:ana",)]
-    assert not [part for part in verify(memory, receipt).parts if part.state == "failed"]
 
 
 def test_a_sessions_values_go_with_it(memory: AgentMemory) -> None:

@@ -14,10 +14,8 @@ from agent_memory import AgentMemory, AgentMemoryConfig, WorkingMemory
 from agent_memory.core.records import Scope
 from agent_memory.errors import (
     ConfigError,
-    InvalidId,
     InvalidInput,
     SessionDeleting,
-    SessionOfAnotherUser,
 )
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import watched
@@ -183,22 +181,6 @@ def test_it_ends_with_the_conversation(memory: AgentMemory) -> None:
     assert memory.session("s2").working().all() == {}
 
 
-def test_it_may_outlive_the_end_but_not_the_session(url: str) -> None:
-    """Wrong: `end` clears a scratchpad with `persist`, or a deletion does not."""
-    with opened(url, WorkingMemory(persist=True)) as memory:
-        for session_id in ("s1", "s2"):
-            memory.session(session_id, "ada").working().set("k", session_id)
-            memory.end(session_id)
-        memory.session("s3", "ben").working().set("k", "s3")
-        assert memory.session("s1").working().all() == {"k": "s1"}
-        memory.delete("s1")
-        assert memory.session("s1", "ben").working().all() == {}
-        assert memory.session("s2").working().all() == {"k": "s2"}
-        memory.delete_user("ada")
-        assert memory.session("s2").working().all() == {}
-        assert memory.session("s3").working().all() == {"k": "s3"}
-
-
 @pytest.mark.parametrize("again", [False, True])
 def test_a_value_that_is_set_while_its_session_is_deleted(again: bool) -> None:
     """Wrong: a value that was refused during a deletion is stored."""
@@ -231,18 +213,6 @@ def test_a_value_that_is_set_while_its_session_is_deleted(again: bool) -> None:
             pad.set("key", "again")
             assert pad.all() == {"key": "again"}
     assert refused
-
-
-def test_another_users_scratchpad_is_not_opened(memory: AgentMemory) -> None:
-    """Wrong: another user reads or writes a session's scratchpad by its id."""
-    early = memory.session("later", "ben").working()  # opened before there is a session
-    memory.session("later", "ada").working().set("k", 2)
-    for call in (early.all, early.clear, partial(early.set, "k", 3), partial(early.delete, "k")):
-        with pytest.raises(SessionOfAnotherUser):
-            call()
-    assert memory.session("later").working().all() == {"k": 2}
-    with pytest.raises(InvalidId):
-        memory.session("").working()
 
 
 def test_it_stays_when_the_session_gets_a_user(memory: AgentMemory) -> None:

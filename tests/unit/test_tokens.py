@@ -325,17 +325,6 @@ def test_parts_are_no_cheaper_than_the_whole(first: str, second: str) -> None:
     assert estimate(first) + estimate(second) >= estimate(first + second)
 
 
-def test_ordinary_prose_is_not_overcounted_by_much() -> None:
-    """Wrong: the estimate of ordinary prose is far too high."""
-    prose = (
-        "When the council met again in the spring, nobody could say who had asked for the survey, "
-        "or why its results had been kept in a drawer. Three members wanted to publish it at once; "
-        "the others thought that the town had enough to talk about, and went home early."
-    )
-    exact = encoding("o200k_base").count(prose)
-    assert exact <= estimate(prose) <= 1.4 * exact
-
-
 def url(kind: str, data: bytes) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
