@@ -41,24 +41,6 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
         assert store.move(replace(head, start=1)) is not None
         assert [e.message.content for e in other.read("s")] == ["a", "b", "c", "d"]
 
-    def test_a_server_that_is_down(self, server: Served, store: Store, namespace: str) -> None:
-        """Wrong: an outage raises a driver's error, hangs, or makes the handle unusable."""
-        own = server.private()
-        store.append("s", [draft("a")], "u")
-        own.stop()
-        try:
-            for call in (
-                lambda: SQLStore(server.url, namespace), lambda: store.append("s", [draft("b")]),
-                lambda: store.head("s"), lambda: store.delete("s"), lambda: store.due(),
-                lambda: store.schedule_all(), lambda: store.records("f", "user:a"),
-            ):  # fmt: skip
-                with pytest.raises(StoreUnavailable, match="server could not be used") as caught:
-                    call()
-                assert told_nothing(caught.value)
-        finally:
-            own.start()
-        assert store.append("s", [draft("c")]).end == 2
-
     def test_an_answer_that_is_lost(self, server: Served, store: Store, namespace: str) -> None:
         """Wrong: a write that was done is repeated, or a read that can be repeated fails."""
         with line_to(server.private()) as line:

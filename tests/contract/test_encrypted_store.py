@@ -338,21 +338,6 @@ def test_encryption_is_switched_on_later() -> None:
     assert store.read("s")[-1].message.text() == "from now on"
 
 
-def _spoil(inner: Store, session_id: str) -> None:
-    """Put a summary into a session that no key can decrypt."""
-    assert inner.move(replace(stored(inner, session_id), summary=SUMMARY)) is not None
-
-
-def test_an_append_that_is_refused_stores_nothing() -> None:
-    """Wrong: an append that raises is stored, and its retry duplicates the message."""
-    inner = MemoryStore()
-    filled(encrypted(inner), "s")
-    _spoil(inner, "s")
-    with pytest.raises(Undecryptable, match="summary of session 's'"):
-        encrypted(inner).append("s", [draft("again")])
-    assert inner.counts().entries == 3
-
-
 def test_an_append_while_the_key_service_is_down_stores_nothing() -> None:
     """Wrong: an append that raises for a missing key is stored, and its retry duplicates it."""
 

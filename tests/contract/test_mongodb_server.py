@@ -47,22 +47,6 @@ def test_goes_on_after_a_restart(server: MongoDBServer, store: Store, other: Sto
     assert stored(store).end == 3
 
 
-@pytest.mark.usefixtures("brisk")
-def test_a_server_that_goes_away(server: MongoDBServer, namespace: str) -> None:
-    """Wrong: a call hangs, or raises a driver's error."""
-    store = MongoDBStore(server.url_at(server.port, seconds=0.2), namespace)
-    store.append("s", [draft("a")])
-    server.stop()
-    try:
-        for call in (lambda: store.append("s", [draft("b")]), lambda: store.head("s")):
-            with pytest.raises(StoreUnavailable, match="Check that it runs"):
-                call()
-    finally:
-        server.start()
-    assert store.append("s", [draft("b")]).end == 2
-    store.close()
-
-
 def test_a_server_that_hangs(
     server: MongoDBServer, store: Store, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from tests.contract.sql_migration_contract import MigrationContract
 from tests.contract.sql_outage_contract import OutageContract
 from tests.contract.sql_server_contract import ServerContract
 from tests.servers.mariadb import LONGEST, PASSWORD, MariaDBServer
-from tests.servers.sql import Served, empty_database, opened, serve, told_nothing
+from tests.servers.sql import Served, empty_database, opened, serve
 
 pytest.importorskip("pymysql")
 
@@ -41,17 +41,6 @@ class TestMySQLOutages(OutageContract):
 
 class TestMySQLMigrations(MigrationContract):
     """On MariaDB."""
-
-
-@pytest.mark.parametrize(
-    ("rest", "says"),
-    [("u:tiger@host", "mysql://user:password@"), ("u:tiger@host/db?sslmode=tiger", "'sslmode'")],
-)
-def test_urls_that_lack_something(rest: str, says: str) -> None:
-    """Wrong: a URL without a database, or with a misspelt option, is accepted."""
-    with pytest.raises(ConfigError, match=says) as caught:
-        SQLStore(f"mysql://{rest}")
-    assert told_nothing(caught.value)
 
 
 def test_who_may_not_make_tables(server: Served, database: str) -> None:

@@ -56,22 +56,6 @@ class TestMemory(MemoryOutageContract):
         return server, server.url
 
 
-def test_a_server_that_is_down(server: RedisServer, store: RedisStore) -> None:
-    """Wrong: an outage blocks for minutes, raises a driver's error, or breaks the store."""
-    store.append("s", [draft("a")])
-    server.stop()
-    calls: list[Callable[[], object]] = [
-        lambda: RedisStore(server.url), lambda: store.append("s", [draft("b")]),
-        lambda: store.head("s"), lambda: store.due(), lambda: store.records("facts", "user:a"),
-    ]  # fmt: skip
-    for call in calls:
-        told = f"`store`.*{server.port}|{server.port}.*`store`"
-        with pytest.raises(StoreUnavailable, match=told):
-            call()
-    server.start()
-    assert store.append("s", [draft("b")]).end == 2
-
-
 def test_a_server_that_hangs(
     server: RedisServer, store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

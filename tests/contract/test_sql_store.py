@@ -107,31 +107,6 @@ def test_nothing_of_a_deleted_session_or_lock_is_left(path: Path) -> None:
         assert connection.execute("SELECT count(*) FROM agent_memory_documents").fetchone() == (0,)
 
 
-def test_processes_take_turns(path: Path, tmp_path: Path) -> None:
-    """Wrong: two processes hold one lock at the same time, or one gets an error."""
-    SQLStore(f"sqlite:///{path}").close()
-    count = tmp_path / "count"
-    count.write_text("0")
-    code = (
-        "import os, pathlib, sys, time\n"
-        "from agent_memory.stores.sql.store import SQLStore\n"
-        "store, count = SQLStore(sys.argv[1]), pathlib.Path(sys.argv[2])\n"
-        "for n in range(40):\n"
-        "    owner = f'{os.getpid()}.{n}'\n"
-        "    while not store.lock('l', owner, 60):\n"
-        "        time.sleep(0.001)\n"
-        "    before = int(count.read_text())\n"
-        "    assert store.lock('l', owner, 60, renew=True)\n"
-        "    count.write_text(str(before + 1))\n"
-        "    store.unlock('l', owner)\n"
-        "store.close()\n"
-    )
-    command = [sys.executable, "-c", code, f"sqlite:///{path}", str(count)]
-    workers = [subprocess.Popen(command) for _ in range(3)]
-    assert [worker.wait(60) for worker in workers] == [0, 0, 0]
-    assert count.read_text() == "120"
-
-
 def test_a_closed_store_says_so(path: Path) -> None:
     """Wrong: a closed store opens its file again."""
     store = SQLStore(f"sqlite:///{path}")

@@ -39,7 +39,8 @@ def test_a_server_that_is_down_at_start(url: str, caplog: pytest.LogCaptureFixtu
     "url",
     ["postgresql://", "postgresql://bob:s3cr3t%zz@host/db",
      "postgresql://bob:s3cr3t@host/db?tiger=1", "mysql://bob:s3cr3t@host",
-     "mysql://bob:s3cr3t@host:tiger/db", "redis://bob:s3cr3t@host/tiger", "mongodb://",
+     "mysql://bob:s3cr3t@host:tiger/db", "mysql://bob:s3cr3t@host/db?sslmode=tiger",
+     "redis://bob:s3cr3t@host/tiger", "mongodb://",
      "mongodb://bob:s3cr3t@host:tiger/db", "mongodb+srv://bob:s3cr3t@host/db",
      "oracle://bob:s3cr3t@host/db"],
 )  # fmt: skip

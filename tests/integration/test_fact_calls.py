@@ -225,38 +225,6 @@ def test_taken_back_after_it_was_forgotten(store: Store, model: Model) -> None:
         assert now(memory) == [HOME]
 
 
-@pytest.mark.parametrize("call", ["delete", "delete_user"])
-def test_deletion_leaves_nothing(call: str, store: Store, model: Model) -> None:
-    """Wrong: a deletion leaves facts, or records of forgotten ones."""
-    with remembering(model, store) as memory:
-        told(memory)
-        absorbed(memory, "b", said("I live in Paris"), user_id="bob")
-        absorbed(memory, "own", said("I live in Paris"), user_id=None)
-        memory.session("s2").owner().forget(source=("s2", 3, 3), why="on a whim")
-        memory.user("ada").forget(memory.user("ada").facts()[0].id, why="on a whim")
-        memory.session("own").owner().forget(source="own")
-        for name in (FORGOTTEN, "extractive"):
-            assert {one.session_id for one in store.records(name, "user:ada")} == {"s1", "s2"}
-        if call == "delete":
-            memory.delete("s2")
-            memory.delete("own")
-        else:
-            memory.delete_user("ada")
-        for name in (FORGOTTEN, "extractive"):
-            left = {one.session_id for one in store.records(name, "user:ada")}
-            assert left == ({"s1"} if call == "delete" else set())
-        if call == "delete":
-            assert store.records(FORGOTTEN, "session:own") == []
-            assert store.records("extractive", "session:own") == []
-            assert store.records("extractive", "version:session:own") == []
-        else:
-            assert store.records("extractive", "version:user:ada") == []
-            assert memory.user("ada").audit() == memory.user("ada").facts() == []
-        assert now(memory, "bob") == [HOME]
-        absorbed(memory, "s2", said("I have a dog named Rex"))
-        assert "Has a dog named Rex." in now(memory)
-
-
 def test_the_audit(store: Store, model: Model) -> None:
     """Wrong: the audit omits a change, or lists it out of order or without its reason."""
     model.tell("never had a dog", "Has no dog.", ("contradict", "Has a dog named Rex."))

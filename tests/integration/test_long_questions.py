@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Message, VectorMemory
+from agent_memory import AgentMemory, Block, Message, VectorMemory
 from agent_memory.core.query_text import MOST, query_message
 from agent_memory.core.records import Entry, Lag, Recall, Scope
 from agent_memory.core.threads import given_up

@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +32,6 @@ from agent_memory.errors import (
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM, watched
-from agent_memory.testing.contract import together
 from tests.kit import model_at, opened, user
 
 
@@ -118,28 +115,6 @@ def test_what_agents_share(store: Store) -> None:
         assert texts(memory.history("s-1")) == ["My own sage."]
 
 
-@pytest.mark.parametrize("held", [None, "read", "write"])
-def test_each_call_needs_its_access(held: Any) -> None:
-    """Wrong: a call succeeds with too little access, or is refused with enough."""
-    with opened("memory://", ExtractiveMemory()) as memory:
-        share = memory.share("team")
-        share.grant("ann", "write")
-        share.agent("ann").update("s-1", [user("one"), user("two")])
-        if held is not None:
-            share.grant("ben", held)
-        ben = share.agent("ben")
-        for calls, may in ((READING, held is not None), (WRITING, held == "write")):
-            for name, call in calls.items():
-                if may:
-                    call(ben)
-                else:
-                    with pytest.raises(AccessDenied, match="has no such access"):
-                        call(ben)
-                assert share.has_access("ben") is (held is not None), name
-        assert share.has_access("ben", "write") is (held == "write")
-        assert len(share.agent("ann").history("s-1")) == 2
-
-
 def test_who_has_no_access_learns_nothing() -> None:
     """Wrong: an error shows whether a namespace, a session or a grant exists."""
     store = MemoryStore()
@@ -218,20 +193,6 @@ def test_one_object_for_each_name() -> None:
             call()
     with pytest.raises(MemoryClosed):
         memory.share("team")
-
-
-def test_one_object_for_each_name_of_threads() -> None:
-    """Wrong: threads that ask for a name at the same moment get handles of their own."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        with AgentMemory(store="memory://") as memory:
-            memory.share("team")  # loads the modules
-            for n in range(300):
-                first, *others = together([partial(memory.share, f"team {n}")] * 3)
-                assert all(other is first for other in others), n
-    finally:
-        sys.setswitchinterval(before)
 
 
 def test_what_is_refused() -> None:
@@ -474,21 +435,6 @@ def test_a_revocation_wins_over_an_opening_at_the_same_time() -> None:
     shares: Any = {"team": {"ann": "write"}}
     with AgentMemory(store=watched(store, watch), shares=shares) as memory:
         assert memory.share("team").agents() == {}
-
-
-def test_opening_without_shares_asks_the_store_nothing() -> None:
-    """Wrong: a memory without shared namespaces makes extra calls to the store."""
-    steps: list[str] = []
-    with AgentMemory(store=watched(MemoryStore(), steps.append), blocks=[]) as memory:
-        memory.share("team")
-        assert steps == []
-        memory.share("team").grant("ann", "write")
-        ann = memory.share("team").agent("ann")
-        ann.update("s", user("x"))
-        steps.clear()
-        ann.history("s")
-        assert steps.count("before records") == 2
-        assert {step for step in steps if "records" in step} == {"before records", "after records"}
 
 
 @pytest.mark.parametrize(
