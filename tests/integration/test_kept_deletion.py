@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,19 @@ from agent_memory import (
     AgentMemory,
     Block,
     FileMemory,
+    InvalidInput,
     NoteMemory,
     SkillMemory,
     SpatialMemory,
+    User,
     WorkingMemory,
 )
 from agent_memory.core.records import Record, Scope
 from agent_memory.ltm_blocks.skills import Skill
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
+from agent_memory.testing.contract import together
+from tests.kit import opened
 
 USERS = ("ada", "ben")
 
@@ -178,3 +183,37 @@ def test_what_others_remember_of_places_counts_for_nothing() -> None:
         assert places.nearest(home) == []
         places.observe("new", home)
         assert [one.observation.text for one in places.nearest(home)] == ["new"]
+
+
+LIMITED: dict[str, tuple[Block, Callable[[User, int], object]]] = {
+    "notes": (NoteMemory(max_notes=3), lambda own, n: own.notes().add(f"Note {n}.")),
+    "files": (
+        FileMemory(max_files=3), lambda own, n: own.files().create(f"/memories/{n}", "text"),
+    ),
+    "spatial": (
+        SpatialMemory(max_observations=3), lambda own, n: own.spatial().observe("thing", (n, 0)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("kind", ["working", *LIMITED])
+def test_writers_at_once_keep_to_the_limit(url: str, kind: str) -> None:
+    """Wrong: writers in two processes exceed the block's limit."""
+    block, write = LIMITED.get(kind, (WorkingMemory(max_keys=3), None))
+    refused: list[int] = []
+
+    def put(memory: AgentMemory, number: int) -> None:
+        session = memory.session("s", "ada")
+        try:
+            if write is None:
+                session.working().set(str(number), 1)
+            else:
+                write(session.owner(), number)
+        except InvalidInput:
+            refused.append(number)
+
+    with opened(url, block) as one, opened(url, block) as two:
+        together([partial(put, (one, two)[number % 2], number) for number in range(8)])
+        assert len(refused) == 5
+        assert len(left(one.components.store, "user:ada", "session:s")) == 3

@@ -20,7 +20,6 @@ from agent_memory.ltm_blocks.spatial import Observation, SpatialHandle
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
-from agent_memory.testing.contract import together
 from tests.kit import mark_deleting
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -410,24 +409,6 @@ def test_a_write_that_failed(pair: tuple[AgentMemory, AgentMemory], step: str) -
     assert nearest(places) == wanted[1:]
     places.delete(first.id)
     assert nearest(places) == nearest(other) == wanted[1:]
-
-
-def test_two_at_once_keep_to_the_limit(tmp_path: Path) -> None:
-    """Wrong: two processes that write at the same time exceed `max_observations`."""
-    url, blocks = f"sqlite:///{tmp_path}/m.db", [SpatialMemory(max_observations=10)]
-    refused: list[int] = []
-
-    def work(memory: AgentMemory) -> None:
-        for _ in range(8):
-            try:
-                memory.user("ada").spatial().observe("thing", HERE)
-            except InvalidInput:
-                refused.append(1)
-
-    with AgentMemory(store=url, blocks=blocks) as one, AgentMemory(store=url, blocks=blocks) as two:
-        together([partial(work, one), partial(work, two)])
-        assert (one.user("ada").spatial().count(), len(refused)) == (10, 6)
-        assert len(two.user("ada").spatial().nearest(HERE, 99)) == 10
 
 
 def test_other_dimensions_than_before(store: Store) -> None:

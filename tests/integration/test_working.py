@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from agent_memory.errors import (
 )
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import watched
-from agent_memory.testing.contract import together
 from tests.kit import opened
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -223,21 +221,6 @@ def test_it_stays_when_the_session_gets_a_user(memory: AgentMemory) -> None:
     assert memory.session("s", "ada").working().all() == pad.all() == {"cart": ["boots"]}
     memory.delete_user("ada")
     assert pad.all() == {}
-
-
-def test_values_that_are_set_at_once_keep_the_limit(url: str) -> None:
-    """Wrong: concurrent writers exceed `max_keys`."""
-    with opened(url, WorkingMemory(max_keys=3)) as memory:
-        refused: list[str] = []
-
-        def put(key: str) -> None:
-            try:
-                memory.session("s").working().set(key, 1)
-            except InvalidInput:
-                refused.append(key)
-
-        together([partial(put, str(number)) for number in range(8)])
-        assert (len(memory.session("s").working().all()), len(refused)) == (3, 5)
 
 
 def test_a_model_works_with_it(memory: AgentMemory) -> None:
