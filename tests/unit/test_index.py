@@ -1,18 +1,25 @@
-"""The index in memory finds exactly what a full scan finds."""
+"""The features of turns, and the index in memory, which finds what a full scan finds."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_memory.retrieval.features import Features
+from agent_memory.core.transcript import Part
+from agent_memory.models.embedders.base import NoEmbedder
+from agent_memory.retrieval.features import PLACE, SPEAKER, USER, Features, Turn
 from agent_memory.retrieval.index import SegmentIndex
-from agent_memory.retrieval.postings import Terms
+from agent_memory.retrieval.postings import Terms, Written, term_of, weighted
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import informativeness
+from agent_memory.retrieval.vectors import TOKEN, Tokens
+from agent_memory.stores.feature_bytes import blobs_of, features_of, undamaged_places
+from agent_memory.testing.contract import record
+from agent_memory.testing.views import encoded
 
 DIMENSION = 4
 texts = st.lists(st.dictionaries(st.integers(0, 9), st.integers(1, 8), max_size=5), max_size=8)
@@ -105,3 +112,94 @@ def test_what_is_pending_ranks_as_if_it_were_stored(
     again = others.extended(names[:twice], features(stored[:twice], 1))
     every = index.search(query.with_pending(again, {}), 99).names
     assert len(every) == len(set(every))
+
+
+DAY = datetime(2023, 5, 8, tzinfo=UTC)
+
+
+def turn(text: str, speaker: str = "Ann", seq: int = 1, part: Part = Part(0, 1, 0)) -> Turn:  # noqa: B008
+    return Turn(speaker, text, DAY, True, part, "s", seq)
+
+
+def test_words_speakers_and_days_are_features() -> None:
+    """Wrong: a repeated word has double weight, or speaker and day are missing."""
+    a, b = term_of("a"), term_of("b")
+    found = weighted([Written((a, b), (), 2), Written((a,), (), 1)], 6.0)
+    damping = 0.9 * (0.25 + 0.75 * 3 / 6)
+    assert found.ids.tolist() == [a, b]
+    assert found.weights == pytest.approx([1.9 * 2 / (2 + damping), 1.9 / (1 + damping)], rel=1e-3)
+    assert len(weighted([], 6.0).ids) == 0
+    assert term_of("lake") == 2725253387
+    query = Query.of("The lakes, and a LAKE!", NoEmbedder().encode_query(""))
+    assert query.words == ((term_of("lake"),),)
+    features = Features.of_turns([turn("Lasagne?"), turn("word " * 40, "Ben", 2)], encoded)
+    ids = {int(number) for number in features.words[0].ids}
+    named = {f"{SPEAKER}ann", USER, "lasagn", "may", "2023"}
+    assert {term_of(word) for word in named} <= ids
+    assert features.places["seq"].tolist() == [1, 2]
+    assert features.places["words"].tolist() == [1, 40]
+    assert features.places["asks"].tolist() == [100, 0]
+    assert len(features.tokens.of_record(1)) == 41
+
+
+def test_a_question_has_persons_and_pieces() -> None:
+    """Wrong: a name or "my" in a question is not mapped to a speaker."""
+
+    def meant(question: str) -> set[int]:
+        return set(Query.of(question, NoEmbedder().encode_query("")).speakers)
+
+    assert term_of(f"{SPEAKER}ann") in meant("What did Ann say?")
+    assert term_of(USER) in meant("What is my size?")
+    assert term_of(USER) not in meant("What did you tell me?")
+    assert term_of(USER) not in meant("What is the size?")
+    question = "Where is the old harbour-master of Oslo?"
+    query = Query.of(question, encoded([question])[0])
+    said = [term_of(stem) for stem in ("old", "harbour", "master", "oslo")]
+    assert [word[0] for word in query.words] == said
+    assert query.owners.tolist() == [0, 1, 3]  # one piece for the hyphenated word
+
+
+@given(st.lists(st.integers(0, 4), max_size=9), st.data())
+def test_pieces_stay_with_their_records(sizes: list[int], data: st.DataObject) -> None:
+    """Wrong: choosing or joining records mixes up their word pieces."""
+    rows = [np.full((size, TOKEN), at + 1, np.int8) for at, size in enumerate(sizes)]
+    tokens = Tokens.of(rows)
+    chosen = (
+        data.draw(st.lists(st.integers(0, max(0, len(sizes) - 1)), max_size=6)) if sizes else []
+    )
+    some = Tokens.joined([tokens.at(chosen), tokens])
+    for at, place in enumerate([*chosen, *range(len(sizes))]):
+        assert np.array_equal(some.of_record(at), rows[place])
+    best = some.best(np.full((1, TOKEN), 1, np.int8))
+    assert (best[:, 0] > 0).tolist() == [
+        sizes[place] > 0 for place in [*chosen, *range(len(sizes))]
+    ]
+
+
+def test_neighbours_roles_and_bytes() -> None:
+    """Wrong: neighbours come from another session, or a role's name becomes part of the text."""
+    places = np.zeros(9, PLACE)
+    places["session"] = [1, 1, 1, 1, 2, 2, 0, 0, 1]
+    places["seq"] = [4, 1, 2, 3, 1, 2, 0, 0, 9]
+    features = replace(Features.of_vectors(np.ones((9, 2))), places=places)
+    index = SegmentIndex(2).extended([*"abcdefghi"], features)
+    assert index.with_neighbours(np.array([1])).tolist() == [1, 2, 3]
+    assert index.with_neighbours(np.array([0])).tolist() == [2, 3, 0, 8]
+    assert index.with_neighbours(np.array([6, 5])).tolist() == [6, 4, 5]
+    assert index.with_neighbours(np.array([], np.intp)).tolist() == []
+    said = [str(turn("The lake", speaker)) for speaker in ("user", "assistant", "Ann")]
+    assert said == ["The lake", "The lake", "Ann: The lake"]
+    features = Features.of_turns([turn("The lake")], NoEmbedder().encode)
+    assert (len(features), features.dimension) == (1, 0)
+    query = Query.of("lake", NoEmbedder().encode_query("lake"))
+    assert query.words[0][0] in features.words[0].ids
+    turns = [turn("a red fox"), turn("", seq=2), turn("an owl and a den", seq=3)]
+    features = Features.of_turns(turns, encoded)
+    records = [record(name) for name in "abc"]
+    blobs = blobs_of(records, features)
+    again = features_of(blobs)
+    assert blobs_of(records, again) == blobs
+    assert np.array_equal(again.meaning, features.meaning)
+    assert np.array_equal(again.places, features.places)
+    assert undamaged_places([b"", blobs[0], blobs[1][:-1]]) == [1]
+    assert undamaged_places([b"", b""]) == []

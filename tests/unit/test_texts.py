@@ -1,13 +1,17 @@
-"""`TextIndex`: search of short texts by words and meaning."""
+"""Search of short texts by words and meaning, and the order of hits that answer a question."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_memory.core.records import Hit, Record
 from agent_memory.models.embedders.base import NoEmbedder
+from agent_memory.retrieval.answers import answers
 from agent_memory.retrieval.query import Query
+from agent_memory.retrieval.score import PARTS
 from agent_memory.retrieval.texts import TextIndex
 from agent_memory.retrieval.vectors import encoding_of
 
@@ -66,3 +70,17 @@ def test_relevance_is_a_probability(texts: Sequence[str], question: str) -> None
     assert set(relevance.nonzero()[0].tolist()) == {
         place for place, text in enumerate(texts) if asked & set(text.split())
     }
+
+
+def test_a_hit_that_is_unlike_the_question_by_itself() -> None:
+    """Wrong: a statement that only its neighbours make relevant ends the recall in an error."""
+    record = Record(
+        "r", "ana", "s", 1, 1, "I sail on Sundays.", (1,), datetime(2024, 1, 1, tzinfo=UTC),
+        {"role": "user"},
+    )  # fmt: skip
+    parts = tuple(-0.4 if name == "meaning" else 0.0 for name in PARTS)
+    hit = Hit(record, 0.5, relevance=0.9, parts=parts)
+    found = answers(
+        "When do I sail?", [hit], 0.2, lambda stated: [], corrects=True, in_context=True
+    )
+    assert found == [hit]
