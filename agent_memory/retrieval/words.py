@@ -26,6 +26,8 @@ def stem(word: str, language: str) -> str:
     if "'" in word:
         word = _bare(word, language)
     if language == "turkish":
+        if any(map(str.isdigit, word)):  # a code, such as inv2033
+            return word
         # k becomes ğ before a vowel: çocuk, çocuğum
         return word[:_TURKISH].replace("\u011f", "k")
     stemmer = _stemmers.cached.get(language) or _stemmers.make(language)

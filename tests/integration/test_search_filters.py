@@ -143,3 +143,13 @@ def test_blocks_that_absorb_answer_alone(tmp_path: Path) -> None:
     with AgentMemory(store=url, blocks=[VectorMemory()]) as memory:
         memory.flush()
         assert {one.block for one in memory.search("parrot", session_id="s")} == {"vector"}
+
+
+def test_a_code_alone_finds_its_message_first() -> None:
+    """Wrong: a search for a code lists messages about codes that only begin alike before it."""
+    with AgentMemory("memory://", blocks=[VectorMemory()], recall_timeout=30) as memory:
+        said = [f"Invoice INV{n} was paid by the customer." for n in range(2010, 2050)]
+        memory.update("s", [{"role": "user", "content": text} for text in said], user_id="ana")
+        memory.flush()
+        for query in ("INV2033", "invoice INV2033"):
+            assert "INV2033" in memory.search(query, user_id="ana", limit=1)[0].text

@@ -427,3 +427,12 @@ def test_english_is_as_it_was() -> None:
     text = "The dogs were running to Sarah's house, and I saw them die in the war."
     assert languages_of(text) == ENGLISH
     assert set(asked(text)) == {term_of(word) for word in words(text)}
+
+
+def test_a_code_is_not_cut() -> None:
+    """Wrong: in a text of no known language, codes with the same beginning are the same word."""
+    languages = languages_of("INV2033")
+    assert words("INV2033", languages) == ["inv2033"]
+    assert words("INV2033", frozenset({"turkish"})) == ["inv2033"]
+    assert words("INV2033'ü", frozenset({"turkish"})) == ["inv2033"]
+    assert words("INV2033 INV2044", ALL_LATIN) == ["inv2033", "inv2044"]
