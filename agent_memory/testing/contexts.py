@@ -214,6 +214,8 @@ def _check_responses(items: Sequence[Any]) -> None:
                 _refuse(place, f"the item id {item['id']!r} is used twice")
             ids.add(item["id"])
         called = (kind.removesuffix("_output"), item.get("call_id"))
+        if kind == "function_call" and not isinstance(item.get("arguments"), str):
+            _refuse(place, "a call's arguments are not a string")
         if kind in _PAIRED:
             if not isinstance(called[1], str) or not 1 <= len(called[1]) <= 64:
                 _refuse(place, f"the call_id is {called[1]!r}")

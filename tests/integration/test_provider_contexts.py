@@ -120,6 +120,29 @@ def call_in(shape: str) -> list[Json]:
     return [*made, *said._said(shape, "assistant", "It is a cat.")]
 
 
+@pytest.mark.parametrize("form", [CHAT, RESPONSES, ANTHROPIC, GOOGLE, CONVERSE])
+def test_arguments_may_be_a_dict_as_in_the_templates_of_open_models(form: str) -> None:
+    """Wrong: a call of Transformers' chat templates goes out as a dict, which OpenAI refuses."""
+    function = {"name": "look", "arguments": {"city": "Lisbon"}}
+    asked = {"role": "assistant", "tool_calls": [{"type": "function", "function": function}]}
+    sent = of("How is it?", asked, {"role": "tool", "name": "look", "content": "Sunny"}, form=form)
+    check_context(form, sent)
+    assert "Lisbon" in str(sent)
+
+
+@pytest.mark.parametrize("form", [ANTHROPIC, CONVERSE])
+def test_a_text_before_the_results_in_their_message_follows_them(form: str) -> None:
+    """Wrong: text stands before results in one message, which Claude refuses."""
+    made: list[Json] = call_in(form)
+    place = next(at for at, one in enumerate(made) if "esult" in str(one["content"]))
+    result = made[place]["content"][0]
+    text = {"type": "text", "text": "Be quick."} if form == ANTHROPIC else {"text": "Be quick."}
+    made[place] = {**made[place], "content": [text, result]}
+    sent = of(*made, form=form)
+    check_context(form, sent)
+    assert sent[place]["content"] == [result, text]
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("form", SHAPES)
 def test_text_pictures_calls_and_results_survive(shape: str, form: str) -> None:

@@ -54,6 +54,10 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         fixed["content"] = ""
     if isinstance(name, str) and (_NO_NAME.search(name) or len(name) > _MOST_NAME or not name):
         fixed["name"] = _NO_NAME.sub("_", name)[:_MOST_NAME] or "_"
+    if isinstance(calls := view.get("tool_calls"), list):
+        new = [*map(_with_text, calls)]
+        if not all(map(is_, new, calls)):
+            fixed["tool_calls"] = new
     if view.get("tool_calls") == []:  # the API refuses an empty list
         view = {key: field for key, field in view.items() if key != "tool_calls"}
     return [{**view, **fixed}] if fixed else [view]  # type: ignore[list-item]
@@ -75,6 +79,15 @@ def converted(view: Mapping[str, Any]) -> Json:
     if isinstance(name := view.get("name"), str) and view.get("role") == "tool":
         converted_view["name"] = neutral.tool_name(name)
     return converted_view
+
+
+def _with_text(call: Any) -> Any:
+    """Return the call with its arguments as text, or the call itself if they are text already."""
+    function = neutral.mapping(neutral.mapping(call).get("function"))
+    if not isinstance(function.get("arguments"), Mapping):
+        return call
+    arguments = neutral.arguments_text(function["arguments"])
+    return {**call, "function": {**function, "arguments": arguments}}
 
 
 def _taken(part: Any) -> Any:

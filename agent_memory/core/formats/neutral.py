@@ -99,15 +99,17 @@ def cleaned(parts: list[Any], clean: Callable[[Any], Any]) -> list[Any]:
 def merged_neighbours(
     messages: list[Json], belong: Callable[[Json, Json], bool], is_result: Callable[[Any], bool]
 ) -> list[Json]:
-    """Merge neighbouring messages for which `belong` is true. Results come first in the content."""
+    """Merge neighbouring messages for which `belong` is true. In each content results come first."""
     merged: list[Json] = []
     for message in messages:
         if merged and belong(merged[-1], message):
-            blocks = [*merged[-1]["content"], *message["content"]]
-            blocks.sort(key=lambda block: not is_result(block))
-            merged[-1] = {**merged[-1], "content": blocks}
-        else:
-            merged.append(message)
+            last = merged.pop()
+            message = {**last, "content": [*last["content"], *message["content"]]}
+        content = message["content"]
+        if isinstance(content, list) and any(map(is_result, content)):
+            ordered = sorted(content, key=lambda block: not is_result(block))
+            message = message if ordered == content else {**message, "content": ordered}
+        merged.append(message)
     return merged
 
 
@@ -168,10 +170,15 @@ def tool_name(name: object, other: re.Pattern[str] = _NO_NAME) -> str:
     return other.sub("_", name)[:_MOST_NAME] if isinstance(name, str) and name else "tool"
 
 
+def arguments_text(arguments: object) -> str:
+    """Return a call's arguments as JSON text. Open models' templates have them as a dict."""
+    if isinstance(arguments, str):
+        return arguments
+    return json.dumps({} if arguments is None else arguments, ensure_ascii=False)
+
+
 def call_of(call_id: object, name: object, arguments: object) -> Json:
-    if not isinstance(arguments, str):
-        arguments = json.dumps({} if arguments is None else arguments, ensure_ascii=False)
-    function = {"name": name or "tool", "arguments": arguments}
+    function = {"name": name or "tool", "arguments": arguments_text(arguments)}
     return {"id": call_id, "type": "function", "function": function}
 
 

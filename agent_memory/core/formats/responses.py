@@ -98,7 +98,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         arguments = function.get("arguments") or function.get("input")
         item = {"type": "function_call", "call_id": call.get("id")}
         item["name"] = neutral.tool_name(function.get("name"))
-        items.append({**item, "arguments": arguments or "{}"})
+        items.append({**item, "arguments": neutral.arguments_text(arguments or {})})
     return items
 
 
