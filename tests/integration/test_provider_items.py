@@ -172,7 +172,7 @@ def test_a_format_added_while_others_load(
     """Wrong: a thread that loads the built-in formats drops a format that was added meanwhile."""
     begun, goes_on = threading.Event(), threading.Event()
     loading = threading.Thread(target=lambda: registry.is_known(None))
-    made = registry._made
+    made = registry._build
 
     def slow(*args: Any, **more: Any) -> Format:
         if threading.current_thread() is loading:
@@ -180,7 +180,7 @@ def test_a_format_added_while_others_load(
             goes_on.wait(10)
         return made(*args, **more)
 
-    monkeypatch.setattr(registry, "_made", slow)
+    monkeypatch.setattr(registry, "_build", slow)
     registry._formats.cache_clear()
     loading.start()
     assert begun.wait(10)

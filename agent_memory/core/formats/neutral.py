@@ -99,7 +99,7 @@ def cleaned(parts: list[Any], clean: Callable[[Any], Any]) -> list[Any]:
 def merged_neighbours(
     messages: list[Json], belong: Callable[[Json, Json], bool], is_result: Callable[[Any], bool]
 ) -> list[Json]:
-    """Merge neighbouring messages for which `belong` is true. In each content results come first."""
+    """Merge neighbouring messages for which `belong` is true. Results come first in a content."""
     merged: list[Json] = []
     for message in messages:
         if merged and belong(merged[-1], message):
