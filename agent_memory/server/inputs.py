@@ -82,7 +82,10 @@ _FIELDS: Mapping[str, Any] = {
     "query": Annotated[str, AfterValidator(_not_empty), Field(description="The query text.")],
     "question": Annotated[str, AfterValidator(_not_empty), Field(description="The query text.")],
     "format": Annotated[str, Field(description="The target API; null for OpenAI's chat.")],
-    "max_tokens": Annotated[int, Field(ge=1, description="The token budget.")],
+    "max_tokens": Annotated[  # the library checks it
+        int,
+        WithJsonSchema({"type": "integer", "minimum": 1, "description": "The token budget."}),
+    ],
     "metadata": Annotated[dict[str, Any], Field(description="A title, tags, or any JSON.")],
     "prefix": Annotated[str, Field(description="Only ids with this prefix.")],
     "newest": Annotated[bool, Field(description="Order by the newest message, newest first.")],

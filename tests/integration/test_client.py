@@ -18,6 +18,7 @@ from agent_memory.client.memory import RemoteMemory
 from agent_memory.errors import (
     AccessDenied,
     ConfigError,
+    InvalidBudget,
     InvalidId,
     InvalidInput,
     MemoryClosed,
@@ -214,6 +215,19 @@ def test_whose_memory_follows_from_the_key(home: Home, inside: AgentMemory) -> N
     with pytest.raises(SessionOfAnotherUser):
         ben.checkpoint("s")
     assert [one.message.to_dict() for one in inside.history("s")] == [HI]
+
+
+def test_a_bad_budget_is_the_librarys_error(home: Home, inside: AgentMemory) -> None:
+    """Wrong: over HTTP an invalid `max_tokens` raises another error, or has another text."""
+    memory = home.as_("ana")
+    memory.update("s", HI)
+    texts = []
+    for call in (memory.get, inside.get, memory.prune, inside.prune):
+        with pytest.raises(InvalidBudget) as caught:
+            call("s", max_tokens=-5)  # type: ignore[operator]
+        texts.append(str(caught.value))
+    assert texts[0] == texts[1]
+    assert texts[2] == texts[3]
 
 
 def test_an_empty_user_is_nobodys(home: Home, inside: AgentMemory) -> None:
