@@ -130,7 +130,6 @@ class Components:
         self.absorber, self.compaction = Absorber(self), Compaction(self)
         self.retention = Retention(self)
         backlog = Backlog([block.name for block in blocks if block.recalls_pending])
-        self.resources.pending.on_many = backlog.note
         self.work = SessionWork(self, backlog)
         self.appender = Appender(self)
 

@@ -64,6 +64,7 @@ class OpenMemory:
         threads = self.config.background_threads if in_background else 1
         # without background mode, the thread starts when a session has a large backlog
         self._behind = parts.worker(threads, polls=in_background)
+        parts.resources.pending.on_many = self._behind.work_off_many
         self._background = self._behind if in_background else None
         if in_background:
             self._behind.start()

@@ -118,6 +118,20 @@ def test_what_left_the_window_is_found_though_nothing_absorbed_it(url: str) -> N
         assert ("a", 13) not in recall.sources
 
 
+def test_a_question_starts_absorbing_a_long_history() -> None:
+    """Wrong: after many messages are loaded, most are found by words alone until the next
+    `update`."""
+
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0] for _ in texts]
+
+    with AgentMemory("memory://", embedding=embed, recall_timeout=60) as memory:
+        memory.update("a", [user(f"Message {number}.") for number in range(520)], user_id="u")
+        assert memory.stats().blocks["vector"].lag == 520
+        memory.get("b", ASKED, user_id="u")
+        until(lambda: memory.stats().blocks["vector"].lag == 0)
+
+
 def test_equal_messages_hide_no_others(memory: AgentMemory) -> None:
     """Wrong: a question that was asked 150 times crowds all other messages out of the results."""
     said = [

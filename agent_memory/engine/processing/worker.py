@@ -7,7 +7,7 @@ import logging
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -15,7 +15,7 @@ from time import monotonic, time
 from typing import TYPE_CHECKING
 
 from agent_memory.core.processes import begin_anew_in_child, checked_lock, wait_for_imports
-from agent_memory.core.records import Head, Scope
+from agent_memory.core.records import Head, Lag, Scope
 from agent_memory.core.threads import apart
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.processing.session_work import Processed, SessionWork
@@ -172,6 +172,11 @@ class Worker:
             else:
                 self._add(head)
                 self._changed.notify_all()
+
+    def work_off_many(self, block: str, lags: Sequence[Lag]) -> None:
+        """Add sessions with many pending messages to the backlog, and start on it."""
+        self._work.backlog.note(block, lags)
+        self.work_off()
 
     def work_off(self) -> None:
         """Queue the next session of the backlog, if any. Each processed session queues the next."""
