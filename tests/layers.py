@@ -25,7 +25,7 @@ import pytest
 import benchmarks
 
 LAYERS = ("core", "server", "process", "long")
-EXAMPLES = {"core": 10, "all": 15}
+EXAMPLES = {"core": 10, "all": 25}
 """The number of Hypothesis examples when only the core runs, and otherwise. Each run tries the same
 examples, so more of them would help only once."""
 

@@ -248,7 +248,7 @@ def test_every_field_is_documented() -> None:
         assert row, name
         given = TypeAdapter(field.annotation).validate_python(ast.literal_eval(row[1]))
         assert given == field.default, name
-    shared = "".join(re.findall(r"^Common to .+?$\n\n", page, re.MULTILINE | re.DOTALL))
+    shared = "".join(re.findall(r"^Common fields .+?$\n\n", page, re.MULTILINE | re.DOTALL))
     for group, kinds in BUILT_IN.items():
         for kind in kinds:
             row = re.search(rf"^\| `{kind}` \|.*$", page, re.MULTILINE)

@@ -96,7 +96,15 @@ def test_of_two_tied_facts_one_holds_at_a_time(claims: list[Claim]) -> None:
             assert (
                 fact.superseded_at is not None
                 or not fact.periods
-                or (fact.is_current(moment) or any(other.holds(moment) for other in facts))
+                or fact.is_current(moment)
+                or any(other.holds(moment) for other in facts)
+                # a fact that was ended early still displaces others for the period that was stated
+                or any(
+                    other.fact != fact.id
+                    and (other.begins or BEGINNING) <= moment
+                    and moment < (other.ends or END)
+                    for other in claims
+                )
             )
         for other in facts:
             if other is not fact and tied(fact, other, claims):
