@@ -52,7 +52,10 @@ def answers(
         in_context: Whether the hits are for a context. A correction then usually precedes the
             statement that it corrects. In a search it usually follows.
     """
-    results = informative_hits(question, [hit for hit in hits if hit.relevance >= least])
+    results = [hit for hit in hits if hit.relevance >= least]
+    are_keywords = not asks(question) and len(question.split()) < _SENTENCE
+    if in_context or not are_keywords:  # a keyword search wants the questions about it, too
+        results = informative_hits(question, results)
     if corrects:
         results = newest_of_a_form(results, question)
     sure = [hit for hit in results if is_statement(hit) and hit.relevance >= _SURE]
@@ -60,7 +63,7 @@ def answers(
         return _with_replies(results, hits)
     if asks_for_all(question):
         return _with_similar(results, sure[:_SAMPLES], newer)
-    if sure and least and not asks(question) and len(question.split()) < _SENTENCE:
+    if sure and least and are_keywords:
         return [hit for hit in results if hit.words or not results[0].words]
     if not sure or not corrects:
         return results

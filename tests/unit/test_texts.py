@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 from hypothesis import given
@@ -72,15 +73,25 @@ def test_relevance_is_a_probability(texts: Sequence[str], question: str) -> None
     }
 
 
+def hit_of(text: str, score: float, **fields: Any) -> Hit:
+    day = datetime(2024, 1, 1, tzinfo=UTC)
+    record = Record(text, "ana", "s", 1, 1, text, (1,), day, {"role": "user"})
+    return Hit(record, score, relevance=0.9, **fields)
+
+
 def test_a_hit_that_is_unlike_the_question_by_itself() -> None:
     """Wrong: a statement that only its neighbours make relevant ends the recall in an error."""
-    record = Record(
-        "r", "ana", "s", 1, 1, "I sail on Sundays.", (1,), datetime(2024, 1, 1, tzinfo=UTC),
-        {"role": "user"},
-    )  # fmt: skip
     parts = tuple(-0.4 if name == "meaning" else 0.0 for name in PARTS)
-    hit = Hit(record, 0.5, relevance=0.9, parts=parts)
+    hit = hit_of("I sail on Sundays.", 0.5, parts=parts)
     found = answers(
         "When do I sail?", [hit], 0.2, lambda stated: [], corrects=True, in_context=True
     )
     assert found == [hit]
+
+
+def test_a_search_for_a_code_finds_the_question_with_it_first() -> None:
+    """Wrong: questions that name other codes come first, since only this one repeats the query."""
+    texts = ["Question 7: where is parcel P-7?", "Question 8: where is parcel P-8?"]
+    hits = [hit_of(text, 1 - at / 10, words=1.0 - at) for at, text in enumerate(texts)]
+    found = answers("P-7", hits, 0.2, lambda stated: [], corrects=True, in_context=False)
+    assert found[0] == hits[0]
