@@ -20,6 +20,7 @@ from agent_memory import (
     WorkingMemory,
 )
 from agent_memory.core.records import Record, Scope
+from agent_memory.ltm_blocks.change_log import version_owner
 from agent_memory.ltm_blocks.skills import Skill
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
@@ -118,7 +119,8 @@ def test_a_deleted_user_leaves_nothing(
         way(memory, lambda it: it.delete_user("ada"))
         if way is by_another:  # only a memory with this block knows its folder
             memory.blocks["skills"].delete(Scope("ada"))
-        assert not left(store, "user:ada", "session:ada1", "session:ada2")
+        owners = ["user:ada", "session:ada1", "session:ada2"]
+        assert not left(store, *owners, *map(version_owner, owners))
         for session_id in ("ada1", "ada2", "new"):
             assert "canary-ada" not in seen(memory, "ada", session_id)
         assert canary("ben", "ben1") in seen(memory, "ben", "ben1")
@@ -146,7 +148,7 @@ def test_a_deleted_session_takes_along_what_is_its_own(
         assert memory.session("ada1", "ada").working().all() == {}
         assert own in told
         way(memory, lambda it: it.delete("alone"))
-        assert not left(store, "session:alone")
+        assert not left(store, "session:alone", version_owner("session:alone"))
 
 
 def test_a_session_begun_by_what_was_kept(store: Store, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ forked = multiprocessing.get_context("fork")
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the leases of a killed process expire quickly."""
-    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.02)
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.05)
 
 
 def _fill(path: Path, count: int) -> Path:
