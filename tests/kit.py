@@ -21,6 +21,7 @@ from hypothesis import settings
 
 from agent_memory import AgentMemory, Block, Entry, Message, NoteMemory, Recall
 from agent_memory.cli.app import app
+from agent_memory.core import threads
 from agent_memory.core.records import Record, Scope
 from agent_memory.engine.processing.worker import Worker
 from agent_memory.ltm_blocks import record_id
@@ -115,6 +116,22 @@ def note_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     waits: list[float] = []
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=waits.append))
     return waits
+
+
+def started_threads(patch: pytest.MonkeyPatch) -> list[threading.Thread]:
+    """Return a list to which each thread is added that starts, from now on without idle threads."""
+    found: list[threading.Thread] = []
+    real = threading.Thread.start
+
+    def noted(thread: threading.Thread) -> None:
+        found.append(thread)
+        real(thread)
+
+    patch.setattr(threading.Thread, "start", noted)
+    patch.setattr(threads, "IDLE_SECONDS", SECONDS)
+    patch.setattr(threads, "_threads", threads._Threads())
+    patch.setattr(threads, "_repeater", threads._Repeater())
+    return found
 
 
 @cache

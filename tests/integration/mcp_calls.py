@@ -10,6 +10,12 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 Mode = Literal["legacy", "auto"]
+CONFIG = """
+store = "sqlite:///m.db"
+max_tokens = 2000
+recall_timeout = 60
+blocks = [{kind = "static", facts = ["Everybody may sing."]}, {kind = "files"}]
+"""
 
 
 @asynccontextmanager

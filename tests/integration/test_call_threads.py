@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, Message
-from agent_memory.core import threads
 from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.engine.leases import Leases, Locks
 from agent_memory.stores import MemoryStore
 from agent_memory.testing.watching import watched
-from tests.kit import SECONDS, Silent
+from tests.kit import SECONDS, Silent, started_threads
 
 QUESTION = {"role": "user", "content": "What do they know?"}
 
@@ -44,20 +43,9 @@ class Meets(Silent):
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[threading.Thread]]:
     """The threads that are started, in a process without idle threads."""
-    found: list[threading.Thread] = []
-    real = threading.Thread.start
-
-    def noted(thread: threading.Thread) -> None:
-        found.append(thread)
-        real(thread)
-
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", noted)
-        patch.setattr(threads, "IDLE_SECONDS", SECONDS)
         patch.setattr("agent_memory.engine.leases._BEAT_SECONDS", SECONDS)
-        patch.setattr(threads, "_threads", threads._Threads())
-        patch.setattr(threads, "_repeater", threads._Repeater())
-        yield found
+        yield started_threads(patch)
 
 
 def opened(*meets: Callable[[], object], **fields: Any) -> AgentMemory:

@@ -19,17 +19,11 @@ import pytest
 from agent_memory import AgentMemory
 from agent_memory.errors import ConfigError, InvalidId
 from agent_memory.mcp.http import Tokens
-from tests.integration.mcp_calls import Mode, call, connected
+from tests.integration.mcp_calls import CONFIG, Mode, call, connected
 from tests.kit import piped
 
 COMMAND = str(Path(sys.executable).with_name("agent-memory"))
 SARAH, BEN = "sarahs-token-0123456789", "bens-token-0123456789"
-CONFIG = """
-store = "sqlite:///m.db"
-max_tokens = 2000
-recall_timeout = 60
-blocks = [{kind = "static", facts = ["Everybody may sing."]}, {kind = "files"}]
-"""
 JSON = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 

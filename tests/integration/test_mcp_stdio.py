@@ -13,17 +13,11 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from agent_memory import AgentMemory
-from tests.integration.mcp_calls import call, resource
+from tests.integration.mcp_calls import CONFIG, call, resource
 from tests.kit import invoke, piped
 
 COMMAND = str(Path(sys.executable).with_name("agent-memory"))
 STORE = "sqlite:///m.db"
-CONFIG = """
-store = "sqlite:///m.db"
-max_tokens = 2000
-recall_timeout = 60
-blocks = [{kind = "static", facts = ["Everybody may sing."]}, {kind = "files"}]
-"""
 CLIENT = {"name": "test", "version": "1"}
 HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
     "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": CLIENT}}  # fmt: skip

@@ -149,40 +149,17 @@ def test_long_cut_short_at_any_step():
 def test_process_killed_at_any_step():
     begin()
 """
-ALL = {
-    "core": {
-        "test_core",
-        "test_core_examples",
-        "test_either[core]",
-        "test_chance[0]",
-        "test_chance[1]",
-    },
-    "server": {
-        "test_server_by_a_fixture",
-        "test_server_by_the_name_of_a_fixture",
-        "test_server_before_process",
-        "test_either[redis]",
-    },
-    "process": {
-        "test_process_by_a_method",
-        "test_process",
-        "test_process_killed_at_any_step",
-        "test_process_by_a_class",
-        "test_process_within",
-        "test_process_with_examples",
-        "test_process_by_what_is_given[begin]",
-        "test_process_by_what_is_given[how1]",
-    },
-    "long": {
-        "runTest",
-        "test_long_by_a_benchmark",
-        "test_long_by_a_command",
-        "test_long_by_what_is_kept",
-        "test_chance[2]",
-        "test_long_cut_short_at_any_step",
-        "test_code",
-    },
+NAMES = {
+    "core": "test_core test_core_examples test_either[core] test_chance[0] test_chance[1]",
+    "server": "test_server_by_a_fixture test_server_by_the_name_of_a_fixture "
+    "test_server_before_process test_either[redis]",
+    "process": "test_process_by_a_method test_process test_process_killed_at_any_step "
+    "test_process_by_a_class test_process_within test_process_with_examples "
+    "test_process_by_what_is_given[begin] test_process_by_what_is_given[how1]",
+    "long": "runTest test_long_by_a_benchmark test_long_by_a_command test_long_by_what_is_kept "
+    "test_chance[2] test_long_cut_short_at_any_step test_code",
 }
+ALL = {layer: set(names.split()) for layer, names in NAMES.items()}
 DOCS = "import subprocess\n\ndef test_code():\n    subprocess.run(['true'])\n"
 HIDDEN = """
 from importlib import import_module

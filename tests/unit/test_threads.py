@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -23,33 +22,13 @@ from agent_memory.core.threads import Handover, repeated
 from agent_memory.engine.recall.runner import MOST_ABANDONED, TimeLimited, in_parallel
 from agent_memory.ltm_blocks.base import QueryThread
 from agent_memory.models import loading
-
-SECONDS = 60.0
-"""Most time for what ought to take a moment; a busy machine has that."""
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+from tests.kit import SECONDS, started_threads, until
 
 
 @pytest.fixture(autouse=True)
 def started(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
     """The threads that were started, in a process without idle ones."""
-    found: list[threading.Thread] = []
-    real = threading.Thread.start
-
-    def noted(thread: threading.Thread) -> None:
-        found.append(thread)
-        real(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", noted)
-    monkeypatch.setattr(threads, "IDLE_SECONDS", SECONDS)
-    monkeypatch.setattr(threads, "_threads", threads._Threads())
-    monkeypatch.setattr(threads, "_repeater", threads._Repeater())
-    return found
+    return started_threads(monkeypatch)
 
 
 def test_threads_are_used_again_and_hang_alone(started: list[threading.Thread]) -> None:
