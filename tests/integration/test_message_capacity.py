@@ -182,17 +182,6 @@ def test_the_system_message_does_not_count() -> None:
         assert memory.update("s", user(3)).start > 0
 
 
-def test_what_is_left_of_an_opening_by_the_assistant() -> None:
-    """Wrong: an opening by the assistant is shown but not counted."""
-    with opened(max_messages=4, overflow=Never()) as memory:
-        memory.update("s", answer(0))
-        for i in range(1, 3):
-            memory.update("s", [user(i), answer(i)])
-        assert memory.get("s").head == memory.update("s", [])
-        assert held(memory) <= 4
-        assert len(shown(memory.get("s"))) <= 4
-
-
 def test_in_the_background_a_context_is_within_it_meanwhile() -> None:
     """Wrong: before the background thread cuts the window, contexts exceed the capacity."""
     with opened(
