@@ -35,7 +35,6 @@ MODULES: dict[str, dict[str, str]] = {
     "working": {
         "test_it_is_in_each_context_of_its_session_only": _INSIDE,
         "test_what_was_changed_last_is_shown_first": _INSIDE,
-        "test_a_value_that_is_set_while_its_session_is_deleted": _WATCHED,
         "test_a_model_works_with_it": _NOT_JSON,
         "test_it_is_configured_by_its_kind": _OPENED,
     },

@@ -14,10 +14,7 @@ from agent_memory.core.records import Scope
 from agent_memory.errors import (
     ConfigError,
     InvalidInput,
-    SessionDeleting,
 )
-from agent_memory.stores.memory import MemoryStore
-from agent_memory.testing import watched
 from tests.kit import opened
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -177,40 +174,6 @@ def test_it_ends_with_the_conversation(memory: AgentMemory) -> None:
     with memory.session("s2", user_id="ada") as session:
         assert session.working().all() == {"k": 2}
     assert memory.session("s2").working().all() == {}
-
-
-@pytest.mark.parametrize("again", [False, True])
-def test_a_value_that_is_set_while_its_session_is_deleted(again: bool) -> None:
-    """Wrong: a value that was refused during a deletion is stored."""
-    refused = 0
-    for fatal in range(1, 100):
-        store, steps = MemoryStore(), list[str]()
-
-        def delete(step: str) -> None:
-            steps.append(step)  # noqa: B023
-            if len(steps) == fatal:  # noqa: B023
-                other.delete("s")  # noqa: B023
-                if again:
-                    other.update("s", {"role": "user", "content": "anew"})  # noqa: B023
-
-        other = opened(store, WorkingMemory())
-        with opened(watched(store, delete), WorkingMemory()) as memory:
-            other.session("s").working().set("before", 0)
-            pad, is_kept = memory.session("s").working(), True
-            steps.clear()
-            try:
-                pad.set("key", fatal)
-            except SessionDeleting:
-                refused, is_kept = refused + 1, False
-            left = {one.metadata["key"] for one in store.records("working", "session:s")}
-            assert left == set(other.session("s").working().all())
-            if len(steps) < fatal:  # the call had finished
-                assert left == {"before", "key"}
-                break
-            assert left <= {"key"} if is_kept else not left, steps[fatal - 1]
-            pad.set("key", "again")
-            assert pad.all() == {"key": "again"}
-    assert refused
 
 
 def test_it_stays_when_the_session_gets_a_user(memory: AgentMemory) -> None:
