@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agent_memory import AgentMemory, AsyncAgentMemory, StaticMemory, VectorMemory, operations
+from agent_memory import AsyncAgentMemory, StaticMemory, VectorMemory, operations
 from agent_memory.testing.contract import together
 
 
@@ -70,13 +70,3 @@ def test_asyncio_then_trio() -> None:
         head = anyio.run(memory.update, "s", {"role": "user", "content": "x"}, backend=backend)
         assert head.end == n + 1
     anyio.run(memory.close)
-
-
-def test_sync_memory_inside_a_running_loop() -> None:
-    """Wrong: the sync memory cannot be used inside a running event loop, as in a notebook."""
-
-    async def run() -> int:
-        with AgentMemory(store="memory://") as memory:
-            return memory.update("s", {"role": "user", "content": "x"}).end
-
-    assert asyncio.run(run()) == 1

@@ -1,15 +1,19 @@
-"""Failures of strategies and slow blocks: no message is lost."""
+"""Strategies and blocks that fail: updates and contexts go on."""
+
+from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from agent_memory import AgentMemory, Strategy
-from agent_memory.core.records import Entry, Scope
+from agent_memory import AgentMemory, MemoryContext, Message, Strategy
+from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.strategies import Cut, Window
 from tests.histories import call, result, unpaired
 from tests.kit import Silent, user
@@ -83,3 +87,115 @@ def test_long_work_keeps_its_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         absorbed = [result.result(timeout=60) for result in done]
     assert calls == ["begin", "end"]
     assert sorted(len(found) for found in absorbed) == [0, 1]
+
+
+class Dead(Silent):
+    """Can fail or hang on demand, and counts its calls."""
+
+    kind: str = "dead"
+    asked: list[str] = []
+    broken: list[Exception] = []
+    gate: threading.Event = threading.Event()
+    within: threading.Semaphore = threading.Semaphore(0)
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        self.asked.append("asked")
+        self.within.release()
+        self.gate.wait()
+        if self.broken:
+            raise self.broken[0]
+        return [Recall(block=self.name, id="r", text=f"What {self.name} knows.")]
+
+
+class Asked:
+    """A memory with blocks that can fail, and with its own clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, timeout: float, *names: str) -> None:
+        self.clock = [0.0]
+        monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: self.clock[0])
+        blocks = [
+            Dead(
+                name=name, asked=[], broken=[], gate=threading.Event(),
+                within=threading.Semaphore(0),
+            )
+            for name in names
+        ]  # fmt: skip
+        self.memory = AgentMemory(store="memory://", blocks=blocks, recall_timeout=timeout)
+        self.blocks = {name: cast("Dead", self.memory.blocks[name]) for name in names}
+        for block in self.blocks.values():
+            block.gate.set()
+
+    def get(self) -> MemoryContext:
+        return self.memory.get("s", "hello", user_id="ada")
+
+    def calls(self, name: str) -> int:
+        return len(self.blocks[name].asked)
+
+    def __enter__(self) -> Asked:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for block in self.blocks.values():
+            block.gate.set()
+        self.memory.close()
+
+
+def test_a_dead_block_does_not_cost_each_get_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: each `get` waits for a block that hangs, or one that recovered is never called."""
+    with Asked(monkeypatch, 0.05, "hangs", "works") as asked:
+        asked.blocks["hangs"].gate.clear()
+        for n in range(20):
+            context = asked.get()
+            assert [recall.block for recall in context.recalls] == ["works"]
+            (warning,) = context.warnings
+            assert ("'hangs' did not answer" if n < 2 else "'hangs' failed before") in warning
+        assert (asked.calls("hangs"), asked.calls("works")) == (2, 20)
+        for rest in (4, 8, 16):
+            asked.clock[0] += rest
+            before = asked.calls("hangs")
+            for _ in range(5):
+                assert asked.get().warnings
+            assert asked.calls("hangs") == before + 1
+        asked.blocks["hangs"].gate.set()
+        asked.clock[0] += 32
+        for _ in range(3):
+            context = asked.get()
+            assert {recall.block for recall in context.recalls} == {"hangs", "works"}
+            assert context.warnings == []
+        assert asked.calls("hangs") == 8
+
+
+def test_a_block_that_rested_has_one_caller_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: when the pause of a failed block ends, all callers wait for it at once."""
+    with Asked(monkeypatch, 60.0, "one") as asked:
+        block = asked.blocks["one"]
+        block.broken.append(ConnectionError("down"))
+        asked.get()
+        asked.get()
+        assert asked.calls("one") == 2
+        block.broken.clear()
+        block.gate.clear()
+        asked.clock[0] += 4
+        while block.within.acquire(blocking=False):
+            pass
+        with ThreadPoolExecutor(1) as pool:
+            probe = pool.submit(asked.get)
+            block.within.acquire()
+            for _ in range(10):
+                assert "'one' failed before" in asked.get().warnings[0]
+            assert asked.calls("one") == 3
+            block.gate.set()
+            assert probe.result().warnings == []
+        assert asked.get().warnings == []
+        assert asked.calls("one") == 4
+
+
+@pytest.mark.parametrize("text", [None, 7])
+def test_rubbish_from_a_block_is_a_warning(text: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a recall whose text is no string makes `get` fail."""
+    with Asked(monkeypatch, 5.0, "one", "two") as asked:
+        rubbish = [Recall(block="one", id="r", text=text)]
+        object.__setattr__(asked.blocks["one"], "get", lambda *args: rubbish)
+        context = asked.get()
+        assert [recall.block for recall in context.recalls] == ["two"]
+        assert "'one' failed: TypeError" in context.warnings[0]

@@ -1,5 +1,6 @@
-"""Threads that append at the same time: results, errors, and the log."""
+"""Appends that are made together, by threads and by processes."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -10,6 +11,7 @@ import pytest
 
 from agent_memory import AgentMemory
 from agent_memory.errors import Conflict, InvalidMessage, SessionOfAnotherUser
+from tests.processes import check_fork, check_writers
 
 
 def said(text: str, role: str = "user") -> dict[str, Any]:
@@ -75,3 +77,14 @@ def test_each_is_told_of_its_own(memory: AgentMemory) -> None:
     assert log == [(1, "first"), (2, "one"), (3, "two")]
     assert [one.content for one in memory.get("anas").messages] == ["first", "one", "two"]
     assert [entry.message.content for entry in memory.history("bens")] == ["ben's"]
+
+
+def test_processes_create_and_append_at_once(url: str) -> None:
+    """Wrong: processes that start together raise 'database is locked', or lose a message."""
+    check_writers(url, "default", 4, 40)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_has_connections_of_its_own(url: str) -> None:
+    """Wrong: a forked child corrupts the file that its parent has open."""
+    check_fork(url)

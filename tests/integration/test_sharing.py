@@ -105,6 +105,9 @@ def test_what_agents_share(store: Store) -> None:
         assert ben.search("sage", session_id="s-9") == []
         assert [one.session_id for one in ben.sessions()] == ["s-1"]
         assert [one.session_id for one in share.sessions()] == ["s-1"]
+        for write in WRITING.values():
+            with pytest.raises(AccessDenied):
+                write(ben)
         turn = ann.before_turn("s-1", "What shall we plant?")
         assert (turn.session_id, turn.user_id) == ("s-1", None)
         assert ann.after_turn(turn, "Sage.").end == 4

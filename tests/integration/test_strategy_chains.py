@@ -1,4 +1,4 @@
-"""Any log under any chain: within the budget, valid, and no message left out silently."""
+"""Chains of strategies under any log, and the clearing of old tool results."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,12 +15,17 @@ from agent_memory import (
     Entry,
     FlushToLTM,
     MemoryContext,
+    Message,
     Strategy,
     Summarize,
+    TokenCounter,
     Trim,
 )
+from agent_memory.core.clearing import Clearing
+from agent_memory.core.packing import Shown
 from agent_memory.testing import FakeLLM, check_context
-from tests.kit import Silent, at_length, with_model
+from tests import histories
+from tests.kit import Silent, assistant, at_length, user, with_model
 
 Json = dict[str, Any]
 
@@ -149,3 +154,146 @@ def test_steps_before_the_first_user_message_are_named() -> None:
         context = memory.get("s")
     assert [one["content"] for one in context.to_messages()] == ["m9x"]
     assert context.warnings == ["Before the user's first message, 4 messages are left out."]
+
+
+def call(number: int) -> dict[str, Any]:
+    return histories.call([f"c{number}"], "read_log", f'{{"part": {number}}}')
+
+
+def result(number: int, tokens: int, first: str = "") -> dict[str, Any]:
+    text = f"{first}part {number}\n" + " ".join(f"w{number}" for _ in range(tokens // 2))
+    return histories.result(f"c{number}", text)
+
+
+def turn(number: int, tokens: int = 1500) -> list[dict[str, Any]]:
+    question, answer = f"What does part {number} say?", f"Part {number} says w{number}."
+    return [user(question), call(number), result(number, tokens), assistant(answer)]
+
+
+def contents(messages: list[dict[str, Any]], role: str) -> list[str]:
+    return [str(one["content"]) for one in messages if one["role"] == role]
+
+
+@pytest.mark.parametrize("turns", [12, 40])
+def test_old_results_become_stubs_and_all_answers_stay(turns: int) -> None:
+    """Wrong: whole turns leave the window instead of old tool results."""
+    with AgentMemory("memory://", max_tokens=6000, blocks=[]) as memory:
+        for number in range(turns):
+            memory.update("s", turn(number, 1500))
+            context = memory.get("s")
+            assert context.tokens <= 6000
+        messages = context.to_messages()
+        answers = [one for one in contents(messages, "assistant") if one != "None"]
+        assert answers == [f"Part {number} says w{number}." for number in range(turns)]
+        assert len(contents(messages, "user")) == turns
+        results = contents(messages, "tool")
+        assert len(results) == turns
+        assert len(results[-1]) > 2000
+        assert len(results[0]) < 300
+        for said in ("read_log", '{"part": 0}', "part 0", "memory_read_message(seq=3)"):
+            assert said in results[0]
+        text = memory.call_tool("s", "memory_read_message", {"seq": 3})
+        assert "w0 w0 w0" in text
+        assert context.warnings == []
+
+
+def test_old_calls_leave_before_answers() -> None:
+    """Wrong: questions and answers leave the window before old calls with short results."""
+    with AgentMemory("memory://", max_tokens=4000, blocks=[]) as memory:
+        for number in range(0, 120, 3):
+            steps = [one for part in range(3) for one in turn(number + part, 60)[1:3]]
+            memory.update("s", [turn(number)[0], *steps, turn(number + 2)[3]])
+            context = memory.get("s")
+            assert context.tokens <= 4000
+        messages = context.to_messages()
+        answers = [one for one in contents(messages, "assistant") if one != "None"]
+        assert answers == [f"Part {number + 2} says w{number + 2}." for number in range(0, 120, 3)]
+        assert len(contents(messages, "user")) == 40
+        results = contents(messages, "tool")
+        assert results[0].startswith("[Old results of ")
+        assert "read_log 3, 5, 7, 11" in results[0]
+        assert results[-1].startswith("part 119\nw119 w119")
+        text = memory.call_tool("s", "memory_read_message", {"seq": 11})
+        assert "w3 w3 w3" in text
+
+
+def test_words_beside_a_call_and_a_pinned_result_stay() -> None:
+    """Wrong: clearing removes the text of a message with calls, or a pinned result."""
+    overflow = Chain([ClearTools(keep_tokens=0), Trim()])
+    with AgentMemory("memory://", max_tokens=3000, overflow=overflow, blocks=[]) as memory:
+        memory.update("s", turn(0, 60))
+        memory.pin("s", 2)
+        memory.update("s", turn(1, 60))
+        speaks = {**call(2), "content": "I look into part 2 first."}
+        memory.update("s", [turn(2)[0], speaks, *turn(2, 60)[2:]])
+        for number in range(3, 30):
+            memory.update("s", turn(number, 60))
+        messages = memory.get("s").to_messages()
+    texts = str(messages)
+    assert "[Old results of " in texts
+    assert assistant("I look into part 2 first.") in messages
+    assert "part 0\\nw0" in texts
+
+
+def test_a_pending_question_with_large_results_has_stubs() -> None:
+    """Wrong: calls of the current turn leave the window with their results."""
+    with AgentMemory("memory://", max_tokens=2000, blocks=[]) as memory:
+        memory.update("s", user("Compare the six parts."))
+        for number in range(6):
+            memory.update("s", [call(number), result(number, 900)])
+        context = memory.get("s")
+    messages = context.to_messages()
+    assert contents(messages, "user") == ["Compare the six parts."]
+    assert len(contents(messages, "tool")) == 6
+    assert context.tokens <= 2000
+    assert len(contents(messages, "tool")[-1]) > 1000
+
+
+def test_between_two_clearings_the_prefix_stays() -> None:
+    """Wrong: each turn clears another result, so that prompt caches miss."""
+    with AgentMemory("memory://", max_tokens=6000, blocks=[]) as memory:
+        before: list[Any] = []
+        changed = 0
+        for number in range(24):
+            memory.update("s", turn(number, 400))
+            messages = memory.get("s").to_messages()
+            changed += messages[: len(before)] != before
+            before = messages
+    assert 0 < changed < 8
+
+
+def test_errors_pins_and_small_results_stay() -> None:
+    """Wrong: an error, a pinned result or a small result becomes a stub."""
+    overflow = Chain([ClearTools(keep_tokens=0), Trim()])
+    with AgentMemory("memory://", max_tokens=4000, overflow=overflow, blocks=[]) as memory:
+        memory.update("s", [*turn(0)[:2], result(0, 400, "Error: no such table\n"), turn(0)[3]])
+        memory.update("s", turn(1, 400))
+        memory.pin("s", 7)
+        memory.update("s", [*turn(2)[:2], {**result(2, 3), "content": "ok"}, turn(2)[3]])
+        for number in range(3, 7):
+            memory.update("s", turn(number, 1000))
+        results = contents(memory.get("s").to_messages(), "tool")
+    assert results[0].startswith("Error: no such table\npart 0\nw0")
+    assert results[1].startswith("part 1\nw1 w1")
+    assert results[2] == "ok"
+    assert results[3].startswith("[Old result of read_log(")
+
+
+def test_little_is_not_cleared() -> None:
+    """Wrong: a clearing that frees less than `at_least` tokens changes the prefix."""
+    overflow = Chain([ClearTools(keep_tokens=0, at_least=100_000), Trim()])
+    with AgentMemory("memory://", max_tokens=4000, overflow=overflow, blocks=[]) as memory:
+        for number in range(12):
+            memory.update("s", turn(number))
+        assert "Old result" not in str(memory.get("s").to_messages())
+
+
+def test_a_stub_does_not_hide_what_is_recalled() -> None:
+    """Wrong: a result shown as a stub counts as shown, so that no block may recall it."""
+    counter = TokenCounter()
+    entries = [
+        Entry("s", seq, message, 400, 0, counter.encoding, message.created_at)
+        for seq, message in enumerate(map(Message.of, [*turn(0, 400), *turn(1, 400)]), 1)
+    ]
+    shown = Clearing(keep_tokens=400, at_least=1).clear(entries, 2400, counter).entries
+    assert Shown([], [], shown, [], 0).sources == {("s", seq) for seq in (1, 2, *range(4, 9))}

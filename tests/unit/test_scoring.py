@@ -1,8 +1,10 @@
-"""The score that ranks recalled facts."""
+"""Scores of records, and the merging of what several blocks recall."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_memory.core.fusion import doubles, merge, select
 from agent_memory.core.records import Recall
+from agent_memory.core.text import identifiers, names
 from agent_memory.errors import InvalidSetting
 from agent_memory.ltm_blocks.extractive import ImportanceScorer
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, rendered
@@ -158,3 +162,165 @@ def test_how_a_fact_reads() -> None:
     assert texts["right"] == "Fact right."
     assert texts["guess"] == "Fact guess. (not what the user says; according to the assistant)"
     assert texts["word"] == "Fact word."
+
+
+BLOCKS = ["static", "extractive", "vector"]
+sources = st.lists(st.tuples(st.sampled_from(["s", "t"]), st.integers(1, 4)), max_size=2)
+
+
+def recalls_of(block: str) -> st.SearchStrategy[list[Recall]]:
+    one = st.builds(
+        Recall,
+        block=st.just(block),
+        id=st.uuids().map(str),
+        text=st.sampled_from(["a", "A ", "b", "b  c", "b c", "d", "e", "f", "g"]),
+        score=st.floats(-1, 3) | st.sampled_from([math.nan, math.inf, -math.inf]),
+        tokens=st.integers(1, 60),
+        sources=sources.map(tuple),
+    )
+    return st.lists(one, max_size=6)
+
+
+found_by_blocks = st.fixed_dictionaries({block: recalls_of(block) for block in BLOCKS})
+
+
+def key(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+@given(found_by_blocks, st.sets(st.tuples(st.just("s"), st.integers(1, 4))))
+def test_merge_says_each_thing_once_and_nothing_shown(
+    found: dict[str, list[Recall]], shown: set[tuple[str, int]]
+) -> None:
+    """Wrong: a merge has duplicates or shown texts, loses one, or has a random order."""
+    merged = merge(found, shown)
+    texts = [key(recall.text) for recall in merged]
+    assert len(texts) == len(set(texts))
+    kept = [
+        recall
+        for recalls in found.values()
+        for recall in recalls
+        if not recall.sources or set(recall.sources) - shown
+    ]
+    assert {key(recall.text) for recall in kept} == set(texts)
+    assert all(recall in kept for recall in merged)
+    assert merged == merge(found, shown)
+
+
+def test_merge_ranks_by_share_of_the_blocks_best() -> None:
+    """Wrong: a block with larger scores crowds out the others."""
+    big = [Recall("b", "1", "one", score=900.0), Recall("b", "2", "two", score=300.0)]
+    small = [Recall("a", "3", "three", score=0.4), Recall("a", "4", "four", score=0.3)]
+    assert [r.id for r in merge({"a": small, "b": big})] == ["3", "1", "4", "2"]
+    assert [r.id for r in merge({"b": big, "a": small})] == ["1", "3", "4", "2"]
+
+
+@given(
+    found_by_blocks,
+    st.integers(-5, 300),
+    st.dictionaries(st.sampled_from(BLOCKS), st.none() | st.integers(0, 80)),
+)
+def test_select_stays_within_room_and_shares_it(
+    found: dict[str, list[Recall]], room: int, limits: dict[str, int | None]
+) -> None:
+    """Wrong: the choice exceeds the room or a block's limit, or takes another block's share."""
+    recalls = merge(found)
+    chosen = select(recalls, room, limits)
+    assert sum(recall.tokens for recall in chosen) <= max(room, 0)
+    assert chosen == [recall for recall in recalls if recall in chosen]
+    assert chosen == select(recalls, room, limits)
+    blocks = {recall.block for recall in recalls}
+    for block in blocks:
+        limit = limits.get(block)
+        own = [recall for recall in recalls if recall.block == block]
+        assert limit is None or sum(r.tokens for r in chosen if r.block == block) <= limit
+        sure = min(room // len(blocks), room if limit is None else limit)
+        if own[0].tokens <= sure:
+            assert own[0] in chosen
+
+
+def test_the_best_take_what_is_left() -> None:
+    """Wrong: the share of a block without recalls is wasted."""
+    recalls = [Recall("a", str(n), str(n), tokens=10) for n in range(9)]
+    recalls.append(Recall("b", "x", "x", tokens=10))
+    assert [r.id for r in select(recalls, 60)] == ["0", "1", "2", "3", "4", "x"]
+    assert select(recalls, 60, {"a": 20}) == [*recalls[:2], recalls[-1]]
+    assert select([], 60) == []
+    long = Recall("a", "long", "l", 1.0, tokens=900)
+    short = [Recall("a", str(n), str(n), 0.9 - n / 100, tokens=90) for n in range(10)]
+    assert select([long, *short], 900) == short
+    better = Recall("a", "long", "l", 9.0, tokens=900)
+    assert select([better, *short], 900) == [better]
+    better, worse = Recall("a", "1", "HR-101", score=0.9), Recall("a", "2", "hr-101 ", score=0.3)
+    later = Recall("b", "3", "HR-101", score=5.0)
+    assert merge({"a": [better, worse], "b": [later]}) == [better]
+
+
+def test_what_differs_in_one_word_is_told_once() -> None:
+    """Wrong: near-duplicates fill the context, or different facts are merged."""
+    said = "We went down to the old harbour to see the ships that had come in with the tide {}"
+    one, other = said.format("early today"), said.format("early, today")
+    recalls = [Recall("a", str(n), text, 1 - n / 10) for n, text in enumerate((one, other))]
+    assert merge({"a": recalls}) == recalls[:1]
+    for this, that in (
+        ("Ann owes Bob fifty", "Bob owes Ann fifty"),
+        (said.format("at 7"), said.format("at 8")),
+        (said.format("with Ann"), said.format("with Bob")),
+        ("yes", "no"),
+    ):
+        both = [Recall("a", "1", this, 0.9), Recall("a", "2", that, 0.8)]
+        assert merge({"a": both}) == both
+
+
+def test_a_fact_and_its_message_speak_for_each_other() -> None:
+    """Wrong: a record that two blocks found ranks below one that a single block scored a little
+    higher, or unrelated records support each other."""
+
+    def recall(block: str, text: str, score: float, *sources: tuple[str, int]) -> Recall:
+        return Recall(block, text, text, score, sources=sources)
+
+    facts = [recall("facts", "Likes tea.", 1.0), recall("facts", "Owns a boat.", 0.9, ("s", 4))]
+    said = [
+        recall("vector", "So much rain today.", 1.0, ("s", 9)),
+        recall("vector", "We took my boat out, the blue one.", 0.9, ("s", 4)),
+    ]
+    merged = [one.text for one in merge({"facts": facts, "vector": said})]
+    assert merged[:2] == ["Owns a boat.", "We took my boat out, the blue one."]
+    apart = [replace(said[1], sources=(("other", 4),)), said[0]]
+    merged = [one.text for one in merge({"facts": facts, "vector": apart})]
+    assert merged[:2] == ["Likes tea.", "So much rain today."]
+    alone = [one.text for one in merge({"vector": [said[0], said[1], replace(said[1], id="x")]})]
+    assert alone[0] == "So much rain today."
+
+
+WORDS = st.sampled_from(["the", "boat", "The", "Ann", "went", "to", "Rome", "7", "again", "now"])
+TEXTS = st.lists(st.lists(WORDS, max_size=12).map(" ".join), max_size=12)
+
+
+def pairs(text: str) -> set[tuple[str, str]]:
+    words = ["", *text.casefold().split()]
+    return set(pairwise(words))
+
+
+def same(one: str, other: str) -> bool:
+    left, right = pairs(one), pairs(other)
+    named = [{word.casefold() for word in (*identifiers(t), *names(t))} for t in (one, other)]
+    return len(left & right) >= 0.8 * len(left | right) and named[0] == named[1]
+
+
+@given(TEXTS)
+def test_it_finds_what_comparing_each_with_each_finds(texts: list[str]) -> None:
+    stay: list[int] = []
+    found: dict[int, int] = {}
+    for place, text in enumerate(texts):
+        first = next((one for one in stay if same(texts[one], text)), None)
+        if first is None:
+            stay.append(place)
+        else:
+            found[place] = first
+    assert doubles(texts) == found
+
+
+def test_a_text_with_a_word_more_says_the_same() -> None:
+    said = "we went to the lake with Ann and her old dog on a sunny day"
+    assert doubles([said, f"{said} again", "something else", said]) == {1: 0, 3: 0}
