@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from agent_memory.core.messages import Message
@@ -12,6 +13,7 @@ from agent_memory.core.text import (
     SENTENCE,
     STOP_WORDS,
     WORD,
+    names,
     sentences,
     unaccented,
     word_lists,
@@ -25,6 +27,19 @@ _LINE = 200  # characters at each end to search for questions, if neither has a 
 _TAIL = 40
 _MOST_CACHED = 4_000
 _BREAK = "\n\n"
+
+_MOST_JOINED = 3  # a follow-up question, and the questions before it
+_LONGEST_FOLLOW_UP = 12  # words
+_CONTINUES = re.compile(
+    r"^\W*(?:and|but|or|(?:what|how) about|und|aber|et|mais|y|pero|e|mas|ma|maar|och|og|ale)\b"
+    r"|\bones?\b(?! of)",
+    re.IGNORECASE,
+)
+_PRONOUN = re.compile(
+    r"\b(?:he|him|his|she|hers?|it|its|they|them|theirs?|th(?:at|is|ese|ose)(?=\W*$))\b",
+    re.IGNORECASE,
+)
+_NOUN = re.compile(r"\b(?:my|our|the|an?)\b", re.IGNORECASE)
 
 _SENTENCES = re.compile(r"(?<=[.!?。！？])\s+")
 _ENDS_ASKING = re.compile("[?\u061f\uff1f\u037e\u055e\u1367]\\s*\\Z|[か吗呢까][。.]?\\s*\\Z")
@@ -118,6 +133,37 @@ def query_message(message: Message) -> Message:
     if query == text:
         return message
     return Message(role=role_of(message), content=query, created_at=message.created_at)
+
+
+def with_earlier(message: Message, earlier: Iterable[Message]) -> Message:
+    """Return a follow-up question, such as "And when does it expire?", with the one before it.
+
+    Other messages are returned unchanged. `earlier` has the user's earlier messages, newest first.
+    """
+    texts = [query_text(message.text())]
+    for other in earlier:
+        if len(texts) == _MOST_JOINED or not _is_follow_up(texts[-1]):
+            break
+        text = query_text(other.text())
+        if len(text) > _LINE:  # a document, which would distort the search
+            break
+        if text not in texts and not is_courtesy(text):
+            texts.append(text)
+    if len(texts) == 1:
+        return message
+    joined = " ".join(reversed(texts))
+    return Message(role=role_of(message), content=joined, created_at=message.created_at)
+
+
+def _is_follow_up(text: str) -> bool:
+    """Return whether a short question begins with "and", or has a pronoun without a noun before."""
+    if len(text.split()) > _LONGEST_FOLLOW_UP or not asks(text):
+        return False
+    if _CONTINUES.search(text) is not None:
+        return True
+    pronoun = _PRONOUN.search(text)
+    before = text[: pronoun.start()] if pronoun else ""
+    return pronoun is not None and not names(before) and _NOUN.search(before) is None
 
 
 def query_text(text: str) -> str:

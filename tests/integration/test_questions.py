@@ -5,6 +5,8 @@ import json
 import pytest
 
 from agent_memory import AgentMemory
+from agent_memory.core.messages import Message
+from agent_memory.core.query_text import with_earlier
 from benchmarks.recall.languages import Language, first_hits, languages
 from benchmarks.recall.situations import FOLDER, outcomes
 from tests.kit import assistant, user
@@ -98,6 +100,53 @@ def test_a_statement_about_another_thing_is_no_correction(said: str, asked: str)
             question = asked.format(thing)
             assert memory.get("x", question, user_id="ana").recalls[0].text == expected
             assert memory.search(question, user_id="ana")[0].text == expected
+
+
+@pytest.mark.parametrize(
+    ("earlier", "asked", "answer"),
+    [
+        (["Where does Tiago work?"], "What did he do before?", "bank"),
+        (["Where does Tiago work?", "And since when?"], "And before that?", "bank"),
+    ],
+)
+def test_a_follow_up_question_is_understood(earlier: list[str], asked: str, answer: str) -> None:
+    """Wrong: the answer to "What did he do before?" is not recalled, because the person that
+    "he" refers to is only in the question before."""
+    said = [
+        "My passport has the number CB482917 and runs out on 19 August 2027.",
+        "Tiago starts on 4 May at DHL in Porto as a shift planner.",
+        "Tiago lost his job at the bank.",
+        "My bike was stolen in front of the library.",
+        "I have a budget of 900 euros for a new bike.",
+        "The dentist put a crown on my upper right molar.",
+        "We went camping in Galicia.",
+    ]
+    with AgentMemory("memory://", recall_timeout=60) as memory:
+        memory.update(
+            "s",
+            [turn for text in said for turn in (user(text), assistant("Noted."))],
+            user_id="ana",
+        )
+        memory.update(
+            "t",
+            [turn for text in earlier for turn in (user(text), assistant("Yes."))],
+            user_id="ana",
+        )
+        assert answer in str(memory.get("t", asked).recalls)
+
+
+def test_a_whole_question_is_not_joined_with_the_one_before() -> None:
+    """Wrong: a question that names its subject is searched together with the question before."""
+    earlier = [Message(role="user", content="What's my passport number?")]
+    for text in (
+        "Where does my sister keep her bike?",
+        "Where did Tiago leave his bike?",
+        "Which one of my bikes is green?",
+        "It was the green one.",
+        "How do I write a list in Python?",
+    ):
+        asked = Message(role="user", content=text)
+        assert with_earlier(asked, earlier) is asked
 
 
 def test_thanks_are_no_correction() -> None:

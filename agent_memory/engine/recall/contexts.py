@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_memory.core.context import BlockInfo, MemoryContext, left_out_of
@@ -16,7 +17,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.packing import Packer, Shown
 from agent_memory.core.prompt_log import SentContext, encode_context
 from agent_memory.core.provider_formats import native
-from agent_memory.core.query_text import is_courtesy, query_message
+from agent_memory.core.query_text import is_courtesy, query_message, with_earlier
 from agent_memory.core.records import Entry, Head, LeftOut, Recall, Scope
 from agent_memory.core.rendering import OPENING
 from agent_memory.core.shapes import newest_user, role_of
@@ -288,7 +289,7 @@ class Contexts:
 
     def _view(self, session: LoadedSession) -> View:
         with Account("other", session.scope.user_id, within=current_account()).charged() as account:
-            by_block, warnings = self.recall(session.scope, session.query)
+            by_block, warnings = self.recall(session.scope, _follow_up(session))
         troubles = [*self._parts.troubles(session.head), *self.waiting(session.scope, session.head)]
         return View(session, by_block, [*warnings, *troubles], usage=account.usage)
 
@@ -326,6 +327,17 @@ class Contexts:
         by_block, warnings = self._recaller.recall(scope, queried, message, self.packer.candidates)
         there = with_pins(existing(self._store, by_block), scope)
         return self._recaller.marked(targets, there), warnings
+
+
+def _follow_up(session: LoadedSession) -> Message | None:
+    """Return the message to recall for, joined with the question that it follows up."""
+    if session.query is None:
+        return None
+    newest_first = chain(
+        reversed(session.messages), (entry.message for entry in reversed(session.entries))
+    )
+    asked = (message for message in newest_first if role_of(message) == "user")
+    return with_earlier(session.query, asked)
 
 
 def is_queried(block: Block, message: Message | None) -> bool:
