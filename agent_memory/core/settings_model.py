@@ -207,7 +207,22 @@ Pause = Annotated[float, _InSeconds, Range(0, YEAR_SECONDS)]
 """A pause of up to a year, in seconds or as a timedelta. 0 for none."""
 
 Weight = Annotated[float, Range(0, 1_000_000)]
-Duration = Annotated[timedelta, Range(timedelta(), timedelta(days=36_500), above=True)]
+
+
+def _with_unit(value: Any) -> Any:
+    if isinstance(value, int | float):  # 90 may mean days, but would be read as seconds
+        raise PydanticCustomError(
+            "no_unit",
+            'Input should be a duration with a unit, such as timedelta(days=90) or "P90D"',
+        )
+    return value
+
+
+Duration = Annotated[
+    timedelta,
+    Range(timedelta(), timedelta(days=36_500), above=True),
+    BeforeValidator(_with_unit),
+]
 
 MemoryRole = Literal["system", "user", "leading"]
 """The place of recalls in a context; see `MemoryContext.to_messages`."""

@@ -14,6 +14,7 @@ from agent_memory import (
     Chain,
     ClearTools,
     ExtractiveMemory,
+    FileMemory,
     FlushToLTM,
     StaticMemory,
     Summarize,
@@ -210,6 +211,15 @@ def test_what_cannot_work_is_refused(error: type[Exception], fields: dict[str, A
         AgentMemory(**fields)
     assert isinstance(caught.value, errors.AgentMemoryError)
     assert len(str(caught.value)) > 40
+
+
+@pytest.mark.parametrize("name", ["retention", "keep_keys"])
+def test_a_duration_needs_a_unit(name: str) -> None:
+    """Wrong: `retention=90` is read as 90 seconds, and removes messages that are hours old."""
+    with pytest.raises(InvalidSetting, match="with a unit, such as"):
+        AgentMemoryConfig(**{name: 90})
+    with pytest.raises(InvalidSetting, match="with a unit, such as"):
+        FileMemory(ttl=90)
 
 
 def test_json_schema_names_every_kind() -> None:
