@@ -196,23 +196,6 @@ def test_refusals_of_our_own(
     assert {path: files.read(path) for path in files.paths()} == FILES
 
 
-def test_texts_after_edits(memories: dict[str, AgentMemory]) -> None:
-    """Wrong: an edit changes more than it reports, or other line ends."""
-    files = filled(memories["sdk"])
-    files.str_replace("/memories/work/plan.txt", "a\r\n", "A\r\n\t")
-    assert files.read("/memories/work/plan.txt") == "A\r\n\tb"
-    files.insert("/memories/work/plan.txt", 1, "\n- x\n- y\n\n\n")
-    assert files.read("/memories/work/plan.txt") == "A\r\n\n- x\n- y\n\tb\n"
-    files.insert("/memories/empty", 0, "first")
-    assert files.read("/memories/empty") == "first\n"
-    files.insert("/memories/empty", 1, "last")
-    assert files.read("/memories/empty") == "first\nlast\n"
-    with pytest.raises(ToolRefused, match="is not a file"):
-        files.read("/memories/work")
-    with pytest.raises(ToolRefused, match="does not exist"):
-        files.read("/memories/nope")
-
-
 def test_lines_and_sizes_in_numbers() -> None:
     """Wrong: a line number exceeds its column, or a size is formatted unlike the SDK's."""
     most = "\n" * (MAX_LINES - 1)
