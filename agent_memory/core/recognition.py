@@ -6,7 +6,7 @@ whole, as the raw item of its format.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ _WANTED = (
     'Pass text, a dict such as {"role": "user", "content": "Hello"}, or a message of OpenAI, '
     "Anthropic, Gemini, Bedrock or LangChain."
 )
+_AS_LIST = "Pass several messages as a list, such as list(messages)."
 
 
 def fields_in(value: object) -> list[Fields]:
@@ -140,7 +141,8 @@ def _items(response: Fields) -> list[Fields]:
 def _mapping(value: object) -> Fields:
     fields = value if isinstance(value, Mapping) else plain(value)
     if not isinstance(fields, Mapping):
-        raise InvalidMessage(f"A message cannot be of type {type(value).__name__}. {_WANTED}")
+        advice = _AS_LIST if isinstance(value, Iterator) else _WANTED
+        raise InvalidMessage(f"A message cannot be of type {type(value).__name__}. {advice}")
     return fields
 
 

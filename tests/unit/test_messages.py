@@ -224,6 +224,7 @@ NAMELESS = "has no `role`"
         (None, "cannot be of type NoneType"),
         (["role", "user"], "cannot be of type list"),
         (Dumped("text"), "cannot be of type Dumped"),
+        (iter([]), "as a list, such as list"),
         (Dumped({"content": "hi"}), NAMELESS),
     ],
 )
