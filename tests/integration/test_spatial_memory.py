@@ -300,17 +300,6 @@ def test_a_session_that_is_deleted_meanwhile(store: Store) -> None:
         assert nearest(places) == nearest(other.user("ada").spatial()) == []
 
 
-def test_it_can_be_deleted_after_a_session_of_its_user(memory: AgentMemory) -> None:
-    """Wrong: after the deletion of one session, the user's other observations cannot be deleted."""
-    places = memory.user("ada").spatial()
-    door = places.observe("door", HERE)
-    memory.session("s", "ada").owner().spatial().observe("in s", (1, 0))
-    memory.delete("s")
-    assert texts(places) == ["door"]
-    assert places.delete(door.id)
-    assert (texts(places), places.delete(door.id)) == ([], False)
-
-
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[AgentMemory, AgentMemory]]:
     """Two memories over one file, as in two processes."""
