@@ -5,7 +5,7 @@ A *view* is a message as an OpenAI chat dict. A raw item of another format may h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_memory.core.formats.chat import says_something
@@ -85,9 +85,13 @@ def role_of(message: Message) -> str | None:
     return message.role if message.role is not None else shape_of(message).role
 
 
+def user_messages(messages: Iterable[Message]) -> Iterator[Message]:
+    return (message for message in messages if role_of(message) == "user")
+
+
 def newest_user(newest_first: Iterable[Message]) -> Message | None:
     """Return the first user message of an iterable in which newer messages come first."""
-    return next((message for message in newest_first if role_of(message) == "user"), None)
+    return next(user_messages(newest_first), None)
 
 
 def _is_known(name: str | None) -> bool:

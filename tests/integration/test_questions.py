@@ -133,6 +133,8 @@ def test_a_follow_up_question_is_understood(earlier: list[str], asked: str, answ
             user_id="ana",
         )
         assert answer in str(memory.get("t", asked).recalls)
+        memory.update("t", user(asked))
+        assert answer in str(memory.regenerate("t").context.recalls)
 
 
 def test_a_whole_question_is_not_joined_with_the_one_before() -> None:

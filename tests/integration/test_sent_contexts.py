@@ -10,6 +10,7 @@ import pytest
 from agent_memory import AgentMemory, Message, StaticMemory, Summarize, Trim, VectorMemory
 from agent_memory.core.records import Record
 from agent_memory.core.system_collections import SENT, SENT_TEXTS
+from tests.kit import user
 
 BLOCKS = [VectorMemory(), StaticMemory(facts=["The shop opens at nine."])]
 
@@ -273,3 +274,19 @@ def test_what_was_asked_before_a_deletion_is_gone(tmp_path: Path, deleting: str)
         assert here.contexts("s", user_id="ana") == []
         here.get("s", "And now?", user_id="ana")
         assert [one.question for one in here.contexts("s", user_id="ana")] == ["And now?"]
+
+
+def test_a_note_that_a_follow_up_question_recalled_is_shown() -> None:
+    """Wrong: the prompt log misses a note that only the question before leads to."""
+    with AgentMemory("memory://", keep_contexts=True, recall_timeout=60) as memory:
+        for text in ("Tiago lost his job at the bank.", "Rui broke his arm.", "Ana likes jazz."):
+            memory.remember(text, user_id="ana")
+        memory.update("s", user("Where does Tiago work?"), user_id="ana")
+        turn = memory.before_turn("s", "What did he do before?", user_id="ana")
+        assert [recall.text for recall in turn.context.recalls] == [
+            "Tiago lost his job at the bank."
+        ]
+        memory.after_turn(turn, "He worked at a bank.")
+        (sent,) = memory.contexts("s", user_id="ana")
+        assert sent.exact
+        assert sent.messages == turn.messages

@@ -43,11 +43,11 @@ class Regenerate:
         packer, messages = self._parts.contexts.packer, [question.message]
         window = packer.window(before, entries, messages)
         scope = replace(scope_of(head, user_id, session_id), shown=window.sources)
+        session = LoadedSession(packer, before, entries, messages, question.message, scope, window)
         with Account("other", scope.user_id).charged() as account:
-            by_block, warnings = self._parts.contexts.recall(scope, question.message)
+            by_block, warnings = self._parts.contexts.recall(scope, session.search_message())
         by_block = self._without(head, question, by_block)
         warnings += self._parts.troubles(head)
-        session = LoadedSession(packer, before, entries, messages, question.message, scope, window)
         view = View(session, by_block, warnings, usage=account.usage)
         context = self._parts.contexts.sending(session_id, view)(messages)
         part = Span(session_id, question.seq, head.end)

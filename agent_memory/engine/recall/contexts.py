@@ -20,7 +20,7 @@ from agent_memory.core.provider_formats import native
 from agent_memory.core.query_text import is_courtesy, query_message, with_earlier
 from agent_memory.core.records import Entry, Head, LeftOut, Recall, Scope
 from agent_memory.core.rendering import OPENING
-from agent_memory.core.shapes import newest_user, role_of
+from agent_memory.core.shapes import newest_user, role_of, user_messages
 from agent_memory.core.threads import apart
 from agent_memory.core.usage import Usage
 from agent_memory.core.window import ruled
@@ -61,6 +61,13 @@ class LoadedSession(NamedTuple):
     query: Message | None
     scope: Scope
     window: Shown
+
+    def search_message(self) -> Message | None:
+        """Return the message to recall for, joined with the question that it follows up."""
+        if self.query is None:
+            return None
+        entries = (entry.message for entry in reversed(self.entries))
+        return with_earlier(self.query, user_messages(chain(reversed(self.messages), entries)))
 
 
 class View(NamedTuple):
@@ -165,8 +172,8 @@ class Contexts:
             return []
         scope = scope_of(head, user_id, session_id)
 
-        def recall_now(question: str) -> list[Recall]:
-            by_block, _ = self.recall(scope, Message(role="user", content=question))
+        def recall_now(message: Message) -> list[Recall]:
+            by_block, _ = self.recall(scope, message)
             return [recall for recalls in by_block.values() for recall in recalls]
 
         return self._sent.read(head, after, limit, recall_now)
@@ -289,7 +296,7 @@ class Contexts:
 
     def _view(self, session: LoadedSession) -> View:
         with Account("other", session.scope.user_id, within=current_account()).charged() as account:
-            by_block, warnings = self.recall(session.scope, _follow_up(session))
+            by_block, warnings = self.recall(session.scope, session.search_message())
         troubles = [*self._parts.troubles(session.head), *self.waiting(session.scope, session.head)]
         return View(session, by_block, [*warnings, *troubles], usage=account.usage)
 
@@ -327,17 +334,6 @@ class Contexts:
         by_block, warnings = self._recaller.recall(scope, queried, message, self.packer.candidates)
         there = with_pins(existing(self._store, by_block), scope)
         return self._recaller.marked(targets, there), warnings
-
-
-def _follow_up(session: LoadedSession) -> Message | None:
-    """Return the message to recall for, joined with the question that it follows up."""
-    if session.query is None:
-        return None
-    newest_first = chain(
-        reversed(session.messages), (entry.message for entry in reversed(session.entries))
-    )
-    asked = (message for message in newest_first if role_of(message) == "user")
-    return with_earlier(session.query, asked)
 
 
 def is_queried(block: Block, message: Message | None) -> bool:

@@ -23,7 +23,9 @@ from agent_memory.core.prompt_log import (
     same,
     shows,
 )
+from agent_memory.core.query_text import with_earlier
 from agent_memory.core.records import Entry, Head, Lease, Recall, Record, Scope
+from agent_memory.core.shapes import user_messages
 from agent_memory.core.system_collections import SENT, SENT_TEXTS, WORDS, Reserved
 from agent_memory.core.threads import apart
 from agent_memory.engine.paging import is_there, picked_of
@@ -110,8 +112,8 @@ _BEGUN = "begun"
 """Metadata key of the time at which a context's session began. It tells sessions with the same id
 apart."""
 
-RecallNow = Callable[[str], Sequence[Recall]]
-"""Returns the current recalls for a question."""
+RecallNow = Callable[[Message], Sequence[Recall]]
+"""Returns the current recalls for a message."""
 
 
 class _Pending(NamedTuple):
@@ -199,7 +201,11 @@ class SentContexts:
             if stored is not None:
                 return stored.text
             if now is None:
-                now = {name_of(recall): recall.text for recall in recall_now(record.text)}
+                question = Message(role="user", content=record.text)
+                seqs = sorted(entries.keys() & shows(fields), reverse=True)
+                shown = user_messages(entries[seq].message for seq in seqs)
+                recalls = recall_now(with_earlier(question, shown))
+                now = {name_of(recall): recall.text for recall in recalls}
             return now.get(name)
 
         return decode_context(
