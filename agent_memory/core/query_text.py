@@ -32,7 +32,7 @@ _MOST_JOINED = 3  # a follow-up question, and the questions before it
 _LONGEST_FOLLOW_UP = 12  # words
 _CONTINUES = re.compile(
     r"^\W*(?:and|but|or|(?:what|how) about|und|aber|et|mais|y|pero|e|mas|ma|maar|och|og|ale)\b"
-    r"|\bones?\b(?! of)",
+    r"|\b(?:which|this|that|the|another|other|next|last|first|second|new|old) ones?\b(?! of)",
     re.IGNORECASE,
 )
 _PRONOUN = re.compile(

@@ -145,6 +145,7 @@ def test_a_whole_question_is_not_joined_with_the_one_before() -> None:
         "Where did Tiago leave his bike?",
         "Which one of my bikes is green?",
         "It was the green one.",
+        "What is one plus one?",
         "How do I write a list in Python?",
     ):
         asked = Message(role="user", content=text)
