@@ -30,6 +30,7 @@ from agent_memory.retrieval.statements import (
     place_of,
     question_words,
     repeats_most,
+    takes_back,
     text_of,
 )
 
@@ -148,7 +149,7 @@ class _Corrections:
                 continue
             if is_about_another(text, self.about) and not REFERS.search(text):
                 continue
-            if names_another(text, old_text, self.question):
+            if names_another(text, old_text, self.question) and not takes_back(text):
                 continue
             evidence = _EVIDENCE * (changes(hit) + (not kinds.isdisjoint(kinds_of_values(text))))
             nearest.append((hit, near + evidence - _SAME_START * (first_word(text) == start)))

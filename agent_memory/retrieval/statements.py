@@ -57,8 +57,11 @@ _TAKES_BACK = re.compile(
     r"|change of plans?)\b",
     re.IGNORECASE,
 )
-_OF_ITS_OWN = re.compile(r"^\W*(?:my|our|the|an?|(?-i:[A-Z]\w+'s))\b", re.IGNORECASE)
-"""The beginning of a sentence with a subject of its own, such as "My passport expires in 2031."."""
+_OF_ITS_OWN = re.compile(
+    r"^\W*(?:my|our|the|an?|I(?:'ve| have| need| want)(?: got)? an?|(?-i:[A-Z]\w+'s))\b",
+    re.IGNORECASE,
+)
+"""The beginning of a sentence about something else, such as "My passport expires in 2031."."""
 _POINTS_BACK = re.compile(r"\b(?:it|that|this|they|them|those|he|she|one)\b", re.IGNORECASE)
 
 
@@ -124,7 +127,7 @@ def _uncounted(text: str) -> tuple[str, ...]:
 def leans(text: str, statement: str, about: Sequence[str], question: str) -> bool:
     if len(text.split()) > FULL:
         return False
-    if _TAKES_BACK.search(text):
+    if takes_back(text):
         return True
     if is_about_another(text, about) or _OF_ITS_OWN.search(text):
         return False
@@ -133,6 +136,11 @@ def leans(text: str, statement: str, about: Sequence[str], question: str) -> boo
     if _VALUE.search(text) and _VALUE.search(statement):
         return True
     return bool(_CHANGES.search(text) and _POINTS_BACK.search(text))
+
+
+def takes_back(text: str) -> bool:
+    """Return whether a text takes an earlier one back, such as "Actually, ..."."""
+    return _TAKES_BACK.search(text) is not None
 
 
 def is_about_another(text: str, about: Sequence[str]) -> bool:

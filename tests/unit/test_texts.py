@@ -13,6 +13,7 @@ from agent_memory.models.embedders.base import NoEmbedder
 from agent_memory.retrieval.answers import answers
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import PARTS
+from agent_memory.retrieval.statements import leans
 from agent_memory.retrieval.texts import TextIndex
 from agent_memory.retrieval.vectors import encoding_of
 
@@ -95,3 +96,12 @@ def test_a_search_for_a_code_finds_the_question_with_it_first() -> None:
     hits = [hit_of(text, 1 - at / 10, words=1.0 - at) for at, text in enumerate(texts)]
     found = answers("P-7", hits, 0.2, lambda stated: [], corrects=True, in_context=False)
     assert found[0] == hits[0]
+
+
+def test_a_short_message_corrects_the_statement_before_it() -> None:
+    """Wrong: a correction without a subject counts for nothing, or a new subject as a correction."""
+    statement, question = "My dentist is in room 12.", "Where is my dentist?"
+    for text in ("No, room 14.", "14, sorry!", "It moved to room 14."):
+        assert leans(text, statement, (), question)
+    for text in ("I have a budget of 900 euros.", "My room is number 7.", "Thanks!"):
+        assert not leans(text, statement, (), question)
