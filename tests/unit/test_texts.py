@@ -99,7 +99,7 @@ def test_a_search_for_a_code_finds_the_question_with_it_first() -> None:
 
 
 def test_a_short_message_corrects_the_statement_before_it() -> None:
-    """Wrong: a correction without a subject counts for nothing, or a new subject as a correction."""
+    """Wrong: a correction without a subject is missed, or a new subject counts as one."""
     statement, question = "My dentist is in room 12.", "Where is my dentist?"
     for text in ("No, room 14.", "14, sorry!", "It moved to room 14."):
         assert leans(text, statement, (), question)
