@@ -55,6 +55,8 @@ class SQLiteFile:
             raise StoreUnavailable(
                 f"The folder {str(folder)!r} of the SQLite database does not exist. Create it."
             )
+        if Path(path).is_dir():
+            raise StoreUnavailable(f"{path!r} is a folder. Add a file name, such as memory.db.")
         self.path = os.path.abspath(path)
         self.name = os.path.basename(path)
         real = os.path.realpath(path)  # SQLite places its other files beside the target of a link
