@@ -308,5 +308,5 @@ def test_a_folder_that_may_not_be_written(path: Path) -> None:
 
 def test_a_folder_in_place_of_a_file(path: Path) -> None:
     """Wrong: a folder raises 'unable to open database file' without the cause."""
-    with pytest.raises(StoreUnavailable, match="is a folder. Add a file name"):
+    with pytest.raises(StoreUnavailable, match="is a folder"):
         SQLStore(f"sqlite:///{path.parent}")
