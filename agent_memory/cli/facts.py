@@ -98,11 +98,7 @@ def profile(
 
 
 @_with_facts
-def audit(
-    memory: AgentMemory,
-    user: UserOption = None,
-    session: SessionOption = None,
-) -> None:
+def audit(memory: AgentMemory, user: UserOption = None, session: SessionOption = None) -> None:
     """List every change to a user's facts with its reason, oldest first."""
     changes = owner_of(memory, user, session).audit()
     table = grid("when", "what", "fact", "text", "why", "messages")

@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent_memory.cli.common import (
-    note,
-    open_memory,
-    with_settings,
-    without_password,
-)
+from agent_memory.cli.common import note, open_memory, with_settings, without_password
 from agent_memory.core.processes import share_arenas
 from agent_memory.errors import ConfigError, MissingExtra, install_command
 

@@ -59,11 +59,7 @@ def grant(
 
 @app.command()
 @with_memory
-def revoke(
-    memory: AgentMemory,
-    name: NameArgument,
-    agent: AgentArgument,
-) -> None:
+def revoke(memory: AgentMemory, name: NameArgument, agent: AgentArgument) -> None:
     """Revoke an agent's access, from its next call on. Its messages stay."""
     memory.share(name).revoke(agent)
     say(f"{agent} has no access to {name}.")

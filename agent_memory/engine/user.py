@@ -373,7 +373,4 @@ def span_of(source: object) -> Span:
 def _moments(
     as_of: datetime | date | None, known_at: datetime | date | None
 ) -> dict[str, datetime | None]:
-    return {
-        "as_of": check_moment("as_of", as_of),
-        "known_at": check_moment("known_at", known_at),
-    }
+    return {"as_of": check_moment("as_of", as_of), "known_at": check_moment("known_at", known_at)}

@@ -19,11 +19,7 @@ from agent_memory.ltm_blocks.files.block import run_command
 
 try:
     from anthropic import BaseModel
-    from anthropic.lib.tools import (
-        BetaAbstractMemoryTool,
-        BetaAsyncAbstractMemoryTool,
-        ToolError,
-    )
+    from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
 except ImportError as error:
     raise MissingExtra("Claude's memory tool", "anthropic") from error
 

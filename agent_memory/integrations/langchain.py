@@ -20,11 +20,7 @@ from agent_memory.integrations.adapting import threaded
 try:
     from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
     from langchain_core.chat_history import BaseChatMessageHistory
-    from langchain_core.messages import (
-        AnyMessage,
-        BaseMessage,
-        messages_from_dict,
-    )
+    from langchain_core.messages import AnyMessage, BaseMessage, messages_from_dict
     from langgraph.runtime import Runtime
 except ImportError as error:
     raise MissingExtra("LangChain's middleware and history", "langchain") from error

@@ -128,10 +128,7 @@ class Notes(Collection[NoteMemory]):
     """The notes of one user; `User.notes` returns it."""
 
     _item = "note"
-    _advice = (
-        "Write one fact as a whole sentence.",
-        "Shorten it, or write several notes.",
-    )
+    _advice = ("Write one fact as a whole sentence.", "Shorten it, or write several notes.")
 
     def all(self) -> list[Note]:
         """Return all notes, oldest first."""

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    JsonValue,
-    PrivateAttr,
-    TypeAdapter,
-    field_validator,
-)
+from pydantic import AfterValidator, BaseModel, JsonValue, PrivateAttr, TypeAdapter, field_validator
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope

@@ -9,14 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial

@@ -24,14 +24,7 @@ from agent_memory.errors import ConfigError, Conflict
 from agent_memory.server import library
 from agent_memory.server.forms import FORMS
 from agent_memory.server.library import Value, errors_for_admins, run_call
-from agent_memory.server.operation import (
-    At,
-    Operation,
-    SessionId,
-    about,
-    operation,
-    operations_of,
-)
+from agent_memory.server.operation import At, Operation, SessionId, about, operation, operations_of
 from agent_memory.server.problems import not_found
 from agent_memory.server.rights import RIGHTS
 from agent_memory.server.shapes import Shape, shape_of
@@ -283,8 +276,5 @@ def _file(path: str, text: str) -> dict[str, Any]:
     return {"path": path, "text": text, "version": version_of(text)}
 
 
-OPERATIONS: tuple[Operation, ...] = (
-    *library.OPERATIONS,
-    *operations_of(sys.modules[__name__]),
-)
+OPERATIONS: tuple[Operation, ...] = (*library.OPERATIONS, *operations_of(sys.modules[__name__]))
 """Every operation, in the order of the OpenAPI document."""

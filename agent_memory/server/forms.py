@@ -15,11 +15,7 @@ from agent_memory.core.context import MemoryContext
 from agent_memory.core.formats.exact import as_json
 from agent_memory.core.idempotency import version_of
 from agent_memory.core.prompt_log import SentContext
-from agent_memory.core.records import (
-    Entry,
-    Head,
-    Recall,
-)
+from agent_memory.core.records import Entry, Head, Recall
 from agent_memory.core.turns import answer_in
 from agent_memory.server.operation import At, cut, page_of
 from agent_memory.server.shapes import SHAPES, Shape, shape_of

@@ -15,13 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 
-from agent_memory.testing.fake_answers import (
-    Answer,
-    completion,
-    embeddings,
-    events,
-    rubbish,
-)
+from agent_memory.testing.fake_answers import Answer, completion, embeddings, events, rubbish
 
 Default = str | Callable[[dict[str, Any]], Answer]
 

@@ -19,12 +19,7 @@ from agent_memory.core.idempotency import (
     key_of_message,
 )
 from agent_memory.core.records import Draft, Lease
-from agent_memory.errors import (
-    Conflict,
-    LeaseLost,
-    SessionDeleting,
-    SessionOfAnotherUser,
-)
+from agent_memory.errors import Conflict, LeaseLost, SessionDeleting, SessionOfAnotherUser
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import DAY, Contract, draft, stored, together
 

@@ -18,14 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Lease, Scope, Span
 from agent_memory.core.threads import apart, given_up
-from agent_memory.engine.edit.plans import (
-    Drafts,
-    LogEdit,
-    Plan,
-    answered,
-    changed,
-    popped,
-)
+from agent_memory.engine.edit.plans import Drafts, LogEdit, Plan, answered, changed, popped
 from agent_memory.engine.leases import Leases, Unheld, busy
 from agent_memory.engine.paging import range_of
 from agent_memory.errors import LeaseLost, SessionDeleting

@@ -11,11 +11,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Span
 from agent_memory.core.redaction import redacted_message
 from agent_memory.core.window import begun_anew, ruled
-from agent_memory.errors import (
-    InvalidInput,
-    InvalidMessage,
-    UnsupportedOperation,
-)
+from agent_memory.errors import InvalidInput, InvalidMessage, UnsupportedOperation
 from agent_memory.stores.log import entries_after, entry_for_caller
 
 Log = Callable[[int, int], Sequence[Entry]]

@@ -17,14 +17,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
 from agent_memory.core.tools import bad_arguments, untitled
-from agent_memory.core.turns import (
-    EARLIER,
-    Turn,
-    answer_in,
-    check_so_far,
-    open_calls,
-    turn_of,
-)
+from agent_memory.core.turns import EARLIER, Turn, answer_in, check_so_far, open_calls, turn_of
 from agent_memory.engine.reading import readable
 from agent_memory.engine.recall.runner import resolve
 from agent_memory.errors import InvalidInput, ModelOutputInvalid, ToolRefused

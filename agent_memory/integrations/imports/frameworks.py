@@ -24,13 +24,7 @@ from agent_memory.integrations.imports.conversations import (
     read_each,
     usable,
 )
-from agent_memory.integrations.imports.files import (
-    OpenFile,
-    SourceFiles,
-    is_database,
-    rows,
-    tables,
-)
+from agent_memory.integrations.imports.files import OpenFile, SourceFiles, is_database, rows, tables
 from agent_memory.integrations.imports.json_parts import elements, lines, loaded
 from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
 from agent_memory.integrations.transcripts.chat import LONGEST

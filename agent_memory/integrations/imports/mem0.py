@@ -23,13 +23,7 @@ from agent_memory.integrations.imports.conversations import (
     read_each,
     titled,
 )
-from agent_memory.integrations.imports.files import (
-    OpenFile,
-    SourceFiles,
-    is_database,
-    rows,
-    tables,
-)
+from agent_memory.integrations.imports.files import OpenFile, SourceFiles, is_database, rows, tables
 from agent_memory.integrations.imports.json_parts import elements
 from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
 

@@ -9,13 +9,7 @@ from datetime import datetime, time
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    TypeAdapter,
-    ValidationError,
-    create_model,
-)
+from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError, create_model
 
 from agent_memory.core.timestamps import BEGINNING
 from agent_memory.errors import ConfigError

@@ -11,11 +11,7 @@ from agent_memory.core.records import Lease, Record, Span
 from agent_memory.core.system_collections import SENT_TEXTS
 from agent_memory.errors import ConfigError, InvalidInput, ModelError
 from agent_memory.ltm_blocks.base import Resources, batch_id, record_id
-from agent_memory.ltm_blocks.change_log import (
-    FollowedRecords,
-    renew,
-    trail_of,
-)
+from agent_memory.ltm_blocks.change_log import FollowedRecords, renew, trail_of
 from agent_memory.ltm_blocks.extractive.history.claims import (
     RECALLED,
     Batch,

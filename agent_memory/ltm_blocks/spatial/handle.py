@@ -14,11 +14,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Record
 from agent_memory.errors import InvalidInput, SessionDeleting
 from agent_memory.ltm_blocks.change_log import begun_anew, new_version, trail_of
-from agent_memory.ltm_blocks.keyed_records import (
-    Collection,
-    id_of_key,
-    put_with_session,
-)
+from agent_memory.ltm_blocks.keyed_records import Collection, id_of_key, put_with_session
 from agent_memory.ltm_blocks.registry import register
 from agent_memory.ltm_blocks.spatial.observation import (
     Moment,

@@ -9,11 +9,7 @@ from dataclasses import dataclass, replace
 from agent_memory.core.idempotency import Append as Request
 from agent_memory.core.idempotency import Appended, KeptKey, Once, in_order
 from agent_memory.core.records import Draft, Entry, Head, Lag, Lease
-from agent_memory.errors import (
-    Damaged,
-    LeaseLost,
-    StoreUnavailable,
-)
+from agent_memory.errors import Damaged, LeaseLost, StoreUnavailable
 from agent_memory.stores.damage import UNREADABLE_SECONDS, leave_out, noted, undamaged
 from agent_memory.stores.kernel.appending import (
     KnownHeads,

@@ -28,11 +28,7 @@ from agent_memory.stores.sql.server import (
 T = TypeVar("T")
 
 # serialization failure, deadlock, and a row that another transaction inserted
-_IN_THE_WAY = {
-    "40001",
-    "40P01",
-    "23505",
-}
+_IN_THE_WAY = {"40001", "40P01", "23505"}
 _UNAVAILABLE = ("08", "25006", "28", "3D", "42501", "53", "55P03", "57", "58")
 _LOST = {"57P01", "57P02", "57P03"}  # the server shuts down, crashed, or starts
 _SETTINGS = (
