@@ -122,14 +122,14 @@ def restore(
         ) as lines,
     ):
         head = operations.import_session(memory, lines, deleted=deleted)
-        waiting = [
-            block.name for block in memory.blocks.values() if block.absorbs and head.lag(block.name)
+        late = [
+            each.name for each in memory.blocks.values() if each.absorbs and head.lag(each.name)
         ]
     text = f"{head.session_id} is restored: {head.end - head.expired} messages"
     of = f", user {head.user_id}" if head.user_id is not None else ""
     say(f"{text}{of}.")
-    if waiting:
-        say(f"{', '.join(waiting)} must absorb it: agent-memory flush {head.session_id}")
+    if late:
+        say(f"{', '.join(late)} must absorb it: agent-memory flush {head.session_id}")
 
 
 class _Counted:

@@ -262,9 +262,7 @@ class CompositeMemory:
             name = self._route.home(session_id, user_id)
             return named(name, self.memories[name].flush(session_id, user_id=user_id))
         self._check(None, user_id)
-        calls = {
-            name: partial(memory.flush, user_id=user_id) for name, memory in self.memories.items()
-        }
+        calls = {name: partial(each.flush, user_id=user_id) for name, each in self.memories.items()}
         done = all_done("flush", calls)
         return [result for name, absorbed in done.items() for result in named(name, absorbed)]
 

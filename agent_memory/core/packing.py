@@ -322,20 +322,18 @@ class Packer:
         This is the last resort if the budget is too small even for the ids of the message's calls.
         """
         room = self._budget.messages
-        remaining: list[Entry] = []
+        left: list[Entry] = []
         question = next((entry for entry in reversed(shown) if is_user(entry)), None)
         if question is not None:
-            remaining += shortener.unit([question], room // 3) or []
+            left += shortener.unit([question], room // 3) or []
         newest = shown[-1] if shown else None  # even an empty context may exceed the budget
-        if newest is not None and not (is_user(newest) and remaining):
-            cut = shortener.entry(self._as_plain(newest), room - cost_of(remaining))
-            remaining += [cut] if cut is not None else []
-        missing = len(shown) - len(remaining)
-        fitted = Fitted(
-            remaining, frozenset(entry.seq for entry in remaining), len(remaining), missing
-        )
+        if newest is not None and not (is_user(newest) and left):
+            cut = shortener.entry(self._as_plain(newest), room - cost_of(left))
+            left += [cut] if cut is not None else []
+        missing = len(shown) - len(left)
+        fitted = Fitted(left, frozenset(entry.seq for entry in left), len(left), missing)
         as_text = self._shown(_Leading([], []), fitted, drafts)
-        if remaining:
+        if left:
             return as_text
         return replace(as_text, tokens=min(as_text.tokens, self.max_tokens))
 

@@ -112,14 +112,10 @@ def _of_raw(fields: Fields, raw: Any) -> Fields:
 def _stored(fields: Fields, form: Format) -> Fields:
     is_callers = form.name in _WITH_IDS and fields.get("type") != "message"
     ours = (*_OWN, "id") if is_callers else _OWN
-    callers_fields = {
-        key: fields[key] for key in ours if key in fields and (key != "id" or fields[key])
-    }
-    item = form.to_message(
-        {key: value for key, value in fields.items() if key not in callers_fields}
-    )
+    supplied = {key: fields[key] for key in ours if key in fields and (key != "id" or fields[key])}
+    item = form.to_message({key: value for key, value in fields.items() if key not in supplied})
     raw = written(item) if form.is_exact else item
-    return {"raw": raw, "format": form.name, **callers_fields}
+    return {"raw": raw, "format": form.name, **supplied}
 
 
 def _items(response: Fields) -> list[Fields]:

@@ -138,11 +138,9 @@ _SKIP = frozenset(
 
 def redacted(message: Message, redact: Callable[[str], str]) -> Message:
     """Return the redacted message, or the message itself if there is nothing to redact."""
-    original = message.to_dict()
-    fields = {
-        key: value if key in _SKIP else within(value, redact) for key, value in original.items()
-    }
-    changed = sorted(key for key, value in fields.items() if value != original[key])
+    item = message.to_dict()
+    fields = {key: value if key in _SKIP else within(value, redact) for key, value in item.items()}
+    changed = sorted(key for key, value in fields.items() if value != item[key])
     if not changed:
         return message
     metadata = {**fields.get("metadata", {}), REDACTED: changed}

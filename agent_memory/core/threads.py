@@ -301,21 +301,14 @@ class _Repeater:
         while True:
             with self._changed:
                 now = monotonic()
-                due = [
-                    repeated
-                    for repeated in self._all
-                    if repeated.due <= now and not repeated.running
-                ]
+                due = [each for each in self._all if each.due <= now and not each.running]
                 for repeated in due:
                     repeated.running = True
                 if not self._all:
                     self._look_at = None
                     return
                 if not due:
-                    ahead = [
-                        now + repeated.seconds if repeated.running else repeated.due
-                        for repeated in self._all
-                    ]
+                    ahead = [now + each.seconds if each.running else each.due for each in self._all]
                     self._look_at = min(ahead)
                     self._changed.wait(self._look_at - now)
             self._call(due)

@@ -181,17 +181,13 @@ def _arguments(method: Callable[..., str]) -> tuple[type[Arguments], bool]:
     first = hints[parameters[0].name] if parameters else None
     if isinstance(first, type) and issubclass(first, Arguments):
         return first, True
-    fields: dict[str, Any] = {
-        param.name: (hints[param.name], param.default) for param in parameters
-    }
+    fields: dict[str, Any] = {each.name: (hints[each.name], each.default) for each in parameters}
     return create_model(method.__name__, __base__=Arguments, **fields), False
 
 
 def bad_arguments(name: str, error: ValidationError) -> ToolRefused:
     """Return the error for invalid arguments. Its text is for the model."""
-    problems = "; ".join(
-        _problem_at(problem["loc"], problem["msg"]) for problem in error.errors()[:3]
-    )
+    problems = "; ".join(_problem_at(each["loc"], each["msg"]) for each in error.errors()[:3])
     return ToolRefused(f"{name} was called with bad arguments: {problems}.")
 
 
@@ -207,9 +203,7 @@ def _parameters(arguments: type[Arguments]) -> bytes:
     schema: dict[str, Any] = untitled(arguments.model_json_schema())
     schema.pop("description", None)  # the docstring of the class, which is not for models
     properties = schema.get("properties", {})
-    schema["properties"] = {
-        name: _without_null(property_schema) for name, property_schema in properties.items()
-    }
+    schema["properties"] = {name: _without_null(each) for name, each in properties.items()}
     return to_json(schema)
 
 

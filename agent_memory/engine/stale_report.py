@@ -103,8 +103,6 @@ def _messages(store: SessionStore, scope: Scope) -> Iterator[Entry]:
 
 
 def _recall(entry: Entry) -> Recall:
-    place = (entry.session_id, entry.seq)
+    at = (entry.session_id, entry.seq)
     name = f"{entry.session_id}#{entry.seq}"
-    return Recall(
-        LOG, name, full_text(entry.message), created_at=entry.created_at, sources=(place,)
-    )
+    return Recall(LOG, name, full_text(entry.message), created_at=entry.created_at, sources=(at,))

@@ -54,10 +54,10 @@ class FactChooser(SettingsModel):
         if llm is None:
             return list(ranked)
         listed = "\n".join(f"{n}. {escape(recall.text)}" for n, recall in enumerate(shown, 1))
-        content = f"<facts>\n{listed}\n</facts>\n<message>\n{escape(question)}\n</message>"
+        text = f"<facts>\n{listed}\n</facts>\n<message>\n{escape(question)}\n</message>"
         messages = [
             {"role": "system", "content": self.prompt},
-            {"role": "user", "content": content},
+            {"role": "user", "content": text},
         ]
         call: Callable[[], _Bearing] = partial(llm.structured, messages, _Bearing)
         account = current_account()

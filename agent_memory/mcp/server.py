@@ -160,9 +160,7 @@ class _Answers:
 
     def _offered(self, context: RequestContext) -> Mapping[str, Offer]:
         may = self._may(context)
-        return {
-            name: offer for name, offer in self._offers.items() if may >= set(offer.tool.effects)
-        }
+        return {name: each for name, each in self._offers.items() if may >= set(each.tool.effects)}
 
 
 def _shown(offer: Offer) -> types.Tool:

@@ -133,9 +133,7 @@ class SegmentIndex:
             pairs.append((query.pending.index, query.pending.query))
         depth = max(DEPTH, limit)
         if query.is_direction:
-            return nearest(
-                [index._nearest_to(encoded.meaning, depth) for index, encoded in pairs], limit
-            )
+            return nearest([index._nearest_to(each.meaning, depth) for index, each in pairs], limit)
         return ranked([index.candidates(encoded, depth) for index, encoded in pairs], query, limit)
 
     def _nearest_to(self, meaning: np.ndarray, depth: int) -> tuple[Named, np.ndarray]:

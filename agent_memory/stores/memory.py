@@ -204,14 +204,12 @@ class _View:
         log = self.log(session)
         if log is None:
             return
-        remaining = range(max(first, log.first), min(end, log.end) + 1)
-        before = range(log.first, min(remaining.start, log.end + 1))
-        for seq in chain(before, range(max(remaining.stop, log.first), log.end + 1)):
+        left = range(max(first, log.first), min(end, log.end) + 1)
+        before = range(log.first, min(left.start, log.end + 1))
+        for seq in chain(before, range(max(left.stop, log.first), log.end + 1)):
             self.changes[session, seq] = None
-        last = self.line(session, remaining[-1]) if remaining else None
-        self.changes[session] = (
-            None if last is None else _Log(remaining.start, last.seq, last.total)
-        )
+        last = self.line(session, left[-1]) if left else None
+        self.changes[session] = None if last is None else _Log(left.start, last.seq, last.total)
 
 
 class MemoryKernel(Kernel):
@@ -278,9 +276,7 @@ class MemoryKernel(Kernel):
             documents = [row.document for row in view.selected(scan)]
             if scan.names:
                 return [Document(*document.key) for document in documents]
-            return [
-                view.shown(document, tails=scan.tails, bodies=scan.bodies) for document in documents
-            ]
+            return [view.shown(each, tails=scan.tails, bodies=scan.bodies) for each in documents]
 
     def owners(self, collection: str, beginning: str) -> list[str]:
         with self._lock:

@@ -109,12 +109,8 @@ class Pending:
         tails = self._tails(block, wanted, cached)
         if any(tail is not cached.get(tail.lag.session_id) for tail in tails):
             # The log was read by session id. Another user's session may have this id by now.
-            current_sessions = {(lag.session_id, lag.created_at) for lag in self.lags(block, scope)}
-            tails = [
-                tail
-                for tail in tails
-                if (tail.lag.session_id, tail.lag.created_at) in current_sessions
-            ]
+            valid = {(lag.session_id, lag.created_at) for lag in self.lags(block, scope)}
+            tails = [tail for tail in tails if (tail.lag.session_id, tail.lag.created_at) in valid]
         self._store_tails((block, scope.owner), lags, tails)
         return Tails(lags, tails)
 

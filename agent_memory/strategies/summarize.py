@@ -233,9 +233,7 @@ def _counting(resources: Resources) -> Count:
 
 def _users_of(entries: Sequence[Entry]) -> dict[int, str]:
     """Return the users' messages in the entries, by seq."""
-    return {
-        entry.seq: text for entry in entries if is_user(entry) and (text := entry.message.text())
-    }
+    return {each.seq: text for each in entries if is_user(each) and (text := each.message.text())}
 
 
 def _stand_in(final: str, text: str, entries: Sequence[Entry], count: Count, limit: int) -> str:

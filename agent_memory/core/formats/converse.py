@@ -137,12 +137,10 @@ def _documented(message: Json, used: set[str]) -> Json:
 
 
 def _titled(block: Any, used: set[str]) -> Any:
-    result, document = mapping(block).get("toolResult"), mapping(block).get("document")
-    if isinstance(result, dict) and any(
-        "document" in item for item in dicts(result.get("content"))
-    ):
-        content = [_titled(item, used) for item in result["content"]]
-        return {**block, "toolResult": {**result, "content": content}}
+    value, document = mapping(block).get("toolResult"), mapping(block).get("document")
+    if isinstance(value, dict) and any("document" in item for item in dicts(value.get("content"))):
+        content = [_titled(item, used) for item in value["content"]]
+        return {**block, "toolResult": {**value, "content": content}}
     if not isinstance(document, dict):
         return block
     name = own = _document_name(document.get("name"))

@@ -105,9 +105,7 @@ def items(raw: Mapping[str, Any]) -> list[Json]:
     if kind.endswith("MessageChunk"):
         message["type"] = _TYPES.get(_ROLES[kind], _ROLES[kind])
     if isinstance(content, list):
-        message["content"] = [
-            block for block in content if not neutral.is_blank(mapping(block))
-        ] or ""
+        message["content"] = [part for part in content if not neutral.is_blank(mapping(part))] or ""
     return [message]
 
 

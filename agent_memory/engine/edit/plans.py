@@ -201,9 +201,7 @@ def redacted(
         after = ruled(after, [entry for entry in had if not theirs(entry.message)])
     if head.summary is not None and head.summary.upto >= first and had:
         after = begun_anew(after, had[0])
-    entries = [
-        _emptied(entry) if theirs(entry.message) else entry for entry in had if entry.seq > end
-    ]
+    entries = [_emptied(each) if theirs(each.message) else each for each in had if each.seq > end]
     return LogEdit(head, after, end, entries, (), since=first - 1, redacts=True)
 
 

@@ -239,18 +239,14 @@ class Compaction:
             return None
         total = leaving[-1].total if leaving else head.start_total
         left = sum(entry.counted for entry in window.entries if entry.seq in stay)
-        spare = max(
-            sum(entry.counted for entry in window.entries) - left - 1, window.limit - left, 1
-        )
+        room = max(sum(each.counted for each in window.entries) - left - 1, window.limit - left, 1)
         return replace(
             head,
             start=start,
             start_total=total,
             pinned=tuple(entry.seq for entry in pinned),
             pinned_tokens=sum(entry.tokens for entry in pinned),
-            summary=head.summary
-            if self.only_cuts
-            else self._summarize(head, leaving, start, spare),
+            summary=head.summary if self.only_cuts else self._summarize(head, leaving, start, room),
         )
 
     def _left(self, head: Head, after: int, upto: int) -> list[Entry]:

@@ -97,9 +97,7 @@ class DeadLetters:
 
     def failing(self, block: str) -> str | None:
         """Return a block's newest error, from any process. None if no batch will be tried again."""
-        pending = (
-            record for record in self._store.records(_PLACE, block) if not _is_given_up(record)
-        )
+        pending = (each for each in self._store.records(_PLACE, block) if not _is_given_up(each))
         newest = max(pending, key=lambda record: record.created_at, default=None)
         return newest.text if newest is not None else None
 

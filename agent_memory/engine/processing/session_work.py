@@ -71,16 +71,14 @@ def idle_wait(newest: datetime, now: datetime, minutes: float) -> float:
     return max(0.0, minutes * 60 - silent)
 
 
-def quiet_seq(
-    timestamps: Sequence[tuple[int, datetime]], now: datetime | None, seconds: float
-) -> int:
+def quiet_seq(times: Sequence[tuple[int, datetime]], now: datetime | None, seconds: float) -> int:
     """Return the last seq that was followed by a pause of `seconds`. 0 if there is none. Pure.
 
     The time from the last message to `now` counts as a pause. If `now` is None, no pause follows
     the last message.
     """
     after = now
-    for seq, at in reversed(timestamps):
+    for seq, at in reversed(times):
         if after is not None and (after - at).total_seconds() >= seconds:
             return seq
         after = at

@@ -370,9 +370,7 @@ def _window(
 
 def existing(store: SessionStore, by_block: BlockRecalls) -> BlockRecalls:
     """Drop the recalls from deleted sessions."""
-    named = {
-        source[0] for hits in by_block.values() for recall in hits for source in recall.sources
-    }
+    named = {source[0] for hits in by_block.values() for hit in hits for source in hit.sources}
     gone = named - store.existing(named) if named else named
     return {
         block: [

@@ -143,9 +143,7 @@ class TimeLimited:
                 outcomes[name] = error
         return outcomes, [name for name in calls if name not in outcomes]
 
-    def _begin(
-        self, name: str, call: Callable[[], T], abandoned: Callable[[], None]
-    ) -> Handover[T]:
+    def _begin(self, name: str, call: Callable[[], T], given_up: Callable[[], None]) -> Handover[T]:
         with self._lock:
             if self._abandoned[name] >= MOST_ABANDONED:
                 raise TimeoutError(
@@ -155,7 +153,7 @@ class TimeLimited:
         def ended() -> None:
             with self._lock:
                 self._abandoned[name] -= 1
-            abandoned()
+            given_up()
 
         return Handover(f"block-{name}", call, ended)
 

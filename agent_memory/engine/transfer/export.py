@@ -96,9 +96,7 @@ class Exporter:
                 if record.session_id == head.session_id and record.last <= reach:
                     yield writing.fact(block, record)
 
-    def _vectors(
-        self, name: str, head: Head, writing: Writing, left_out: set[str]
-    ) -> Iterator[str]:
+    def _vectors(self, name: str, head: Head, writing: Writing, omitted: set[str]) -> Iterator[str]:
         block = self._blocks.get(name)
         vector_store = self._store if block is None else block.vectors
         opened = vector_store.vector_blocks().get(name)
@@ -108,7 +106,7 @@ class Exporter:
             pages = iter(vector_store.all_vectors(name, session_id=head.session_id))
             first = next(pages, None)
         except UnsupportedOperation:  # the block will absorb the imported session again
-            left_out.add(name)
+            omitted.add(name)
             return
         dimension, model = opened
         yield writing.line("vectors", block=name, dimension=dimension, model=model)

@@ -284,9 +284,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
             self._values.clear((*place, "writes", name))
             self._values.delete((*place, "checkpoints"), name)
         loaded = [self._loaded(item.value["checkpoint"]) for item in left]
-        used = {
-            _channel(*version) for item in loaded for version in item["channel_versions"].items()
-        }
+        used = {_channel(*each) for item in loaded for each in item["channel_versions"].items()}
         for item in self._values.search((*place, "channels"), limit=MOST):
             if item.key not in used:
                 self._values.delete(item.namespace, item.key)

@@ -142,23 +142,21 @@ class Absorbing:
         refused["echo"] += echoes + len(settled) - len(news)
         return news, +refused
 
-    def _settled(self, drafted: Sequence[Draft], journal: Journal) -> tuple[list[Claim], int]:
-        if not drafted:
+    def _settled(self, drafts: Sequence[Draft], journal: Journal) -> tuple[list[Claim], int]:
+        if not drafts:
             return [], 0
         weights, now = self.rules.weights, datetime.now(UTC)
         facts = [fact for fact in self.facts_of(journal.claims) if fact.why != "contradicted"]
         current = {fact.id for fact in facts if fact.is_current(now)}
-        marked, vectors = with_vectors([draft.claim for draft in drafted], self.embedder)
-        drafted = [
-            replace(draft, claim=claim) for draft, claim in zip(drafted, marked, strict=True)
-        ]
+        marked, vectors = with_vectors([draft.claim for draft in drafts], self.embedder)
+        drafts = [replace(draft, claim=claim) for draft, claim in zip(drafts, marked, strict=True)]
         if isinstance(self.form, ProfileForm):
-            return settle_fields(drafted, facts, current, weights)
+            return settle_fields(drafts, facts, current, weights)
         of_facts = vectors_of(facts, journal.claims, self.embedder)
         if of_facts.shape[1] != vectors.shape[1]:  # one side has no vectors
             of_facts, vectors = np.zeros((len(facts), 0)), vectors[:, :0]
         existing = Existing(facts, current, journal.claims, of_facts, self.shown)
-        return settle(drafted, vectors, existing, weights, partial(reconcile, self.llm))
+        return settle(drafts, vectors, existing, weights, partial(reconcile, self.llm))
 
     def _news(self, settled: Sequence[Claim], journal: Journal) -> list[Claim]:
         """Drop claims in which an assistant or tool repeats a fact of an equal or weightier role.

@@ -203,9 +203,7 @@ def _split(drafts: Sequence[Draft], existing: Existing) -> tuple[dict[int, int],
         claim = draft.claim
         kind = (claim.subject.casefold(), claim.category)
         same = places[kind[0], key_of(claim.text)]
-        place = next(
-            (place for place in same if _adds_none(claim, earlier[place], kind in kinds)), -1
-        )
+        place = next((at for at in same if _adds_none(claim, earlier[at], kind in kinds)), -1)
         if place >= 0:
             again[at] = place
         else:

@@ -48,9 +48,7 @@ class Keeper:
         journal = journal_of(self._following.all(self._store, self._block, owner), erased)
         if without is None:
             return journal
-        claims = [
-            claim for claim in journal.claims if not without.holds(claim.session_id, claim.seq)
-        ]
+        claims = [each for each in journal.claims if not without.holds(each.session_id, each.seq)]
         return replace(journal, claims=claims)
 
     def recalled(self, owner: str) -> dict[str, int]:

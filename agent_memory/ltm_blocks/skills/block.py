@@ -271,9 +271,7 @@ class Skills:
     def search(self, query: str, limit: int = 10) -> list[Skill]:
         """Return the skills that match a query best, by words and meaning, best first."""
         question, most = text_of("query", query).strip(), how_many("limit", limit)
-        return [
-            skill for skill, _, _ in self._block.ranked(self._owner, self.all(), question)[:most]
-        ]
+        return [each for each, _, _ in self._block.ranked(self._owner, self.all(), question)[:most]]
 
     def broken(self) -> list[BrokenSkill]:
         """Return the files that are not valid skills, each with the line to fix and the remedy."""

@@ -49,9 +49,7 @@ _PART = 1_000
 """Maximum number of characters in a part of a text. Every model accepts that many."""
 
 
-def embed_texts(
-    texts: Sequence[str], dimension: int, embed: Callable[[list[str]], Any]
-) -> np.ndarray:
+def embed_texts(texts: Sequence[str], size: int, embed: Callable[[list[str]], Any]) -> np.ndarray:
     """Return unit vectors for texts. Blank texts, which providers refuse, get zeros.
 
     Models truncate or refuse long texts. A long text is therefore embedded in parts. Its vector is
@@ -61,7 +59,7 @@ def embed_texts(
     Raises:
         ModelOutputInvalid: The model returned no valid vectors.
     """
-    vectors = np.zeros((len(texts), dimension), dtype=np.float32)
+    vectors = np.zeros((len(texts), size), dtype=np.float32)
     filled = [index for index, text in enumerate(texts) if text.strip()]
     if filled:
         split = [[part for part, _ in parts_of(texts[index])] for index in filled]

@@ -242,9 +242,7 @@ class FolderKernel(Kernel):
                     document = record_document(collection, record, record.last)
                 values[document.id] = document, text
             self._lines[path] = values
-            puts = [
-                Put(document) for document, _ in values.values() if isinstance(document, Document)
-            ]
+            puts = [Put(each) for each, _ in values.values() if isinstance(each, Document)]
             self._tables.commit([Batch([], [DeleteWhere(Scan(collection)), *puts])])
         else:
             self._vectors.load(name, first, rest)

@@ -90,9 +90,7 @@ class Indexes:
                 segments_found, lost = _readable(key[0], catalog, {**segments, **read})
                 extra = _stand_in(lost, source, records) if lost else ()
                 return self._followed(key, version, segments_found, extra, cached)
-            segments |= {
-                name: segment for name, body in bodies.items() if (segment := opened(body))
-            }
+            segments |= {name: part for name, body in bodies.items() if (part := opened(body))}
             before = version
         raise StoreUnavailable(
             f"The records of a user in block {key[0]!r} change too fast to be read. Try again."

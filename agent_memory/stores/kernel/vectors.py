@@ -100,9 +100,7 @@ class KernelStore(RecordStore):
             stored = embedding or (0, "no embedder")
             raise DimensionMismatch(mismatch(block, stored, (features.dimension, "unnamed")))
         groups = grouped(records, features, self._kernel.most_bytes)
-        ids = [
-            DocId(f"{VECTOR}{block}", record.id) for some, _ in groups.values() for record in some
-        ]
+        ids = [DocId(f"{VECTOR}{block}", each.id) for some, _ in groups.values() for each in some]
         announced = VersionIs(DocId(BLOCKS, block), _version(embedding))
         for _ in range(TRIES):
             before = [document for document in self._kernel.documents(ids) if document is not None]
@@ -257,9 +255,7 @@ class KernelStore(RecordStore):
         kinds = (VECTOR, CATALOG, SEGMENT)
         searched = [f"{kind}{block}" for kind in kinds for block in blocks.vectors]
         facts = [f"{FACT}{block}" for block in blocks.facts]
-        writes += [
-            DeleteWhere(Scan(name, owner)) for name in (*facts, *searched) for owner in owners
-        ]
+        writes += [DeleteWhere(Scan(name, each)) for name in (*facts, *searched) for each in owners]
         writes += [
             DeleteWhere(Scan(name, session=head.session_id))
             for name in (*facts, KEY)

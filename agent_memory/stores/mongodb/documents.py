@@ -354,9 +354,7 @@ def head_of(batch: Batch) -> DocId | None:
 
 
 def begins_session(batch: Batch, head: DocId | None) -> bool:
-    return any(
-        isinstance(condition, Missing) and condition.id == head for condition in batch.conditions
-    )
+    return any(isinstance(each, Missing) and each.id == head for each in batch.conditions)
 
 
 def target_of(batch: Batch, effects: Effects) -> DocId | None:

@@ -240,9 +240,7 @@ class MongoDBKernel(Kernel):
             for write in batch.writes:
                 self._wake(write)
             return DONE
-        if any(
-            isinstance(write, DeleteWhere) and is_unbounded(write.scan) for write in batch.writes
-        ):
+        if any(isinstance(each, DeleteWhere) and is_unbounded(each.scan) for each in batch.writes):
             self._sweep(batch)
             return DONE
         head = head_of(batch)

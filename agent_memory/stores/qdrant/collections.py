@@ -60,9 +60,7 @@ class Collections:
 
     def _targets(self) -> dict[str, str]:
         with self._connection.reached() as client:
-            return {
-                alias.alias_name: alias.collection_name for alias in client.get_aliases().aliases
-            }
+            return {each.alias_name: each.collection_name for each in client.get_aliases().aliases}
 
     def embedding(self, name: str) -> tuple[int, str]:
         """Return the dimension and the model of a collection's vectors.
@@ -78,11 +76,7 @@ class Collections:
         """Return all collections of a block's vectors, also those of abandoned rebuilds."""
         with self._connection.reached() as client:
             collections = client.get_collections().collections
-        return sorted(
-            collection.name
-            for collection in collections
-            if self._names.is_of(block, collection.name)
-        )
+        return sorted(each.name for each in collections if self._names.is_of(block, each.name))
 
     def begin(self, block: str, name: str, dimension: int, model: str) -> str:
         """Give a new block its first collection, and return the collection's name.
@@ -146,9 +140,7 @@ class Collections:
             for vector, size in dense.items()
         }
         # A point stores the weights of its words. The server multiplies them by the words' rarity.
-        words = {
-            vector: models.SparseVectorParams(modifier=models.Modifier.IDF) for vector in sparse
-        }
+        words = {name: models.SparseVectorParams(modifier=models.Modifier.IDF) for name in sparse}
         # Each search is limited to one owner. There is no graph of the whole collection, only one
         # for each owner with many records.
         graphs = models.HnswConfigDiff(m=0, payload_m=_LINKS)

@@ -148,17 +148,15 @@ class SQLReader(Kernel):
         return line._replace(text=text, body="") if is_plain else line._replace(body=text)
 
     def _part(self, it: SQLConnection, part: Part) -> Iterator[Sequence[Any]]:
-        parameters = [self._namespace, part.session]
+        values = [self._namespace, part.session]
         if part.seqs is None:
             limit = _ALL if part.limit is None else part.limit
             yield from it.rows(
-                f"{_LINES} seq > ? ORDER BY seq LIMIT ?", [*parameters, part.after, limit]
+                f"{_LINES} seq > ? ORDER BY seq LIMIT ?", [*values, part.after, limit]
             )
             return
         for seqs in chunks(part.seqs):
-            yield from it.rows(
-                f"{_LINES} seq IN ({marks(seqs)}) ORDER BY seq", [*parameters, *seqs]
-            )
+            yield from it.rows(f"{_LINES} seq IN ({marks(seqs)}) ORDER BY seq", [*values, *seqs])
 
     def counts(self, collection: str) -> tuple[int, int]:
         ns = self._namespace

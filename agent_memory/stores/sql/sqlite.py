@@ -247,9 +247,7 @@ class Database(SQLDatabase):
     def _open(self) -> list[Connection]:
         """Return the open connections of readers and of the writer."""
         connections = [place.connection for place in self._places]
-        return [
-            connection for connection in [*connections, self._writing] if connection is not None
-        ]
+        return [each for each in [*connections, self._writing] if each is not None]
 
     def _stop_writing(self) -> None:
         writing, self._writing = self._writing, None

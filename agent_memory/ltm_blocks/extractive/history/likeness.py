@@ -90,9 +90,7 @@ def candidates(
     """
     bag, near_by = _bag(text), cosine.tolist()
     likeness = [max(near_by[at], _share(bag, _bag(other))) for at, other in enumerate(others)]
-    near = [
-        at for at, likely in enumerate(likeness) if likely >= ALIKE or kind == kinds_of_others[at]
-    ]
+    near = [at for at, each in enumerate(likeness) if each >= ALIKE or kind == kinds_of_others[at]]
     return [(at, likeness[at]) for at in sorted(near, key=lambda at: -likeness[at])]
 
 
