@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from math import isfinite
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Union, cast, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, create_model
 
@@ -46,8 +46,8 @@ def plain(value: Any) -> Any:
         return value.model_dump(mode="json")
     if isinstance(value, Path):  # a path has no meaning on another machine
         return None
-    if isinstance(value, list | tuple | set | frozenset) or _is_lazy(value):
-        return [plain(item) for item in cast("Iterable[Any]", value)]
+    if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray):
+        return [plain(item) for item in value]
     raise InvalidInput(
         f"{quoted(value)} cannot be sent to a service: {type(value).__name__} is not a JSON type. "
         "Use JSON values, or open the memory in this process."
@@ -160,10 +160,6 @@ def _check_list(value: Any) -> None:
 
 def _class(origin: Any) -> type:
     return origin if isinstance(origin, type) else type(origin)
-
-
-def _is_lazy(value: Any) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, bytes | bytearray)
 
 
 def digest_of(log: Sequence[Entry]) -> str:

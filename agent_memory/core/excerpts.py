@@ -107,7 +107,7 @@ def fits(text: str, count: Count, limit: int) -> bool:
 
 def _begun(text: str, count: Count, limit: int, mark: Mark) -> str:
     """Return an excerpt of the beginning alone. If `limit` is very small, it is an ellipsis."""
-    for render_mark in (mark, _short):
+    for render_mark in (mark, lambda missing, _: f"[{ELLIPSIS}{missing:,} characters]"):
         room = limit - count(_gap(render_mark(len(text), len(text)))) - 1
         for less in _shrinking(room):
             first = _beginning(text, count, less)
@@ -117,10 +117,6 @@ def _begun(text: str, count: Count, limit: int, mark: Mark) -> str:
     first = _beginning(text, count, limit - 2)
     shown = text[:first] + ELLIPSIS
     return shown if count(shown) <= limit else ELLIPSIS
-
-
-def _short(missing: int, _: int) -> str:
-    return f"[{ELLIPSIS}{missing:,} characters]"
 
 
 def _shrinking(room: int) -> list[int]:

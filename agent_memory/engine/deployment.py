@@ -129,15 +129,11 @@ def store_problem(name: object, own: object) -> str | None:
     return None
 
 
-def store_prefix(name: str) -> str:
-    """Return the prefix of the environment variables of one store."""
-    return f"{PREFIX}{STORES}{NESTED}{name.replace('-', '_')}{NESTED}".upper()
-
-
 def store_config(name: str, table: dict[str, Any], **fields: Any) -> AgentMemoryConfig:
     """Return the settings of one store, from the file's `table`, the environment and `fields`."""
     try:
-        own = from_environment(AgentMemoryConfig, store_prefix(name))
+        prefix = f"{PREFIX}{STORES}{NESTED}{name.replace('-', '_')}{NESTED}".upper()
+        own = from_environment(AgentMemoryConfig, prefix)
         with settings(table):
             return AgentMemoryConfig(**merged(own, fields))
     except AgentMemoryError as error:

@@ -84,7 +84,9 @@ class MessagePages:
             raise ToolRefused(
                 f"Message {request.seq} has {len(text)} characters. Give an offset below that."
             )
-        shown = page(text, request.offset, self._cost, self._room)
+        shown = page(
+            text, request.offset, lambda part: self._counter.text(compact_json(part)), self._room
+        )
         end = request.offset + len(shown)
         answer = {
             "seq": entry.seq,
@@ -131,9 +133,6 @@ class MessagePages:
         if session_id != scope.session_id and not theirs:
             raise ToolRefused(f"There is no session {session_id[:64]!r} of this user.")
         return head
-
-    def _cost(self, text: str) -> int:
-        return self._counter.text(compact_json(text))
 
 
 def _of_turn(scope: Scope, request: ReadMessage) -> Entry | None:

@@ -89,7 +89,9 @@ class _Corrections:
 
     def applied(self, results: list[Hit], statement: Hit) -> list[Hit]:
         """Return `results` with the corrections of a statement, each beside what it corrects."""
-        least, since = _NEAR - _few(len(self.hits)), self._since(statement)
+        # with few hits, the similarity threshold is lower
+        few = _FEW * math.log(_MANY / min(_MANY, max(_LEAST_MANY, len(self.hits))))
+        least, since = _NEAR - few, self._since(statement)
         corrections = self._replacing(results, statement, since, least)
         corrections += [(hit, False) for hit in self._leaning(statement)]
         if self.in_context and not corrections:
@@ -191,11 +193,6 @@ def newest_of_a_form(results: list[Hit], question: str) -> list[Hit]:
                 results = beside(results, old, hit, True)
                 break
     return results
-
-
-def _few(count: int) -> float:
-    """Return how much the similarity threshold is lowered if there are only `count` hits."""
-    return _FEW * math.log(_MANY / min(_MANY, max(_LEAST_MANY, count)))
 
 
 def _alone(hit: Hit) -> float:

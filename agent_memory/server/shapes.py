@@ -19,7 +19,6 @@ from pydantic import BaseModel
 
 from agent_memory.client.calls import hints_of
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Recall
 
 REFERENCE = "#/components/schemas/{}"
 
@@ -67,10 +66,6 @@ class Place:
 
     session_id: str
     seq: int
-
-
-def _places(recall: Recall) -> list[Place]:
-    return [Place(*source) for source in recall.sources]
 
 
 def shape_of(kind: Any, name: str, description: str, fields: str, **rest: tuple[Any, Any]) -> Shape:
@@ -128,7 +123,7 @@ SHAPES: Mapping[type, Shape] = dict(
             "A recalled record. `signals` are its ranking signals, if its block reports them. "
             "`sources` are the places of its messages.",
             "block id text score created_at tokens signals=views time=told_time",
-            sources=(list[Place], _places),
+            sources=(list[Place], lambda recall: [Place(*source) for source in recall.sources]),
         ),
         _shape(
             "core.records:LeftOut",

@@ -9,7 +9,7 @@ from uuid import uuid4
 from agent_memory.core.context import Explanation, dropped_of
 from agent_memory.core.messages import Message
 from agent_memory.core.query_text import query_message
-from agent_memory.core.records import DeadLetter, LeftOut, Scope
+from agent_memory.core.records import DeadLetter, Scope
 from agent_memory.core.threads import apart
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.recall.contexts import View
@@ -51,19 +51,14 @@ class Explainer:
         context = view.context()
         left_out = [
             *view.left_out(context, session.window),
-            *self._passed_over(scope, query_message(message)),
         ]
+        passed_over = query_message(message)
+        for block in self._contexts.blocks:
+            if concerns(block, scope):
+                left_out += block.left_out(scope, passed_over, _MOST)
         warnings += [*notes, *self._parts.troubles(head), *contexts.waiting(scope, head)]
         dropped = dropped_of(head, session.entries, session.window.sources, context.recalls)
         return Explanation(question, context, left_out, dropped, self._dead(scope), warnings)
-
-    def _passed_over(self, scope: Scope, message: Message) -> list[LeftOut]:
-        return [
-            item
-            for block in self._contexts.blocks
-            if concerns(block, scope)
-            for item in block.left_out(scope, message, _MOST)
-        ]
 
     def _dead(self, scope: Scope) -> list[DeadLetter]:
         letters = [

@@ -72,11 +72,8 @@ class Filter:
     @property
     def is_of_messages(self) -> bool:
         """Whether conditions on messages are set."""
-        return self.roles is not None or bool(self.where) or self.is_of_times
-
-    @property
-    def is_of_times(self) -> bool:
-        return self.since is not None or self.until is not None
+        times = (self.since, self.until)
+        return self.roles is not None or bool(self.where) or times != (None, None)
 
     @property
     def narrows(self) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from agent_memory.core.records import Entry, Head, Record, Scope
+from agent_memory.core.records import Head, Record, Scope
 from agent_memory.core.system_collections import WORDS
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import Conflict, InvalidInput, InvalidMessage
@@ -176,15 +176,12 @@ def _note(memory: AgentMemory, session_id: str, number: int) -> None:
         first = number * MOST + 1
         texts: list[str | None] = [None] * (entries[-1].seq - first + 1)
         for entry in entries:
-            texts[entry.seq - first] = _text(entry)
+            if entry.message.role in _SPOKEN:
+                texts[entry.seq - first] = entry.message.text()
         owner, last, now = Scope(None, session_id).owner, entries[-1].seq, datetime.now(UTC)
         name = _id(session_id, number)
         record = Record(name, owner, session_id, first, last, packed(texts), (), now)
         parts.store.put_records(WORDS.name, [record], lease=lease)
-
-
-def _text(entry: Entry) -> str | None:
-    return entry.message.text() if entry.message.role in _SPOKEN else None
 
 
 def _id(session_id: str, number: int) -> str:

@@ -88,9 +88,9 @@ class AgentMemoryStore(BaseStore):
     def _read(self, op: Op) -> Result:
         if isinstance(op, GetOp):
             item = self._values.get(op.namespace, op.key, refresh=op.refresh_ttl)
-            return None if item is None else _item(item)
+            return None if item is None else Item(**_fields(item))
         if isinstance(op, SearchOp):
-            return [_search_item(item) for item in self._search(op)]
+            return [SearchItem(**_fields(item), score=item.score) for item in self._search(op)]
         if isinstance(op, ListNamespacesOp):
             return self._namespaces(op)
         raise ValueError(f"{type(op).__name__} is not a store operation.")
@@ -133,22 +133,6 @@ def _texts_at(value: Any, fields: Iterable[str]) -> Iterator[str]:
         yield from get_text_at_path(value, field if field == _WHOLE else tokenize_path(field))
 
 
-def _item(item: KeyValue) -> Item:
-    return Item(
-        value=item.value,
-        key=item.key,
-        namespace=item.namespace,
-        created_at=item.created_at,
-        updated_at=item.updated_at,
-    )
-
-
-def _search_item(item: KeyValue) -> SearchItem:
-    return SearchItem(
-        namespace=item.namespace,
-        key=item.key,
-        value=item.value,
-        created_at=item.created_at,
-        updated_at=item.updated_at,
-        score=item.score,
-    )
+def _fields(item: KeyValue) -> dict[str, Any]:
+    names = ("namespace", "key", "value", "created_at", "updated_at")
+    return {name: getattr(item, name) for name in names}

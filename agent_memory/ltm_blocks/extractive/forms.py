@@ -151,11 +151,8 @@ _Kind = Annotated[Kind, one_of(*get_args(Kind), other="")]
 _Relation = Annotated[Literal[Relation, "new"], one_of(*get_args(Relation), other="new")]
 
 
-def _many(value: Any) -> Any:
-    return [value] if isinstance(value, int) else value or []
-
-
-Numbers = Annotated[list[int], BeforeValidator(_many)]
+_many = BeforeValidator(lambda value: [value] if isinstance(value, int) else value or [])
+Numbers = Annotated[list[int], _many]
 """A list of numbers. A model may answer a single number instead of a list."""
 
 

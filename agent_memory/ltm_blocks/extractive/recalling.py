@@ -34,7 +34,8 @@ class Remembered:
     def __init__(self, facts: Sequence[Fact], vectors: np.ndarray) -> None:
         self.facts = facts
         self._vectors = vectors
-        self._index = TextIndex([_found_by(fact) for fact in facts], [*map(encoding_of, vectors)])
+        texts = [f"{fact.subject} {fact.category} {fact.text}" for fact in facts]
+        self._index = TextIndex(texts, [*map(encoding_of, vectors)])
         self._said_at = [last_said(fact).timestamp() for fact in facts]
         self._duplicates: tuple[list[int], list[Stale]] = ([], [])
 
@@ -125,10 +126,6 @@ def recalls(
         _recall(remembered.facts[place], factors(place), relevance[place] if query else None)
         for place in best
     ]
-
-
-def _found_by(fact: Fact) -> str:
-    return f"{fact.subject} {fact.category} {fact.text}"
 
 
 def _recall(fact: Fact, factors: dict[str, float], relevance: float | None) -> Recall:

@@ -163,10 +163,10 @@ def settle(
 
     def heard(role: str) -> list[Claim]:
         weight = weights.get(role, 0)
-        return [
+        return [  # a role of less weight may not contradict or end a fact
             claim
             if weights.get(claim.role, 0) >= weight
-            else replace(claim, links=_loosened(claim.links))
+            else replace(claim, links=tuple(Link("update", link.fact) for link in claim.links))
             for claim in (*existing.claims, *settled)
         ]
 
@@ -337,8 +337,3 @@ def _link(relation: Relation, older: Fact | None) -> LinkKind:
 
 def _again(claim: Claim, fact: str, claims: Sequence[Claim]) -> Claim:
     return replace(claim, fact=fact, links=links_again(fact, claims))
-
-
-def _loosened(links: Sequence[Link]) -> tuple[Link, ...]:
-    """Return the links as updates. A role of less weight may not contradict or end a fact."""
-    return tuple(Link("update", link.fact) for link in links)

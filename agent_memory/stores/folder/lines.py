@@ -231,16 +231,12 @@ def text_of(blob: bytes, block: str, record: Record, cipher: Cipher | None) -> s
 def blob_of(text: object, block: str, record: Record, cipher: Cipher | None) -> bytes:
     """Decode a result of `text_of`. Return b"" if it is damaged, or if its key is missing."""
     try:
-        blob = _decoded(text)
+        blob = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
         if cipher is not None:
             return cipher.decrypted_features(block, record.owner, record.id, blob)
         return blob
     except (ValueError, Undecryptable):
         return b""
-
-
-def _decoded(text: object) -> bytes:
-    return base64.b64decode(text, validate=True) if isinstance(text, str) else b""
 
 
 def record_of(fields: Fields) -> tuple[Record, Any]:

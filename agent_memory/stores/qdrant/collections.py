@@ -173,8 +173,8 @@ class Names:
 
     def __init__(self, namespace: str) -> None:
         # the part for the namespace has no underscore, because an underscore ends it
-        plain = _PLAIN.fullmatch(namespace)
-        self._prefix = f"agent_memory_{namespace if plain else _short(namespace)}_"
+        short = f"{_OTHER.sub('-', namespace)[:_MOST]}~{_digest(namespace)}"
+        self._prefix = f"agent_memory_{namespace if _PLAIN.fullmatch(namespace) else short}_"
 
     def recalled(self, block: str) -> str:
         """Return the alias of the active collection."""
@@ -209,10 +209,6 @@ def embedding(collection: str) -> tuple[int, str]:
     """Return the dimension and the short model name from a collection's name."""
     slug, dimension, _ = collection.partition(".")[2].rsplit("-", 2)
     return int(dimension), slug
-
-
-def _short(text: str) -> str:
-    return f"{_OTHER.sub('-', text)[:_MOST]}~{_digest(text)}"
 
 
 def _digest(text: str) -> str:

@@ -43,7 +43,17 @@ def batches(records: Sequence[Record], features: Features) -> Iterator[list[mode
     batch: list[models.PointStruct] = []
     weight = 0
     for place, record in enumerate(records):
-        payload = _payload(record, features, place)
+        payload: dict[str, Any] = {
+            "id": record.id,
+            "owner": record.owner,
+            "session_id": record.session_id,
+            "first": record.first,
+            "last": record.last,
+            "created_at": to_micros(record.created_at),
+            "body": record_body(record),
+            "place": features.places[place].tolist(),
+            "tokens": b64encode(features.tokens.of_record(place).tobytes()).decode("ascii"),
+        }
         point_weight = _weight(features, place) + 2 * len(payload["body"].encode()) + _REST_BYTES
         if batch and (len(batch) == _MOST or weight + point_weight > _MOST_BYTES):
             yield batch
@@ -139,20 +149,6 @@ def _weight(features: Features, place: int) -> int:
     pieces = features.tokens.of_record(place)
     terms = len(features.words[place].ids)
     return _FLOAT_BYTES * features.dimension + _TERM_BYTES * terms + 2 * pieces.nbytes
-
-
-def _payload(record: Record, features: Features, place: int) -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "owner": record.owner,
-        "session_id": record.session_id,
-        "first": record.first,
-        "last": record.last,
-        "created_at": to_micros(record.created_at),
-        "body": record_body(record),
-        "place": features.places[place].tolist(),
-        "tokens": b64encode(features.tokens.of_record(place).tobytes()).decode("ascii"),
-    }
 
 
 def queries(owner: str, query: Query, depth: int) -> list[models.QueryRequest]:

@@ -257,7 +257,8 @@ class _Packing:
     def _write(self, write: Write, token: str) -> Iterable[Argument]:
         match write:
             case Put(one):
-                return "P", *self._at(one.key), _meta(one), _body(one)
+                data = b"\xff" + one.data if one.data else b""  # UTF-8 never has this byte
+                return "P", *self._at(one.key), _meta(one), one.body.encode() + data
             case Append(lines):
                 return self._append(lines, token)
             case Wake(ids, micros):
@@ -332,11 +333,6 @@ def _meta(document: Document) -> str:
     return "\0".join(
         (str(document.version), document.owner, document.session, first, last, document.about)
     )
-
-
-def _body(document: Document) -> bytes:
-    """Join `body` and `data` with a byte that never occurs in UTF-8."""
-    return document.body.encode() + (b"\xff" + document.data if document.data else b"")
 
 
 def _rows(
