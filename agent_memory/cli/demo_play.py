@@ -86,17 +86,12 @@ def messages() -> list[dict[str, str]]:
 
 @dataclass(slots=True)
 class Played:
-    """The results of playing a conversation.
-
-    Attributes:
-        largest: Tokens of the largest context.
-        violations: Number of contexts that exceeded the budget.
-        overflows: The heads before and after each overflow.
-    """
+    """The results of playing a conversation."""
 
     messages: int = 0
-    largest: int = 0
-    violations: int = 0
+    largest: int = 0  # tokens of the largest context
+    violations: int = 0  # number of contexts that exceeded the budget
+    # the heads before and after each overflow
     overflows: list[tuple[Head, Head]] = field(default_factory=list)
 
 

@@ -213,27 +213,20 @@ class Field:
 
 @dataclass(frozen=True)
 class Call:
-    """A line of `_TABLE`: an HTTP method and path that call a Python method.
-
-    Attributes:
-        subject: The class of the Python method, by its name in `CLASSES`.
-        needs: The right that a key needs.
-        whose: The check of the session that the call names. "own": it must exist and belong to the
-            user. "write": it must belong to the user or not exist. "read": another user's session
-            is treated as missing. An empty text means no check.
-        form: The name of the answer's form; see `agent_memory.server.forms`.
-        again: Whether the call may be retried if its outcome is unknown.
-    """
+    """A line of `_TABLE`: an HTTP method and path that call a Python method."""
 
     name: str
     method: Method
     path: str
-    subject: str
+    subject: str  # the class of the Python method, by its name in `CLASSES`
     function_name: str
-    needs: Right
+    needs: Right  # the right that a key needs
+    # The check of the session that the call names. "own": it must exist and belong to the user.
+    # "write": it must belong to the user or not exist. "read": another user's session is treated as
+    # missing. An empty text means no check.
     whose: Whose = ""
-    form: str = ""
-    again: bool = True
+    form: str = ""  # the name of the answer's form; see `agent_memory.server.forms`
+    again: bool = True  # whether the call may be retried if its outcome is unknown
 
     @cached_property
     def function(self) -> Callable[..., Any]:

@@ -26,18 +26,14 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class BlockLink:
-    """A bound block that `get` or `search` asks for recalls.
+    """A bound block that `get` or `search` asks for recalls."""
 
-    Attributes:
-        name: The block's name in contexts: "<member>.<block>" for a block of a member memory, and
-            the member's name for a member block.
-        memory: The memory that has the block. None for a member block.
-    """
-
+    # the block's name in contexts: "<member>.<block>" for a block of a member memory, and the
+    # member's name for a member block
     name: str
     member: str
     block: Block
-    memory: AgentMemory | None
+    memory: AgentMemory | None  # the memory that has the block; None for a member block
 
     def is_in(self, home: str | None) -> bool:
         """Return whether the block is queried for the session, and not for the user only.

@@ -15,19 +15,13 @@ _LEAST_RECALL = 40
 
 
 class Budget(NamedTuple):
-    """The tokens of a context, by purpose.
-
-    Attributes:
-        overhead: Tokens of a context besides its messages.
-        share: Share of `max_tokens` that short-term memory may fill.
-        summary_tokens: Tokens that the strategy allows for a summary. 0 without a summary.
-    """
+    """The tokens of a context, by purpose."""
 
     max_tokens: int
-    overhead: int
+    overhead: int  # tokens of a context besides its messages
     recall_tokens: int = 0
-    share: float = 1.0
-    summary_tokens: int = 0
+    share: float = 1.0  # share of `max_tokens` that short-term memory may fill
+    summary_tokens: int = 0  # tokens that the strategy allows for a summary; 0 without a summary
 
     @property
     def messages(self) -> int:

@@ -55,21 +55,13 @@ def excerpt(text: str, question: str, count: Count, limit: int, mark: Mark) -> s
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """The values for an excerpt that do not depend on the question.
+    """The values for an excerpt that do not depend on the question."""
 
-    Attributes:
-        plain: The excerpt without passages.
-        begin: The end of the first part, in an excerpt with passages.
-        last: The start of the last part.
-        passages: Tokens that passages may take.
-        gap: Tokens of a mark.
-    """
-
-    plain: str
-    begin: int = 0
-    last: int = 0
-    passages: int = 0
-    gap: int = 0
+    plain: str  # the excerpt without passages
+    begin: int = 0  # the end of the first part, in an excerpt with passages
+    last: int = 0  # the start of the last part
+    passages: int = 0  # tokens that passages may take
+    gap: int = 0  # tokens of a mark
 
 
 def _framed(text: str, count: Count, limit: int, mark: Mark) -> _Frame:

@@ -31,36 +31,23 @@ _STUBS = 50
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The entries that a context shows.
-
-    Attributes:
-        cut: Seqs of the shortened entries.
-        shortened: Number of shortened messages of the newest turn.
-        missing: Number of omitted messages of the newest turn.
-        earlier: Number of omitted messages of earlier turns.
-    """
+    """The entries that a context shows."""
 
     entries: list[Entry]
-    cut: frozenset[int] = field(default=frozenset())
-    shortened: int = 0
-    missing: int = 0
-    earlier: int = 0
+    cut: frozenset[int] = field(default=frozenset())  # seqs of the shortened entries
+    shortened: int = 0  # number of shortened messages of the newest turn
+    missing: int = 0  # number of omitted messages of the newest turn
+    earlier: int = 0  # number of omitted messages of earlier turns
 
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """Fits entries into a number of tokens.
-
-    Attributes:
-        room: Tokens that the entries may take.
-        free: Tokens of `room` that stay free for recalls if not all entries fit.
-        message: Tokens that a message of an older turn may take if not all entries fit.
-    """
+    """Fits entries into a number of tokens."""
 
     shortener: Shortener
-    room: int
-    free: int
-    message: int
+    room: int  # tokens that the entries may take
+    free: int  # tokens of `room` that stay free for recalls if not all entries fit
+    message: int  # tokens that a message of an older turn may take if not all entries fit
     max_messages: int | None = None
 
     def fit(self, entries: Sequence[Entry]) -> Fitted | None:

@@ -43,17 +43,11 @@ _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 @dataclass(frozen=True, slots=True)
 class WriteKey:
-    """An idempotency key of a write.
+    """An idempotency key of a write."""
 
-    Attributes:
-        name: A digest of the key's text.
-        digest: A digest of the content to write under the key.
-        label: The description of the key in error messages.
-    """
-
-    name: str
-    digest: str
-    label: str
+    name: str  # a digest of the key's text
+    digest: str  # a digest of the content to write under the key
+    label: str  # the description of the key in error messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +71,15 @@ class KeptKey:
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """The idempotency keys and conditions of an append.
+    """The idempotency keys and conditions of an append."""
 
-    Attributes:
-        key: The key of the whole append.
-        ids: The key of each draft, or None for a draft without a key. Empty if no draft has a key.
-        expected_end: The append is refused if the log has another end. None for any end.
-        since: Keys that were stored before this time are ignored. None to use all keys.
-    """
-
-    key: WriteKey | None = None
+    key: WriteKey | None = None  # the key of the whole append
+    # The key of each draft, or None for a draft without a key. Empty if no draft has a key.
     ids: Sequence[WriteKey | None] = ()
+    # The append is refused if the log has another end. None for any end.
     expected_end: int | None = None
     at: datetime = _NO_TIME
+    # Keys that were stored before this time are ignored. None to use all keys.
     since: datetime | None = None
 
     @property
@@ -154,20 +144,15 @@ class Once:
 
 
 class Append(NamedTuple):
-    """One append to a session; see `SessionStore.append`.
-
-    Attributes:
-        own: Whether to refuse an existing session without an owner, instead of assigning it to the
-            user.
-        within: The session becomes due for a worker after at most so many seconds.
-    """
+    """One append to a session; see `SessionStore.append`."""
 
     session_id: str
     drafts: Sequence[Draft]
     user_id: str | None = None
     once: Once | None = None
+    # whether to refuse an existing session without an owner, instead of assigning it to the user
     own: bool = False
-    within: float = 0.0
+    within: float = 0.0  # the session becomes due for a worker after at most so many seconds
 
 
 class Chosen(NamedTuple):

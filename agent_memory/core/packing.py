@@ -46,23 +46,17 @@ _LATE = "[The result of a tool call that is no longer shown:]\n"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The messages of a session and of the current turn that a context shows.
+    """The messages of a session and of the current turn that a context shows."""
 
-    Attributes:
-        leading: The system message and the summary, if there are any.
-        drafts: The messages of the current turn. They end the context.
-        cut: Seqs of the shortened entries.
-        held: Further sources that count as shown: the messages of the session's window, if the
-            context shows the caller's messages instead of the window.
-    """
-
-    leading: list[Message]
+    leading: list[Message]  # the system message and the summary, if there are any
     leading_tokens: list[int]
     turns: list[Entry]
-    drafts: list[Entry]
+    drafts: list[Entry]  # the messages of the current turn; they end the context
     tokens: int
-    cut: frozenset[int] = frozenset()
+    cut: frozenset[int] = frozenset()  # seqs of the shortened entries
     warnings: tuple[str, ...] = ()
+    # further sources that count as shown: the messages of the session's window, if the context
+    # shows the caller's messages instead of the window
     held: frozenset[Source] = frozenset()
 
     @property
@@ -90,28 +84,22 @@ class _Leading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Packer:
-    """Assembles contexts.
-
-    Attributes:
-        max_messages: The most messages that a context's turns may have. None for any number.
-        share: Share of the budget that short-term memory may fill.
-        summary_tokens: Tokens that the strategy allows for a summary. 0 without a summary.
-        cuts: Whether to leave out recalls that score much less than the best one of their block.
-        reads_turn: Whether a tool can read messages of the current turn before they are stored.
-        reserve: Tokens that a provider's format adds to the messages.
-    """
+    """Assembles contexts."""
 
     counter: TokenCounter
     max_tokens: int
     max_recall_tokens: int
     role: MemoryRole
     blocks: Mapping[str, BlockInfo]
+    # The most messages that a context's turns may have. None for any number.
     max_messages: int | None = None
-    share: float = 1.0
-    summary_tokens: int = 0
+    share: float = 1.0  # share of the budget that short-term memory may fill
+    summary_tokens: int = 0  # tokens that the strategy allows for a summary; 0 without a summary
+    # whether to leave out recalls that score much less than the best one of their block
     cuts: bool = True
+    # whether a tool can read messages of the current turn before they are stored
     reads_turn: bool = False
-    reserve: int = 0
+    reserve: int = 0  # tokens that a provider's format adds to the messages
 
     @property
     def candidates(self) -> int:

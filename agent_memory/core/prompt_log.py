@@ -130,22 +130,17 @@ class SentContext:
 
 @dataclass(frozen=True, slots=True)
 class StoredContext:
-    """The stored form of a context.
-
-    Attributes:
-        step: The number of messages of the turn before this model call. A turn has one call for
-            each round of tools.
-        upto: The last seq of the log that the context depends on.
-        fields: All other data, as plain JSON.
-        texts: Texts that are not in the log, by their names in `fields`. Texts of records without
-            source messages are not included, unless their block is static.
-    """
+    """The stored form of a context."""
 
     turn: int
+    # The number of messages of the turn before this model call. A turn has one call for each round
+    # of tools.
     step: int
-    upto: int
+    upto: int  # the last seq of the log that the context depends on
     question: str
-    fields: Fields
+    fields: Fields  # all other data, as plain JSON
+    # Texts that are not in the log, by their names in `fields`. Texts of records without source
+    # messages are not included, unless their block is static.
     texts: Mapping[str, Text]
 
 

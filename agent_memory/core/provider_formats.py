@@ -24,16 +24,11 @@ _INPUT_ROLES = ("user", "system", "developer", "tool")
 
 
 class Native(NamedTuple):
-    """A window for a provider.
+    """A window for a provider."""
 
-    Attributes:
-        head: The head for these entries.
-        entries: The entries, from the newest compaction on if there is one.
-        compaction: Seq of the newest compaction. None if there is none, or `cut` is False.
-    """
-
-    head: Head | None
-    entries: list[Entry]
+    head: Head | None  # the head for these entries
+    entries: list[Entry]  # the entries, from the newest compaction on if there is one
+    # Seq of the newest compaction. None if there is none, or `cut` is False.
     compaction: int | None = None
 
 

@@ -87,19 +87,14 @@ def _own(items: Sequence[Any], form: Format) -> list[Any]:
 
 
 class _Settled(NamedTuple):
-    """The cached turns before the newest one, in a format.
-
-    Attributes:
-        items: The messages in the format, merged. Contexts share these objects: do not change them.
-        arranging: The state with which the next messages are arranged.
-        is_counted: Whether one of the items has to be passed to `Format.limited`.
-    """
+    """The cached turns before the newest one, in a format."""
 
     messages: Sequence[Message]
     shapes: list[Shape]
+    # The messages in the format, merged. Contexts share these objects: do not change them.
     items: list[Any]
-    arranging: Arranging
-    is_counted: bool = False
+    arranging: Arranging  # the state with which the next messages are arranged
+    is_counted: bool = False  # whether one of the items has to be passed to `Format.limited`
 
 
 _SETTLED: Cache[tuple[object, ...], _Settled] = Cache(64)

@@ -23,41 +23,28 @@ HIDDEN = "agent_memory:hidden"
 
 
 class Call(NamedTuple):
-    """The id and tool name by which a call or a result is paired.
-
-    Attributes:
-        view: The index of the view in the message.
-        number: The index of the call among the calls of that view. 0 for a result.
-    """
+    """The id and tool name by which a call or a result is paired."""
 
     id: str | None
     name: str | None
-    view: int
-    number: int = 0
+    view: int  # the index of the view in the message
+    number: int = 0  # the index of the call among the calls of that view; 0 for a result
 
 
 class Shape(NamedTuple):
-    """The properties of a message that decide how a model is shown it.
+    """The properties of a message that decide how a model is shown it."""
 
-    Attributes:
-        views: The views of the message. Contexts share these objects: do not change them.
-        role: The role of the first view with content (see `says`), or else of the first view.
-        calls: The calls of all views.
-        answers: The results of calls in all views.
-        says: For each view, whether it has content besides calls and results.
-        speaks: Whether any view has such content.
-        is_plain: Whether the message is one view with content and without calls and results.
-        compacts: Whether the provider of the format takes the message in place of all messages
-            before it.
-    """
-
+    # The views of the message. Contexts share these objects: do not change them.
     views: tuple[View, ...]
+    # the role of the first view with content (see `says`), or else of the first view
     role: str | None
-    calls: tuple[Call, ...]
-    answers: tuple[Call, ...]
-    says: tuple[bool, ...]
-    speaks: bool = False
+    calls: tuple[Call, ...]  # the calls of all views
+    answers: tuple[Call, ...]  # the results of calls in all views
+    says: tuple[bool, ...]  # for each view, whether it has content besides calls and results
+    speaks: bool = False  # whether any view has such content
+    # whether the message is one view with content and without calls and results
     is_plain: bool = False
+    # whether the provider of the format takes the message in place of all messages before it
     compacts: bool = False
 
 
@@ -159,18 +146,12 @@ Place = tuple[int, int]
 
 
 class Shown(NamedTuple):
-    """A chat message as it is shown.
-
-    Attributes:
-        place: The index of the original message, or -1 if there is none.
-        number: The index of the view in that message.
-        is_same: Whether `view` equals that view.
-    """
+    """A chat message as it is shown."""
 
     view: View
-    place: int
-    number: int = 0
-    is_same: bool = True
+    place: int  # the index of the original message, or -1 if there is none
+    number: int = 0  # the index of the view in that message
+    is_same: bool = True  # whether `view` equals that view
 
 
 def pairs(shapes: Sequence[Shape]) -> dict[Place, Place]:

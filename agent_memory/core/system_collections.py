@@ -6,23 +6,16 @@ from typing import NamedTuple
 
 
 class Reserved(NamedTuple):
-    """A system collection.
+    """A system collection."""
 
-    Attributes:
-        name: The name. For indexes, the prefix of the names of several collections.
-        holds: The description of the records.
-        goes_with_session: Whether a record belongs to a session, and is erased with it.
-        goes_with_user: Whether a record can belong to a user, and is erased with the user.
-        is_exported: Whether the snapshot of a session includes its records.
-        is_facts: Whether the records are facts of the store that holds the log. False for system
-            messages, which may have another store, and for indexes, which hold vectors.
-    """
-
-    name: str
-    holds: str
-    goes_with_session: bool = False
+    name: str  # the name; for indexes, the prefix of the names of several collections
+    holds: str  # the description of the records
+    goes_with_session: bool = False  # whether a record belongs to a session, and is erased with it
+    # whether a record can belong to a user, and is erased with the user
     goes_with_user: bool = False
-    is_exported: bool = False
+    is_exported: bool = False  # whether the snapshot of a session includes its records
+    # Whether the records are facts of the store that holds the log. False for system messages,
+    # which may have another store, and for indexes, which hold vectors.
     is_facts: bool = True
 
 

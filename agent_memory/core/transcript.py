@@ -150,17 +150,11 @@ Place = tuple[int, int]
 
 
 class Part(NamedTuple):
-    """The place of a passage in its message.
+    """The place of a passage in its message."""
 
-    Attributes:
-        number: The number of the passage, from 0.
-        of: The number of passages in the message.
-        offset: The index in the message's text at which the passage begins.
-    """
-
-    number: int
-    of: int
-    offset: int
+    number: int  # the number of the passage, from 0
+    of: int  # the number of passages in the message
+    offset: int  # the index in the message's text at which the passage begins
 
     @property
     def is_last(self) -> bool:

@@ -62,18 +62,13 @@ class _Layout:
 
 
 class _CachedLayout(NamedTuple):
-    """A cached layout.
-
-    Attributes:
-        settled: The first of the entries, up to a user message. Later entries do not change their
-            layout.
-        before: The layout of `settled`.
-    """
+    """A cached layout."""
 
     entries: Sequence[Entry]
     layout: _Layout
+    # The first of the entries, up to a user message. Later entries do not change their layout.
     settled: Sequence[Entry]
-    before: _Layout
+    before: _Layout  # the layout of `settled`
 
 
 _LAYOUTS: Cache[tuple[object, ...], _CachedLayout] = Cache(64)

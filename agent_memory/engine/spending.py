@@ -47,17 +47,11 @@ _MOST_CACHED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Today:
-    """The spending of all processes today (UTC), without the calls of `completion`.
+    """The spending of all processes today (UTC), without the calls of `completion`."""
 
-    Attributes:
-        day: The day.
-        spent: The spending. A running call counts with its maximum.
-        reached: The limit that forbids further model calls. None if no limit is reached.
-    """
-
-    day: str
-    spent: Spent
-    reached: str | None
+    day: str  # the day
+    spent: Spent  # the spending; a running call counts with its maximum
+    reached: str | None  # the limit that forbids further model calls; None if no limit is reached
 
 
 class Spending:

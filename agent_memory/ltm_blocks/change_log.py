@@ -81,16 +81,12 @@ class Trail:
     Erasures and imports do not take the writers' lock. A writer could read the log before an
     erasure and write it afterwards, which would hide the erasure. The log's id is therefore a
     separate record, which erasures and imports delete or replace, and writers do not change.
-
-    Attributes:
-        began: The id of the log; empty if there is none.
-        last: The id of the last change.
-        changes: The last changes, oldest first. Each has the id of the change before it, and the
-            ids of the changed records.
     """
 
-    began: str
-    last: str
+    began: str  # the id of the log; empty if there is none
+    last: str  # the id of the last change
+    # The last changes, oldest first. Each has the id of the change before it, and the ids of the
+    # changed records.
     changes: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property

@@ -52,22 +52,17 @@ FORGOTTEN = _COLLECTION.name
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """Marks a fact, or a part of a session, that must stay forgotten. It holds no forgotten text.
+    """Marks a fact, or a part of a session, that must stay forgotten, without its text."""
 
-    Attributes:
-        fact: Id of the forgotten fact; None if everything from the messages is forgotten.
-        span: The part of the message that the fact quoted; None for whole messages.
-        spared: Ids of records that stay although their quotes overlap `span`.
-    """
-
-    fact: str | None
+    fact: str | None  # id of the forgotten fact; None if everything from the messages is forgotten
     session_id: str
     first: int
     last: int
+    # the part of the message that the fact quoted; None for whole messages
     span: tuple[int, int] | None
     at: datetime
     why: str
-    spared: tuple[str, ...] = ()
+    spared: tuple[str, ...] = ()  # ids of records that stay although their quotes overlap `span`
 
     def covers(self, record_id: str, session_id: str, seq: int, span: tuple[int, int]) -> bool:
         """Return whether a record must stay forgotten.

@@ -20,15 +20,10 @@ from agent_memory.models.loading import load_litellm
 
 
 class Price(SettingsModel):
-    """A model's price, in US dollars for a million tokens.
+    """A model's price, in US dollars for a million tokens."""
 
-    Attributes:
-        input: Price of request tokens.
-        output: Price of answer tokens.
-    """
-
-    input: Weight
-    output: Weight = 0.0
+    input: Weight  # price of request tokens
+    output: Weight = 0.0  # price of answer tokens
 
 
 class Prices:
@@ -184,19 +179,14 @@ shorter. A longer answer is charged in full afterwards."""
 
 @dataclass(slots=True)
 class Call:
-    """A request to a model, which may take several attempts.
-
-    Attributes:
-        sent: The request: OpenAI-style messages, or texts to embed.
-        answer: Maximum tokens of the answer; None for no limit.
-        settle: Settles the reservation for the current attempt; None if there is none.
-    """
+    """A request to a model, which may take several attempts."""
 
     kind: Kind
     model: str
     account: Account
-    sent: Sequence[Any]
-    answer: int | None
+    sent: Sequence[Any]  # the request: OpenAI-style messages, or texts to embed
+    answer: int | None  # maximum tokens of the answer; None for no limit
+    # settles the reservation for the current attempt; None if there is none
     settle: Settle | None = field(default=None)
 
     @property

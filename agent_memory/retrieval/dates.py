@@ -162,16 +162,11 @@ def period_of(text: str, today: date) -> Period | None:
 
 
 class Event(NamedTuple):
-    """An event that a question uses as a date: "before I moved".
+    """An event that a question uses as a date: "before I moved"."""
 
-    Attributes:
-        before: Whether the question asks about the time before the event, rather than the time
-            since it.
-        text: The event, in the question's words.
-    """
-
+    # whether the question asks about the time before the event, rather than the time since it
     before: bool
-    text: str
+    text: str  # the event, in the question's words
 
     def period(self, at: date) -> Period:
         """Return the days before or since the event, given its date."""

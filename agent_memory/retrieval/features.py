@@ -41,23 +41,16 @@ _DAYS = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message, or one passage of a long message, as it is indexed.
+    """One message, or one passage of a long message, as it is indexed."""
 
-    Attributes:
-        speaker: A name, or a role.
-        is_user: Whether the speaker is a user, rather than an assistant.
-        part: The place of the passage in its message.
-        words: Number of words of the whole message; 0 to count those of `text`.
-    """
-
-    speaker: str
+    speaker: str  # a name, or a role
     text: str
     said_at: datetime
-    is_user: bool
-    part: Part = WHOLE
+    is_user: bool  # whether the speaker is a user, rather than an assistant
+    part: Part = WHOLE  # the place of the passage in its message
     session_id: str = ""
     seq: int = 0
-    words: int = 0
+    words: int = 0  # number of words of the whole message; 0 to count those of `text`
 
     def __str__(self) -> str:
         """Return the text to index, after the speaker's name.
@@ -69,20 +62,14 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The features of several records, in order.
+    """The features of several records, in order."""
 
-    Attributes:
-        meaning: (n, dimension) float32 rows of unit length; zeros for a record that is not encoded
-            yet. (n, 0) without an embedder.
-        tokens: The word pieces of the records.
-        words: The terms of each record.
-        places: (n,) rows of `PLACE`.
-    """
-
+    # (n, dimension) float32 rows of unit length; zeros for a record that is not encoded yet. (n, 0)
+    # without an embedder.
     meaning: np.ndarray
-    tokens: Tokens
-    words: Sequence[Terms]
-    places: np.ndarray
+    tokens: Tokens  # the word pieces of the records
+    words: Sequence[Terms]  # the terms of each record
+    places: np.ndarray  # (n,) rows of `PLACE`
 
     def __len__(self) -> int:
         return len(self.meaning)

@@ -19,15 +19,10 @@ _PLAIN = 0.25  # count of a word's plain form if it is none of the stems
 
 
 class Terms(NamedTuple):
-    """The words of a text, as a sparse vector.
+    """The words of a text, as a sparse vector."""
 
-    Attributes:
-        ids: Distinct word numbers, uint32.
-        weights: The weight of each word in the text, float32 above 0.
-    """
-
-    ids: np.ndarray
-    weights: np.ndarray
+    ids: np.ndarray  # distinct word numbers, uint32
+    weights: np.ndarray  # the weight of each word in the text, float32 above 0
 
 
 NO_TERMS = Terms(np.empty(0, np.uint32), np.empty(0, np.float32))
@@ -42,20 +37,14 @@ def term_of(word: str) -> int:
 
 
 class Written(NamedTuple):
-    """The word numbers of one chunk, which is the text between two blanks.
+    """The word numbers of one chunk, which is the text between two blanks."""
 
-    Attributes:
-        ids: The numbers of the words' stems, in each language of the text.
-        plain: The numbers of the plain forms that are not among the stems. They match questions in
-            another language.
-        size: Number of words. Several forms of a word count once.
-        vote: The languages that the chunk votes for; see `agent_memory.retrieval.languages`.
-    """
-
-    ids: tuple[int, ...]
+    ids: tuple[int, ...]  # the numbers of the words' stems, in each language of the text
+    # The numbers of the plain forms that are not among the stems. They match questions in another
+    # language.
     plain: tuple[int, ...]
-    size: int
-    vote: int = 0
+    size: int  # number of words; several forms of a word count once
+    vote: int = 0  # the languages that the chunk votes for; see `agent_memory.retrieval.languages`
 
 
 _IDS, _OF_PLAIN, _SIZE, _VOTE = map(itemgetter, range(4))
@@ -107,19 +96,13 @@ def weighted(pieces: Sequence[Written], usual: float) -> Terms:
 
 
 class Postings(NamedTuple):
-    """An inverted index: the words of records that are numbered from 0. Immutable.
+    """An inverted index: the words of records that are numbered from 0. Immutable."""
 
-    Attributes:
-        terms: Distinct word numbers, uint32, sorted.
-        starts: The first posting of each word, followed by the total number of postings, uint32.
-        places: The record of each posting, uint16, ascending within a word.
-        weights: The weight of each posting, float16, as stores hold it.
-    """
-
-    terms: np.ndarray
+    terms: np.ndarray  # distinct word numbers, uint32, sorted
+    # the first posting of each word, followed by the total number of postings, uint32
     starts: np.ndarray
-    places: np.ndarray
-    weights: np.ndarray
+    places: np.ndarray  # the record of each posting, uint16, ascending within a word
+    weights: np.ndarray  # the weight of each posting, float16, as stores hold it
 
     @classmethod
     def of(cls, texts: Sequence[Terms]) -> Self:
@@ -191,18 +174,12 @@ class Postings(NamedTuple):
 
 
 class Matches(NamedTuple):
-    """The postings of the words that were looked up.
-
-    Attributes:
-        which: (n,) which of the words occur in a record.
-        starts: (n,) the first posting of each such word.
-        sizes: (n,) the number of records with each such word.
-    """
+    """The postings of the words that were looked up."""
 
     postings: Postings
-    which: np.ndarray
-    starts: np.ndarray
-    sizes: np.ndarray
+    which: np.ndarray  # (n,) which of the words occur in a record
+    starts: np.ndarray  # (n,) the first posting of each such word
+    sizes: np.ndarray  # (n,) the number of records with each such word
 
     def raise_to(self, weights: np.ndarray, rows: np.ndarray) -> None:
         """Raise the entries of `weights` to the weight of a row's word in each record.

@@ -41,44 +41,30 @@ _NO_VECTOR = np.empty(0, np.float32)
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Records of messages that a block has not absorbed yet. Searches include them.
+    """Records of messages that a block has not absorbed yet. Searches include them."""
 
-    Attributes:
-        index: The features of the pending records.
-        records: All pending records, by id.
-        query: The question with the usual word numbers. An encrypted store uses other numbers.
-    """
-
-    index: SegmentIndex
-    records: dict[str, Record]
-    query: Query
+    index: SegmentIndex  # the features of the pending records
+    records: dict[str, Record]  # all pending records, by id
+    query: Query  # the question with the usual word numbers; an encrypted store uses other numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question prepared for search.
+    """A question prepared for search."""
 
-    Attributes:
-        meaning: (dimension,) of unit length; empty to search by words alone.
-        words: The question's distinct words. Each is a tuple of the numbers of its forms.
-        tokens: (pieces, TOKEN) int8, the question's word pieces; see `Encoding`.
-        owners: (pieces,) for each piece, the index of its word in `words`.
-        speakers: Term numbers of the speakers that the question may be about.
-        baseline: See `CachedEmbedder.baseline`.
-        period: The days that the question is about; None for any.
-        alone: Whether to compare records without their neighbours.
-        pending: Records to search in addition to the stored records.
-    """
-
+    # (dimension,) of unit length; empty to search by words alone
     meaning: np.ndarray = field(default_factory=lambda: _NO_VECTOR)
+    # The question's distinct words. Each is a tuple of the numbers of its forms.
     words: tuple[tuple[int, ...], ...] = ()
+    # (pieces, TOKEN) int8, the question's word pieces; see `Encoding`
     tokens: np.ndarray = field(default_factory=lambda: NO_TOKENS)
+    # (pieces,) for each piece, the index of its word in `words`
     owners: np.ndarray = field(default_factory=lambda: NO_STARTS)
-    speakers: tuple[int, ...] = ()
-    baseline: float = 0.0
-    period: Period | None = None
-    alone: bool = False
-    pending: Pending | None = None
+    speakers: tuple[int, ...] = ()  # term numbers of the speakers that the question may be about
+    baseline: float = 0.0  # see `CachedEmbedder.baseline`
+    period: Period | None = None  # the days that the question is about; None for any
+    alone: bool = False  # whether to compare records without their neighbours
+    pending: Pending | None = None  # records to search in addition to the stored records
 
     @classmethod
     def of_question(cls, question: str, encoder: Encoder, today: date | None = None) -> Self:

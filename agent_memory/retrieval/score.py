@@ -30,17 +30,12 @@ def in_order(places: np.ndarray) -> np.ndarray:
 
 
 class Named(NamedTuple):
-    """Ids and vectors of records. Each is computed only when it is needed.
+    """Ids and vectors of records. Each is computed only when it is needed."""
 
-    Attributes:
-        name: Returns a record's id by its number.
-        vector: Returns a record's (dimension,) vector by its number; zeros if it has none.
-        numbers: (n,) the numbers of the records.
-    """
-
-    name: Callable[[int], str]
+    name: Callable[[int], str]  # returns a record's id by its number
+    # returns a record's (dimension,) vector by its number; zeros if it has none
     vector: Callable[[int], np.ndarray]
-    numbers: np.ndarray
+    numbers: np.ndarray  # (n,) the numbers of the records
 
     @classmethod
     def joined(cls, parts: Sequence[Named]) -> Named:
@@ -68,29 +63,20 @@ class Named(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """The records that a search scores in detail, ordered by session, seq and passage.
-
-    Attributes:
-        places: (n,) rows of `features.PLACE`.
-        cosines: (n,) cosine of each record with the question.
-        filled: (n,) whether the cosine is known.
-        best: (n, pieces) for each word piece of the question, its highest cosine with a word piece
-            of the record.
-        weights: (n, words) weight of each word of the question in each record; 0 if absent.
-        meant: (n,) whether the question is about the record's speaker.
-        total: Number of all searched records, including those that are no candidates.
-        holding: (words,) for each word of the question, the number of searched records that have
-            it.
-    """
+    """The records that a search scores in detail, ordered by session, seq and passage."""
 
     names: Named
-    places: np.ndarray
-    cosines: np.ndarray
-    filled: np.ndarray
+    places: np.ndarray  # (n,) rows of `features.PLACE`
+    cosines: np.ndarray  # (n,) cosine of each record with the question
+    filled: np.ndarray  # (n,) whether the cosine is known
+    # (n, pieces) for each word piece of the question, its highest cosine with a word piece of the
+    # record
     best: np.ndarray
+    # (n, words) weight of each word of the question in each record; 0 if absent
     weights: np.ndarray
-    meant: np.ndarray
-    total: int
+    meant: np.ndarray  # (n,) whether the question is about the record's speaker
+    total: int  # number of all searched records, including those that are no candidates
+    # (words,) for each word of the question, the number of searched records that have it
     holding: np.ndarray
 
     @classmethod
@@ -184,25 +170,17 @@ _DIGITS = 6
 
 
 class Ranked(NamedTuple):
-    """Records ranked for a question, best first.
-
-    Attributes:
-        vectors: Functions that return the vectors.
-        scores: (n,) the scores, non-increasing. The term "nearest" is left out, although it affects
-            the order.
-        relevance: (n,) the probability that each record is relevant, from 0 to 1.
-        parts: (n, PARTS) the value of each term, not multiplied by its weight.
-        cosines: (n,) the cosines with the question; 0 for records without a vector.
-        bm25: (n,) the sum, over the matched words, of weight times rarity.
-    """
+    """Records ranked for a question, best first."""
 
     names: list[str]
-    vectors: list[Callable[[], np.ndarray]]
+    vectors: list[Callable[[], np.ndarray]]  # functions that return the vectors
+    # (n,) the scores, non-increasing. The term "nearest" is left out, although it affects the
+    # order.
     scores: np.ndarray
-    relevance: np.ndarray
-    parts: np.ndarray
-    cosines: np.ndarray
-    bm25: np.ndarray
+    relevance: np.ndarray  # (n,) the probability that each record is relevant, from 0 to 1
+    parts: np.ndarray  # (n, PARTS) the value of each term, not multiplied by its weight
+    cosines: np.ndarray  # (n,) the cosines with the question; 0 for records without a vector
+    bm25: np.ndarray  # (n,) the sum, over the matched words, of weight times rarity
 
 
 @cache

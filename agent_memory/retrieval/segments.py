@@ -95,17 +95,12 @@ _A_RECORD = 400  # estimated bytes of a record's words and place
 
 
 class Segment(NamedTuple):
-    """Some records of one owner. Immutable. For `meaning`, `tokens` and `places` see `Features`.
+    """Some records of one owner. Immutable. For `meaning`, `tokens` and `places` see `Features`."""
 
-    Attributes:
-        names: The distinct ids of the records.
-        words: The inverted index of the records' words.
-    """
-
-    names: Names
+    names: Names  # the distinct ids of the records
     meaning: Vectors
     tokens: Tokens
-    words: Postings
+    words: Postings  # the inverted index of the records' words
     places: np.ndarray
 
     @classmethod

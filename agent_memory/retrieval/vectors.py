@@ -12,19 +12,14 @@ TOKEN = 64
 
 
 class Encoding(NamedTuple):
-    """The encoding of a text. Immutable.
+    """The encoding of a text. Immutable."""
 
-    Attributes:
-        vector: (dimension,) float32 of unit length; zeros for a blank text, (0,) without an
-            embedder.
-        tokens: (pieces, TOKEN) int8: the unit vectors, times 127, of the word pieces in order.
-            Punctuation and stop words are left out. No rows if the encoder gives no word pieces.
-        starts: (pieces,) int32: the character of the text at which each piece begins.
-    """
-
+    # (dimension,) float32 of unit length; zeros for a blank text, (0,) without an embedder
     vector: np.ndarray
+    # (pieces, TOKEN) int8: the unit vectors, times 127, of the word pieces in order. Punctuation
+    # and stop words are left out. No rows if the encoder gives no word pieces.
     tokens: np.ndarray
-    starts: np.ndarray
+    starts: np.ndarray  # (pieces,) int32: the character of the text at which each piece begins
 
 
 NO_TOKENS = np.empty((0, TOKEN), np.int8)
@@ -44,17 +39,11 @@ _LEAST = np.finfo(np.float16).tiny  # the smallest number with full half precisi
 
 
 class Vectors(NamedTuple):
-    """A matrix whose rows may be rounded. Immutable.
+    """A matrix whose rows may be rounded. Immutable."""
 
-    Attributes:
-        rows: (n, length) float32 or int8; (n, 0) if all numbers are 0.
-        scales: (n,) float32, the factor of each int8 row; None for float32 rows.
-        length: Numbers in a row.
-    """
-
-    rows: np.ndarray
-    scales: np.ndarray | None
-    length: int
+    rows: np.ndarray  # (n, length) float32 or int8; (n, 0) if all numbers are 0
+    scales: np.ndarray | None  # (n,) float32, the factor of each int8 row; None for float32 rows
+    length: int  # numbers in a row
 
     @classmethod
     def of(cls, matrix: np.ndarray, compact: bool) -> Self:
@@ -163,14 +152,10 @@ _MOST_PRODUCTS = 2**18
 
 
 class Tokens(NamedTuple):
-    """Word-piece vectors of several records, concatenated. Immutable.
+    """Word-piece vectors of several records, concatenated. Immutable."""
 
-    Attributes:
-        rows: (pieces, TOKEN) int8; see `Encoding.tokens`.
-        starts: (records + 1,) the first row of each record, followed by the total number of rows.
-    """
-
-    rows: np.ndarray
+    rows: np.ndarray  # (pieces, TOKEN) int8; see `Encoding.tokens`
+    # (records + 1,) the first row of each record, followed by the total number of rows
     starts: np.ndarray
 
     @classmethod

@@ -127,14 +127,10 @@ class Cached(Generic[T]):
 
 
 class Forms(NamedTuple):
-    """The forms under which one word is indexed.
+    """The forms under which one word is indexed."""
 
-    Attributes:
-        plain: The folded word. If this is ASCII, its English stem, whatever the text's language.
-        stems: The stems in the languages of the word's text. The English stem is `plain`.
-    """
-
-    plain: str
+    plain: str  # the folded word; if this is ASCII, its English stem, whatever the text's language
+    # The stems in the languages of the word's text. The English stem is `plain`.
     stems: tuple[str, ...]
 
 

@@ -28,18 +28,15 @@ _RESULT = object()
 
 @dataclass(frozen=True)
 class AnswerForm:
-    """The form of a response.
-
-    Attributes:
-        show: Returns the response, given a result, the request's context and the request's input.
-        paged: "all" if the method returns a whole list, which the service cuts into pages. "part"
-            if the method itself takes a limit. Empty if the response has no pages.
-        optional: Whether a result of None or False means that the requested data does not exist.
-    """
+    """The form of a response."""
 
     shape: Shape
+    # returns the response, given a result, the request's context and the request's input
     show: Callable[[Any, At, Any], Any]
+    # "all" if the method returns a whole list, which the service cuts into pages. "part" if the
+    # method itself takes a limit. Empty if the response has no pages.
     paged: Paged = ""
+    # whether a result of None or False means that the requested data does not exist
     optional: bool = False
 
 

@@ -12,20 +12,13 @@ _MOST_KEPT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of every request.
+    """The limits of every request."""
 
-    Attributes:
-        body_bytes: Maximum size of a request's body.
-        per_second: Average number of requests per second for a credential, in each process; 0 for
-            no limit.
-        burst: Number of requests that a credential may make without a pause.
-        call_seconds: The time limit of a call.
-    """
-
-    body_bytes: int = 4 * 1024 * 1024
+    body_bytes: int = 4 * 1024 * 1024  # maximum size of a request's body
+    # average number of requests per second for a credential, in each process; 0 for no limit
     per_second: float = 50.0
-    burst: int = 200
-    call_seconds: float = 60.0
+    burst: int = 200  # number of requests that a credential may make without a pause
+    call_seconds: float = 60.0  # the time limit of a call
 
 
 class Buckets:

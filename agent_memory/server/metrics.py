@@ -44,31 +44,20 @@ _FAILS = "every batch fails"
 
 @dataclass(frozen=True, slots=True)
 class Stalled:
-    """A block that absorbs nothing although messages are pending.
-
-    Attributes:
-        why: `_NO_WORKER` or `_FAILS`.
-        seconds: How long the block has absorbed nothing.
-    """
+    """A block that absorbs nothing although messages are pending."""
 
     block: str
-    why: str
-    seconds: float
+    why: str  # `_NO_WORKER` or `_FAILS`
+    seconds: float  # how long the block has absorbed nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A reading of the memory's metrics.
+    """A reading of the memory's metrics."""
 
-    Attributes:
-        up: Whether the store answers; None if no lookup has finished yet.
-        stats: The memory's statistics; None if the lookup failed.
-        counted: The counters of all processes; None if the lookup failed.
-    """
-
-    up: bool | None
-    stats: Stats | None = None
-    counted: Counted | None = None
+    up: bool | None  # whether the store answers; None if no lookup has finished yet
+    stats: Stats | None = None  # the memory's statistics; None if the lookup failed
+    counted: Counted | None = None  # the counters of all processes; None if the lookup failed
     stalled: Sequence[Stalled] = ()
 
 

@@ -39,22 +39,17 @@ class Form(BaseModel):
 
 @dataclass(frozen=True)
 class At:
-    """The context of a request.
-
-    Attributes:
-        user_id: The user of the request, which the credential decides. Empty for calls about the
-            whole service. Also empty if an admin names no user: sessions of all users are then
-            accessible, as in the library.
-        key: The request's Idempotency-Key; None if it has none.
-        version: The version in If-Match; None if there is none.
-        exact: Whether the client accepts `EXACT`, a format with all fields of the library's values.
-    """
+    """The context of a request."""
 
     memory: AgentMemory
+    # The user of the request, which the credential decides. Empty for calls about the whole
+    # service. Also empty if an admin names no user: sessions of all users are then accessible, as
+    # in the library.
     user_id: str
     principal: Principal
-    key: str | None = None
-    version: str | None = None
+    key: str | None = None  # the request's Idempotency-Key; None if it has none
+    version: str | None = None  # the version in If-Match; None if there is none
+    # whether the client accepts `EXACT`, a format with all fields of the library's values
     exact: bool = False
     more_rights: str = ""
 
@@ -94,38 +89,27 @@ RunAll = Callable[[Sequence[tuple[At, Any]]], Sequence[Any]]
 
 @dataclass(frozen=True)
 class Operation:
-    """A call of the service.
-
-    Attributes:
-        needs: The right that the call requires; None if any valid credential may make the call.
-            Calls that need "admin" or None act for no user.
-        answer: The form of the response; None for a stream.
-        about: The summary and the rest of the description.
-        once: Whether the call takes an Idempotency-Key.
-        versioned: Whether the call takes If-Match.
-        streams: The media type of a streamed response; empty for one JSON response.
-        run_all: Runs a batch of calls, and returns a response or an error for each call. It is for
-            calls so short that one thread for each would cost more than the call.
-        anyones: Whether an admin may make the call without a user; see `At.user_id`.
-        exact: Whether the call can also respond in the format `EXACT`.
-        more_rights: Words that follow the right `needs` in the OpenAPI document.
-    """
+    """A call of the service."""
 
     name: str
     method: Method
     path: str
+    # The right that the call requires; None if any valid credential may make the call. Calls that
+    # need "admin" or None act for no user.
     needs: Right | None
     run: Run
     form: type[Form]
-    answer: Shape | None
-    about: tuple[str, str]
-    once: bool = False
-    versioned: bool = False
-    streams: Streamed = ""
+    answer: Shape | None  # the form of the response; None for a stream
+    about: tuple[str, str]  # the summary and the rest of the description
+    once: bool = False  # whether the call takes an Idempotency-Key
+    versioned: bool = False  # whether the call takes If-Match
+    streams: Streamed = ""  # the media type of a streamed response; empty for one JSON response
+    # Runs a batch of calls, and returns a response or an error for each call. It is for calls so
+    # short that one thread for each would cost more than the call.
     run_all: RunAll | None = None
-    anyones: bool = False
-    exact: bool = False
-    more_rights: str = ""
+    anyones: bool = False  # whether an admin may make the call without a user; see `At.user_id`
+    exact: bool = False  # whether the call can also respond in the format `EXACT`
+    more_rights: str = ""  # words that follow the right `needs` in the OpenAPI document
 
     @property
     def of_user(self) -> bool:

@@ -24,18 +24,15 @@ _MOST_MISTAKES = 10
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of problem. The name of a kind never changes, so that programs can rely on it.
-
-    Attributes:
-        error: The class of `agent_memory.errors` that the client raises, unless the problem names
-            another class.
-        detail: The usual detail of a problem of this kind; None for the message of the error.
-    """
+    """A kind of problem. The name of a kind never changes, so that programs can rely on it."""
 
     name: str
     status: int
     title: str
+    # the class of `agent_memory.errors` that the client raises, unless the problem names another
+    # class
     error: type[errors.AgentMemoryError]
+    # the usual detail of a problem of this kind; None for the message of the error
     detail: str | None = None
 
     @property

@@ -20,20 +20,15 @@ _PATTERN = "*"
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An authenticated credential.
-
-    Attributes:
-        users: The users that the credential may act for: ids, prefixes of ids with a `*` at the
-            end, or "*" for everybody.
-        rights: The rights of the credential for these users. "admin" is a right on the whole
-            service.
-        label: A description for people, possibly empty.
-    """
+    """An authenticated credential."""
 
     name: str
+    # the users that the credential may act for: ids, prefixes of ids with a `*` at the end, or "*"
+    # for everybody
     users: tuple[str, ...]
+    # The rights of the credential for these users. "admin" is a right on the whole service.
     rights: frozenset[Right]
-    label: str = ""
+    label: str = ""  # a description for people, possibly empty
 
     def user(self, named: str | None) -> str:
         """Return the id of the user that a call acts for. `named` is the user in the request."""

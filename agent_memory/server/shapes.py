@@ -27,17 +27,13 @@ Schema = dict[str, Any]
 
 @dataclass(frozen=True)
 class Shape:
-    """The form of a response, or of a part of one.
-
-    Attributes:
-        types: The type of each field.
-        of: The source of each field: the path of an attribute, or a function of the value. Empty
-            for a response that is built as a dict.
-    """
+    """The form of a response, or of a part of one."""
 
     name: str
     description: str
-    types: Mapping[str, Any]
+    types: Mapping[str, Any]  # the type of each field
+    # The source of each field: the path of an attribute, or a function of the value. Empty for a
+    # response that is built as a dict.
     of: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property

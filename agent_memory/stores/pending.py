@@ -26,15 +26,10 @@ _Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """A session's pending entries. Callers share the object and must not change it.
+    """A session's pending entries. Callers share the object and must not change it."""
 
-    Attributes:
-        lag: The session, and the cursor after which entries are pending.
-        entries: The entries in order, including some before the cursor.
-    """
-
-    lag: Lag
-    entries: Sequence[Entry]
+    lag: Lag  # the session, and the cursor after which entries are pending
+    entries: Sequence[Entry]  # the entries in order, including some before the cursor
 
     @property
     def since(self) -> int:
@@ -52,15 +47,10 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class Tails:
-    """The pending entries of a block, for one owner.
+    """The pending entries of a block, for one owner."""
 
-    Attributes:
-        lags: All sessions with pending entries.
-        read: The pending entries that were read, the newest session first.
-    """
-
-    lags: Sequence[Lag]
-    read: Sequence[Tail]
+    lags: Sequence[Lag]  # all sessions with pending entries
+    read: Sequence[Tail]  # the pending entries that were read, the newest session first
 
     @property
     def count(self) -> int:

@@ -74,17 +74,11 @@ class SplitStore(KernelStore):
 
 
 class _Messages(NamedTuple):
-    """The cached system messages of a session.
+    """The cached system messages of a session."""
 
-    Attributes:
-        begun: The creation time of the session, in microseconds; 0 if unknown.
-        texts: The JSON of each message, by the id of its record.
-        ids: The id of each message's record, by the JSON of the message.
-    """
-
-    begun: int
-    texts: dict[str, str]
-    ids: dict[str, str]
+    begun: int  # the creation time of the session, in microseconds; 0 if unknown
+    texts: dict[str, str]  # the JSON of each message, by the id of its record
+    ids: dict[str, str]  # the id of each message's record, by the JSON of the message
 
     def add(self, record_id: str, text: str) -> None:
         self.texts[record_id] = text

@@ -23,27 +23,19 @@ Drafts = Callable[[Sequence[Message]], list[Draft]]
 
 @dataclass(frozen=True, slots=True)
 class LogEdit:
-    """A change of a session's log.
+    """A change of a session's log."""
 
-    Attributes:
-        before: The head for which the edit was planned.
-        after: The head of the new log, with the end, total and version of `before`.
-        end: The last seq of the part of the log that stays.
-        entries: The new entries after `end`.
-        taken: The entries that leave the log.
-        since: Blocks delete records that derive from entries after this seq. It is below `end` if
-            records of expired entries must be deleted too.
-        anew: Names of the blocks that absorb the session from the beginning.
-        redacts: Whether `entries` are the old entries, redacted. Tombstones then stay unchanged.
-    """
-
-    before: Head
-    after: Head
-    end: int
-    entries: Sequence[Entry]
-    taken: Sequence[Entry]
+    before: Head  # the head for which the edit was planned
+    after: Head  # the head of the new log, with the end, total and version of `before`
+    end: int  # the last seq of the part of the log that stays
+    entries: Sequence[Entry]  # the new entries after `end`
+    taken: Sequence[Entry]  # the entries that leave the log
+    # Blocks delete records that derive from entries after this seq. It is below `end` if records of
+    # expired entries must be deleted too.
     since: int
+    # names of the blocks that absorb the session from the beginning
     anew: frozenset[str] = frozenset()
+    # Whether `entries` are the old entries, redacted. Tombstones then stay unchanged.
     redacts: bool = False
 
     @property

@@ -32,17 +32,11 @@ _MOST_ENTRIES = 20_000
 
 
 class Deleting(NamedTuple):
-    """A committed deletion.
+    """A committed deletion."""
 
-    Attributes:
-        key: The key of the note about the deletion. This note is dropped last.
-        heads: The deleted sessions.
-        has_registry: Whether the store lists blocks with databases of their own.
-    """
-
-    key: str
-    heads: Sequence[Head]
-    has_registry: bool
+    key: str  # the key of the note about the deletion; this note is dropped last
+    heads: Sequence[Head]  # the deleted sessions
+    has_registry: bool  # whether the store lists blocks with databases of their own
 
 
 class WholeDeletion:

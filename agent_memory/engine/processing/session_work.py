@@ -87,15 +87,11 @@ def quiet_seq(times: Sequence[tuple[int, datetime]], now: datetime | None, secon
 
 @dataclass(frozen=True, slots=True)
 class Processed:
-    """The work done for a session.
+    """The work done for a session."""
 
-    Attributes:
-        absorbed: The result of each block.
-        again: The seconds until the next check of the session. 0 means immediately. None means that
-            no work is left until the session changes.
-    """
-
-    absorbed: list[Absorbed]
+    absorbed: list[Absorbed]  # the result of each block
+    # The seconds until the next check of the session. 0 means immediately. None means that no work
+    # is left until the session changes.
     again: float | None = None
 
 

@@ -158,15 +158,12 @@ class LogBlock(ManualBlock):
     A message is pending for a block that has not absorbed it. For each absorbing block, the search
     covers the newest 5,000 pending messages, and ignores all but those of users and assistants. If
     no block absorbs messages, all messages are pending.
-
-    Attributes:
-        behind: The names of the absorbing blocks.
     """
 
     selective = True
 
     kind: Literal["log"] = "log"
-    behind: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()  # the names of the absorbing blocks
 
     _waiting: dict[str, Waiting] = PrivateAttr()
 

@@ -28,24 +28,17 @@ _LONGEST_ID = 200
 
 
 class Event(NamedTuple):
-    """One event. A field that the agent did not send is empty.
-
-    Attributes:
-        transcript: The path of the session's transcript.
-        reply: The answer to the prompt, which only Gemini CLI sends.
-        at: The time of the event, which only Gemini CLI sends.
-        source: The cause of a session's start: "startup", "resume", "clear" or "compact".
-    """
+    """One event. A field that the agent did not send is empty."""
 
     agent: str
     name: str
     session_id: str
-    transcript: str
+    transcript: str  # the path of the session's transcript
     prompt: str
-    reply: str
-    at: str
+    reply: str  # the answer to the prompt, which only Gemini CLI sends
+    at: str  # the time of the event, which only Gemini CLI sends
     cwd: str
-    source: str
+    source: str  # the cause of a session's start: "startup", "resume", "clear" or "compact"
 
 
 def read_event(agent: str, name: str, content: bytes) -> Event:

@@ -122,32 +122,22 @@ _DELETING = '{"deleting":true'
 
 
 class StoredMessage(NamedTuple):
-    """A message as stored.
-
-    Attributes:
-        text: The text, if `body` is empty.
-        body: The message as JSON; empty if it has only a role and a text.
-        micros: The time, in microseconds since 1970.
-    """
+    """A message as stored."""
 
     role: str
-    text: str
-    body: str
-    micros: int
+    text: str  # the text, if `body` is empty
+    body: str  # the message as JSON; empty if it has only a role and a text
+    micros: int  # the time, in microseconds since 1970
 
 
 class Part(NamedTuple):
-    """A part of a session's messages.
-
-    Attributes:
-        size: Number of messages.
-        holding: Returns the indexes in `seqs` of all messages with a word that begins with a root.
-            Other messages may be among them.
-    """
+    """A part of a session's messages."""
 
     session: str
     seqs: Sequence[int]
-    size: int
+    size: int  # number of messages
+    # Returns the indexes in `seqs` of all messages with a word that begins with a root. Other
+    # messages may be among them.
     holding: Callable[[str], Collection[int]]
 
 

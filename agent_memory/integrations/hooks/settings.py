@@ -28,21 +28,13 @@ _CURSORS = {
 
 
 class Place(NamedTuple):
-    """The location of an agent's hooks.
+    """The location of an agent's hooks."""
 
-    Attributes:
-        home: The settings file of the user, relative to the home folder.
-        project: The settings file of a project, relative to the project's folder.
-        events: The agent's name of each event, by Claude Code's name.
-        nested: Whether the entries of an event are groups of hooks.
-        fixed: Fields that the settings must have, with their values.
-    """
-
-    home: str
-    project: str
-    events: Mapping[str, str]
-    nested: bool
-    fixed: Mapping[str, Any]
+    home: str  # the settings file of the user, relative to the home folder
+    project: str  # the settings file of a project, relative to the project's folder
+    events: Mapping[str, str]  # the agent's name of each event, by Claude Code's name
+    nested: bool  # whether the entries of an event are groups of hooks
+    fixed: Mapping[str, Any]  # fields that the settings must have, with their values
 
 
 def _same(*names: str) -> dict[str, str]:

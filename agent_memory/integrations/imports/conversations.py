@@ -22,38 +22,28 @@ _UNUSABLE = re.compile("[\x00-\x1f\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class SessionBegin:
-    """A session whose messages follow. If the event is repeated, the first one counts.
-
-    Attributes:
-        about: The session's metadata.
-        branch: The id of the session from which this session branches; None for a main session.
-        first: The id of a branch's first message.
-        is_tree: Whether the conversation can have branches. The stored log may then be another
-            branch than the main line of a later export.
-    """
+    """A session whose messages follow. If the event is repeated, the first one counts."""
 
     session_id: str
     user_id: str | None = None
-    about: Json = field(default_factory=dict)
+    about: Json = field(default_factory=dict)  # the session's metadata
+    # the id of the session from which this session branches; None for a main session
     branch: str | None = None
-    first: str | None = None
+    first: str | None = None  # the id of a branch's first message
+    # Whether the conversation can have branches. The stored log may then be another branch than the
+    # main line of a later export.
     is_tree: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SourceMessage:
-    """One message.
-
-    Attributes:
-        where: The message's place in the source.
-        is_again: Whether the message is a copy of a question in another session.
-    """
+    """One message."""
 
     session_id: str
     id: str
     message: Json
-    where: str
-    is_again: bool = False
+    where: str  # the message's place in the source
+    is_again: bool = False  # whether the message is a copy of a question in another session
 
     @property
     def is_question(self) -> bool:

@@ -32,13 +32,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """The options of an import, as in `import_chats`, and its result.
+    """The options of an import, as in `import_chats`, and its result."""
 
-    Attributes:
-        memory: The memory; None to count without storing.
-    """
-
-    memory: AgentMemory | None
+    memory: AgentMemory | None  # the memory; None to count without storing
     source: str
     user_id: str | None
     deleted: bool = False

@@ -17,19 +17,12 @@ _CHUNK = 1024 * 1024
 
 
 class Line(NamedTuple):
-    """One line of a file.
+    """One line of a file."""
 
-    Attributes:
-        start: The offset of the line, in bytes.
-        end: The offset of the next line.
-        raw: The bytes of the line; empty if it is longer than `LONGEST`.
-        is_ended: Whether the line is complete, with its line end.
-    """
-
-    start: int
-    end: int
-    raw: bytes
-    is_ended: bool = True
+    start: int  # the offset of the line, in bytes
+    end: int  # the offset of the next line
+    raw: bytes  # the bytes of the line; empty if it is longer than `LONGEST`
+    is_ended: bool = True  # whether the line is complete, with its line end
 
     def record(self) -> dict[str, Any] | None:
         """Return the JSON object of the line; None if the line is not a JSON object."""

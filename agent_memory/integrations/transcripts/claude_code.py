@@ -23,15 +23,11 @@ _COMMAND = re.compile(r"<((?:command|local-command|bash)-\w+)>")
 
 
 class Spoken(NamedTuple):
-    """The message of a line, without the output of our hooks.
+    """The message of a line, without the output of our hooks."""
 
-    Attributes:
-        whole: The whole message.
-        cleaned: The message without reminders and commands. None if neither the user nor the model
-            wrote the message, such as the summary of a compaction.
-    """
-
-    whole: Json
+    whole: Json  # the whole message
+    # The message without reminders and commands. None if neither the user nor the model wrote the
+    # message, such as the summary of a compaction.
     cleaned: Json | None
 
 

@@ -112,20 +112,15 @@ def _messages(form: Form, head: str, part: str) -> list[dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Absorbing:
-    """Converts a model's findings into claims.
-
-    Attributes:
-        place: The block and the owner, which are part of each claim's id.
-        shown: Ids of the facts that the model was shown.
-    """
+    """Converts a model's findings into claims."""
 
     llm: LLM
     form: Form
     rules: Rules
     embedder: BestEffort
-    place: tuple[str, str]
+    place: tuple[str, str]  # the block and the owner, which are part of each claim's id
     facts_of: Callable[[Sequence[Claim]], Sequence[Fact]]
-    shown: Collection[str] = ()
+    shown: Collection[str] = ()  # ids of the facts that the model was shown
 
     def claims(
         self, findings: Sequence[Candidate], shown: Sequence[SourceMessage], journal: Journal

@@ -64,17 +64,11 @@ class Answers(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A new fact, and the older facts that it may repeat or change.
+    """A new fact, and the older facts that it may repeat or change."""
 
-    Attributes:
-        number: The number of the new fact in the prompt.
-        text: The line of the new fact.
-        older: The lines of the older facts, by number.
-    """
-
-    number: int
-    text: str
-    older: Mapping[int, str]
+    number: int  # the number of the new fact in the prompt
+    text: str  # the line of the new fact
+    older: Mapping[int, str]  # the lines of the older facts, by number
 
     def shown(self) -> str:
         older = (f"   {number}. {text}" for number, text in self.older.items())
@@ -112,20 +106,13 @@ _TOLD_ALIKE = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """The known facts.
+    """The known facts."""
 
-    Attributes:
-        facts: All facts except contradicted ones, oldest first.
-        current: Ids of the current facts.
-        claims: All claims of the owner.
-        vectors: The vectors of `facts`, one row each.
-        shown: Ids of the facts that the model was shown while it extracted the new facts.
-    """
-
-    facts: Sequence[Fact]
-    current: Collection[str]
-    claims: Sequence[Claim]
-    vectors: np.ndarray
+    facts: Sequence[Fact]  # all facts except contradicted ones, oldest first
+    current: Collection[str]  # ids of the current facts
+    claims: Sequence[Claim]  # all claims of the owner
+    vectors: np.ndarray  # the vectors of `facts`, one row each
+    # ids of the facts that the model was shown while it extracted the new facts
     shown: Collection[str] = ()
 
 

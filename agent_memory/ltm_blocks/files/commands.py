@@ -67,19 +67,15 @@ def commands_under(root: str) -> type[FileCommand]:
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """The replies of a profile, as format strings. The defaults are those of Anthropic's SDK.
-
-    Attributes:
-        left_out: Names that listings omit, in addition to names that begin with a dot.
-        round_sizes: Whether a size of 2,048 bytes is shown as 2K, rather than 2.0K.
-    """
+    """The replies of a profile, as format strings. The defaults are those of Anthropic's SDK."""
 
     listing: str = (
         "Here're the files and directories up to 2 levels deep in {path}, excluding hidden items:"
     )
     directory_mark: str = "/"
+    # names that listings omit, in addition to names that begin with a dot
     left_out: tuple[str, ...] = ()
-    round_sizes: bool = True
+    round_sizes: bool = True  # whether a size of 2,048 bytes is shown as 2K, rather than 2.0K
     content: str = "Here's the content of {path} with line numbers:"
     too_many_lines: str = "File {path} exceeds maximum line limit of 999,999 lines."
     missing: str = "The path {path} does not exist. Please provide a valid path."

@@ -23,27 +23,17 @@ _UNITS = {"day": timedelta(days=1), "hour": timedelta(hours=1), "minute": timede
 
 
 class Fading(NamedTuple):
-    """How confidence decays.
+    """How confidence decays."""
 
-    Attributes:
-        half_life: In seconds; None for no decay.
-        least: The minimum confidence of search results.
-    """
-
-    half_life: float | None
-    least: float
+    half_life: float | None  # in seconds; None for no decay
+    least: float  # the minimum confidence of search results
 
 
 class Moment(NamedTuple):
-    """The time of a search.
+    """The time of a search."""
 
-    Attributes:
-        seconds: The time as a Unix timestamp.
-        past: Whether observations after this time are left out.
-    """
-
-    seconds: float
-    past: bool
+    seconds: float  # the time as a Unix timestamp
+    past: bool  # whether observations after this time are left out
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,16 +22,12 @@ from agent_memory.ltm_blocks.spatial.observation import (
 
 
 class Found(NamedTuple):
-    """Search results, one row each.
-
-    Attributes:
-        ages: Ages in seconds.
-    """
+    """Search results, one row each."""
 
     records: list[Record]
     distances: np.ndarray | None
     confidences: np.ndarray
-    ages: np.ndarray
+    ages: np.ndarray  # ages in seconds
 
     def rows(self, rows: Sequence[int] | np.ndarray) -> Found:
         apart = None if self.distances is None else self.distances[rows]

@@ -148,15 +148,11 @@ def opened_of(first: Fields) -> tuple[int, str]:
 
 
 class State(NamedTuple):
-    """Due times, leases and locks. Times are in microseconds since 1970.
+    """Due times, leases and locks. Times are in microseconds since 1970."""
 
-    Attributes:
-        sessions: For each session its creation time, its due time, and its lease's holder and end.
-        locks: The holder and the end of each lock.
-    """
-
+    # for each session its creation time, its due time, and its lease's holder and end
     sessions: Mapping[str, tuple[int, int | None, str, int]] = {}
-    locks: Mapping[str, tuple[str, int]] = {}
+    locks: Mapping[str, tuple[str, int]] = {}  # the holder and the end of each lock
 
 
 def state_of(data: bytes) -> State:

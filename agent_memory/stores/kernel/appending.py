@@ -51,17 +51,11 @@ _TEXT = 2_000
 
 
 class KnownSession(NamedTuple):
-    """The cached state of a session.
+    """The cached state of a session."""
 
-    Attributes:
-        head: The head. Its `end` and `total` may be outdated: pass `whole()` to callers.
-        version: The version of the head's document; 0 for a session that is not stored.
-        tail: The log's current end and total.
-    """
-
-    head: Head
-    version: int
-    tail: tuple[int, int]
+    head: Head  # the head; its `end` and `total` may be outdated: pass `whole()` to callers
+    version: int  # the version of the head's document; 0 for a session that is not stored
+    tail: tuple[int, int]  # the log's current end and total
 
     @classmethod
     def of(cls, head: Head) -> KnownSession:

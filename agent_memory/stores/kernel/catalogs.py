@@ -51,34 +51,22 @@ _NEIGHBOURS = 8  # this many of the smallest segments are merged
 
 
 class Part(NamedTuple):
-    """A segment, as a catalog lists it.
+    """A segment, as a catalog lists it."""
 
-    Attributes:
-        name: The random name of the segment.
-        first: A lower bound of its records' numbers.
-        last: An upper bound of its records' numbers. Deletions of records change neither bound.
-        records: The number of records.
-        size: The size in bytes.
-    """
-
-    name: int
-    first: int
-    last: int
-    records: int
-    size: int
+    name: int  # the random name of the segment
+    first: int  # a lower bound of its records' numbers
+    last: int  # an upper bound of its records' numbers; deletions of records change neither bound
+    records: int  # the number of records
+    size: int  # the size in bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """An owner's segments, in order of their records' numbers.
+    """An owner's segments, in order of their records' numbers."""
 
-    Attributes:
-        next: The number of the next new record. Numbers are not reused.
-        lost: Names of stored segments that `parts` does not list. The next change deletes them.
-    """
-
-    next: int = 1
+    next: int = 1  # the number of the next new record; numbers are not reused
     parts: tuple[Part, ...] = ()
+    # Names of stored segments that `parts` does not list. The next change deletes them.
     lost: tuple[int, ...] = ()
 
     @classmethod

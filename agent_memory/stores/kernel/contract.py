@@ -39,28 +39,17 @@ class Unreadable(str):
 
 
 class Line(NamedTuple):
-    """An entry of a log as it is stored.
-
-    Attributes:
-        seq: The entry's number in the log.
-        role: The message's role; empty for none.
-        text: The message's text. If `body` is empty, the message has only this text and the role.
-        created_at: The message's time, in microseconds since 1970 (UTC).
-        tokens: The message's tokens in a context.
-        total: The log's running total of tokens, including this entry.
-        encoding: The token encoding by which `tokens` were counted.
-        body: The message as JSON, if it has more than a role and a text.
-    """
+    """An entry of a log as it is stored."""
 
     session: str
-    seq: int
-    role: str
-    text: str
-    created_at: int
-    tokens: int
-    total: int
-    encoding: str
-    body: str
+    seq: int  # the entry's number in the log
+    role: str  # the message's role; empty for none
+    text: str  # the message's text; if `body` is empty, the message has only this text and the role
+    created_at: int  # the message's time, in microseconds since 1970 (UTC)
+    tokens: int  # the message's tokens in a context
+    total: int  # the log's running total of tokens, including this entry
+    encoding: str  # the token encoding by which `tokens` were counted
+    body: str  # the message as JSON, if it has more than a role and a text
 
 
 class Tail(NamedTuple):
@@ -159,31 +148,21 @@ class Scan(NamedTuple):
 
     Documents are in the order of their ids' code points. With a session, they are in the order of
     `first`, then id.
-
-    Attributes:
-        owner: Only documents of this owner; empty for documents without an owner.
-        session: Only documents that derive from this session; empty for those without a session.
-        after: Only documents with ids after this one.
-        limit: The maximum number of documents to return.
-        first_below: Only documents with a lower `first`.
-        last_above: Only documents with a higher `last`.
-        tails: Whether to set the `tail` of each document.
-        bodies: Whether to return `body` and `data`.
-        names: Whether to return only ids, from an index if the database has one.
-        behind: The name of a block. To save time, the database may leave out the heads of sessions
-            that this block has absorbed completely.
     """
 
     collection: str
-    owner: str | None = None
+    owner: str | None = None  # only documents of this owner; empty for documents without an owner
+    # only documents that derive from this session; empty for those without a session
     session: str | None = None
-    after: str = ""
-    limit: int | None = None
-    first_below: int | None = None
-    last_above: int | None = None
-    tails: bool = False
-    bodies: bool = True
-    names: bool = False
+    after: str = ""  # only documents with ids after this one
+    limit: int | None = None  # the maximum number of documents to return
+    first_below: int | None = None  # only documents with a lower `first`
+    last_above: int | None = None  # only documents with a higher `last`
+    tails: bool = False  # whether to set the `tail` of each document
+    bodies: bool = True  # whether to return `body` and `data`
+    names: bool = False  # whether to return only ids, from an index if the database has one
+    # The name of a block. To save time, the database may leave out the heads of sessions that this
+    # block has absorbed completely.
     behind: str = ""
 
 
@@ -260,19 +239,15 @@ class Batch(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of a batch.
+    """The result of a batch."""
 
-    Attributes:
-        done: Whether the batch was applied.
-        documents: For a refused batch, the documents that its conditions name.
-        tails: For a refused batch, the ends of the logs that its conditions name. For an applied
-            one, the end of the log of `Batch.tail`.
-        failed: An error after which it is unknown whether the batch was applied.
-    """
-
-    done: bool
+    done: bool  # whether the batch was applied
+    # for a refused batch, the documents that its conditions name
     documents: dict[DocId, Document | None] = {}
+    # For a refused batch, the ends of the logs that its conditions name. For an applied one, the
+    # end of the log of `Batch.tail`.
     tails: dict[str, Tail] = {}
+    # an error after which it is unknown whether the batch was applied
     failed: StoreError | None = None
 
 

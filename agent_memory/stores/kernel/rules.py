@@ -31,18 +31,13 @@ WITHIN_HANDLER = (
 
 
 class State(NamedTuple):
-    """The part of a stored document that conditions and `due` read.
-
-    Attributes:
-        holder: The worker that has the lease of the document; empty for none.
-        held_until: The end of the lease, in microseconds since 1970.
-        due: The time from which a worker should process the document, in microseconds since 1970;
-            None for never.
-    """
+    """The part of a stored document that conditions and `due` read."""
 
     version: int
-    holder: str = ""
-    held_until: int = 0
+    holder: str = ""  # the worker that has the lease of the document; empty for none
+    held_until: int = 0  # the end of the lease, in microseconds since 1970
+    # the time from which a worker should process the document, in microseconds since 1970; None for
+    # never
     due: int | None = None
 
     def is_free(self, now: int) -> bool:

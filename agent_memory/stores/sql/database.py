@@ -25,14 +25,10 @@ class TableMissing(StoreUnavailable):
 
 
 class SQLConnection(Protocol):
-    """A connection that runs statements with `?` for each value, for one thread at a time.
+    """A connection that runs statements with `?` for each value, for one thread at a time."""
 
-    Attributes:
-        dialect: sqlite, postgresql, mysql or mariadb.
-        most_text: The maximum length of a text in a statement, in characters; None for no limit.
-    """
-
-    dialect: str
+    dialect: str  # sqlite, postgresql, mysql or mariadb
+    # the maximum length of a text in a statement, in characters; None for no limit
     most_text: int | None = None
 
     def run(self, text: str, values: Sequence[Any] = ()) -> int:

@@ -21,27 +21,20 @@ APPEND = f"INSERT INTO {MESSAGES} ({_LINE}) VALUES {LINE_VALUES}"
 
 @dataclass(frozen=True)
 class Dialect:
-    """The statements and clauses of one dialect.
+    """The statements and clauses of one dialect."""
 
-    Attributes:
-        upsert: Inserts a document, or overwrites the document with its id.
-        extend: Appends a line if the head has a given version, is due by a given time, and the
-            line's seq is free. The primary key detects a seq that is taken. The head is locked
-            until the line is in the log.
-        find: The function that returns the position of a text in another text, or 0.
-        marked: The expression that joins a parameter, a number and a comma to one text.
-        lock: The clause that locks selected rows against changes and locks by other transactions.
-        share: The clause that locks selected rows against changes by other transactions.
-        by_owner: The clause that names the index for a scan by owner. It is empty if the planner
-            chooses this index by itself.
-    """
-
-    upsert: str
+    upsert: str  # inserts a document, or overwrites the document with its id
+    # Appends a line if the head has a given version, is due by a given time, and the line's seq is
+    # free. The primary key detects a seq that is taken. The head is locked until the line is in the
+    # log.
     extend: str
-    find: str
-    marked: str
+    find: str  # the function that returns the position of a text in another text, or 0
+    marked: str  # the expression that joins a parameter, a number and a comma to one text
+    # the clause that locks selected rows against changes and locks by other transactions
     lock: str = ""
-    share: str = ""
+    share: str = ""  # the clause that locks selected rows against changes by other transactions
+    # The clause that names the index for a scan by owner. It is empty if the planner chooses this
+    # index by itself.
     by_owner: str = ""
 
 

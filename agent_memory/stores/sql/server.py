@@ -53,17 +53,12 @@ class InTheWay(Exception):
 
 
 class Driver(ABC):
-    """A driver of one server. Its connections commit each statement separately.
+    """A driver of one server. Its connections commit each statement separately."""
 
-    Attributes:
-        errors: The base class of the driver's errors.
-        find_table: The query that finds a table by its name.
-        hold_tables: The query that takes the lock for changes of tables. After a timeout it returns
-            0 or fails. The lock ends with the connection.
-    """
-
-    errors: type[Exception]
-    find_table: str
+    errors: type[Exception]  # the base class of the driver's errors
+    find_table: str  # the query that finds a table by its name
+    # The query that takes the lock for changes of tables. After a timeout it returns 0 or fails.
+    # The lock ends with the connection.
     hold_tables: str
 
     def connect(self, *, patient: bool = False) -> Any:

@@ -58,44 +58,34 @@ class Link:
 @_known_fields_only
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A statement from one message.
-
-    Attributes:
-        fact: The id of the fact, which is the id of the first claim that stated the fact.
-        valid_from: When the claim began to hold; None if unknown.
-        valid_to: When the claim stopped holding, exclusive; None for no end.
-        span: Start and end of the quote in the message's text with white space collapsed.
-        alone: Whether the profile's field has one value at a time.
-        vector: The vector of the text, float16.
-        place: The claim's position among the findings of its batch.
-        when: The words that state the claim's time, if they are too vague for a date.
-    """
+    """A statement from one message."""
 
     id: str
-    fact: Name
+    fact: Name  # the id of the fact, which is the id of the first claim that stated the fact
     text: str
     subject: str
     category: str
     confidence: Share
     role: str
-    valid_from: _Time | None
-    valid_to: _Time | None
+    valid_from: _Time | None  # when the claim began to hold; None if unknown
+    valid_to: _Time | None  # when the claim stopped holding, exclusive; None for no end
     recorded_at: datetime
     session_id: str
     seq: int
     quote: str
+    # start and end of the quote in the message's text with white space collapsed
     span: tuple[Count, Count]
     model: str
     prompt: str
     links: tuple[Link, ...] = ()
     field: str | None = None
     value: Any = None
-    alone: bool = False
+    alone: bool = False  # whether the profile's field has one value at a time
     embedder: str = ""
-    vector: Base64Bytes = b""
-    place: Count = 0
+    vector: Base64Bytes = b""  # the vector of the text, float16
+    place: Count = 0  # the claim's position among the findings of its batch
     kind: Kind = ""
-    when: str = ""
+    when: str = ""  # the words that state the claim's time, if they are too vague for a date
 
     @property
     def begins(self) -> datetime | None:
@@ -138,15 +128,12 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """All stored data on one owner's facts.
-
-    Attributes:
-        remains: Claims that a tombstone covers, but whose records are not erased yet.
-    """
+    """All stored data on one owner's facts."""
 
     claims: Sequence[Claim] = ()
     batches: Sequence[Batch] = ()
     forgotten: Sequence[Tombstone] = ()
+    # claims that a tombstone covers, but whose records are not erased yet
     remains: Sequence[Claim] = ()
 
 

@@ -102,17 +102,12 @@ _OWNER = frozenset({"user"})  # facts say "user", messages do not
 
 @dataclass(frozen=True, slots=True)
 class Grounded:
-    """The place in a message that a finding quotes.
-
-    Attributes:
-        span: Start and end of the quote in the message's text.
-        role: The role that stated the content; see `grounded`.
-    """
+    """The place in a message that a finding quotes."""
 
     source: SourceMessage
     quote: str
-    span: tuple[int, int]
-    role: str
+    span: tuple[int, int]  # start and end of the quote in the message's text
+    role: str  # the role that stated the content; see `grounded`
 
 
 def grounded(
@@ -201,19 +196,12 @@ def _spelt(name: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules by which findings are accepted.
+    """The rules by which findings are accepted."""
 
-    Attributes:
-        weights: The weight of each role.
-        categories: Accepted categories; empty for all.
-        refused: Refused categories.
-        least: Minimum confidence.
-    """
-
-    weights: Mapping[str, int]
-    categories: Collection[str]
-    refused: Collection[str]
-    least: float
+    weights: Mapping[str, int]  # the weight of each role
+    categories: Collection[str]  # accepted categories; empty for all
+    refused: Collection[str]  # refused categories
+    least: float  # minimum confidence
     model: str
     prompt: str
 

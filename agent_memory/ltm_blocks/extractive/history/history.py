@@ -16,21 +16,16 @@ from agent_memory.ltm_blocks.extractive.history.periods import END, Period, with
 
 @dataclass(slots=True)
 class _ClaimGroup:
-    """The claims of one fact, and the groups of related facts.
-
-    Attributes:
-        enders: Groups that state when this one ended.
-        ended: Groups whose end this one states.
-        contradictors: Groups that contradict or refine this one.
-        rivals: Groups that cannot hold at the same time as this one.
-    """
+    """The claims of one fact, and the groups of related facts."""
 
     claims: list[Claim]
     weight: int
     links: tuple[Link, ...]
-    enders: list[_ClaimGroup] = field(default_factory=list)
-    ended: list[_ClaimGroup] = field(default_factory=list)
+    enders: list[_ClaimGroup] = field(default_factory=list)  # groups that state when this one ended
+    ended: list[_ClaimGroup] = field(default_factory=list)  # groups whose end this one states
+    # groups that contradict or refine this one
     contradictors: list[_ClaimGroup] = field(default_factory=list)
+    # groups that cannot hold at the same time as this one
     rivals: list[_ClaimGroup] = field(default_factory=list)
     _void: bool | None = None
     _begin: datetime | None = None

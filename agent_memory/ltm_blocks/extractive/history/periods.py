@@ -113,13 +113,10 @@ _SIDE = re.compile(
 
 
 class Meant(NamedTuple):
-    """The time that a phrase means.
-
-    Attributes:
-        is_beginning: Whether the phrase states only a beginning: "since May", "for two years".
-    """
+    """The time that a phrase means."""
 
     period: Period
+    # whether the phrase states only a beginning: "since May", "for two years"
     is_beginning: bool = False
 
 

@@ -22,18 +22,13 @@ _HELP, _HELP_BRIEF = 60, 300  # characters of a line that is shown as context on
 
 @dataclass(frozen=True, slots=True)
 class SourceMessage:
-    """One message as it is shown to a model.
-
-    Attributes:
-        who: The name of the speaker, or the role.
-        text: The text, with white space collapsed.
-        number: The number in the prompt; None for a message that only helps to understand others.
-    """
+    """One message as it is shown to a model."""
 
     entry: Entry
     role: str
-    who: str
-    text: str
+    who: str  # the name of the speaker, or the role
+    text: str  # the text, with white space collapsed
+    # the number in the prompt; None for a message that only helps to understand others
     number: int | None
 
     @property
