@@ -13,6 +13,7 @@ from agent_memory.core.ids import check_id, marker, share_of
 from agent_memory.core.limits import how_many, text_of
 from agent_memory.core.records import Entry, Head, Scope
 from agent_memory.engine.paging import all_heads, is_there, page_of
+from agent_memory.engine.recall.merged_search import NOBODY
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 _NAME = "metadata"
 _AT_ONCE = 500
-_NOBODY = "_"
-"""A name that no block can have: no session has a cursor for it, so `tails` covers whole logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ class Listing:
         entries: dict[str, Entry] = {}
         for at in range(0, len(heads), _AT_ONCE):
             ids = [head.session_id for head in heads[at : at + _AT_ONCE]]
-            newest = self._store.tails(_NOBODY, ids, before=0, limit=1)
+            newest = self._store.tails(NOBODY, ids, before=0, limit=1)
             entries.update((entry.session_id, entry) for entry in newest)
         return entries
 

@@ -18,7 +18,7 @@ from agent_memory.core.text import last_break
 from agent_memory.core.tools import READ_MESSAGE, Arguments, Tool, tool, tools_of
 from agent_memory.core.transcript import PART, clip, full_text, part_of, speaker
 from agent_memory.engine.paging import read_of
-from agent_memory.engine.recall.merged_search import Filter
+from agent_memory.engine.recall.merged_search import MOST_PENDING, NOBODY, Filter
 from agent_memory.errors import InvalidId, ToolRefused
 from agent_memory.ltm_blocks.base import FactBlock, NoteBlock
 
@@ -173,8 +173,6 @@ def page(text: str, offset: int, count: Callable[[str], int], room: int) -> str:
 
 Kind = Literal["note", "fact", "message", "other"]
 
-_NOBODY = "_"  # not a valid block name: it has no cursor, so the whole log is pending for it
-_MOST_PENDING = 5_000
 _SHOWN = 600  # maximum characters of a message in a list
 
 
@@ -248,7 +246,7 @@ class Finding:
     ) -> list[dict[str, Any]]:
         """Return the messages of a period, oldest first. Only the newest 5,000 are looked at."""
         pending = self._parts.resources.pending
-        tails = pending.of(_NOBODY, scope, _MOST_PENDING).read
+        tails = pending.of(NOBODY, scope, MOST_PENDING).read
         entries = (entry for tail in tails for entry in tail.entries[tail.since :])
         matching = [
             entry

@@ -11,12 +11,10 @@ from agent_memory.core.records import Entry, Recall, Scope, Surplus
 from agent_memory.core.timestamps import BEGINNING
 from agent_memory.core.transcript import full_text
 from agent_memory.engine.paging import all_heads, entries_of
+from agent_memory.engine.recall.merged_search import LOG
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import Block, FactBlock
 from agent_memory.stores.base import SessionStore
-
-LOG = "log"
-"""The block name of reported messages."""
 
 _SPOKEN = ("user", "assistant")
 

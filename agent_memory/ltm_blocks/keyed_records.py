@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from uuid import uuid4
 
 from agent_memory.core.forms import Form
-from agent_memory.core.limits import quoted, text_of
+from agent_memory.core.limits import is_whole, quoted, text_of
 from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Record, Scope
 from agent_memory.errors import Conflict, InvalidInput, SessionDeleting
@@ -26,7 +25,6 @@ from agent_memory.stores.log import check_owner
 Whose = Literal["session", "user"]
 B = TypeVar("B", bound=Block)
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_DEPTH = 100  # JSON readers and writers fail a little above a depth of 200
 _MAX_BITS = 4096  # Python refuses to write integers of more than 4,300 digits
 
@@ -276,7 +274,7 @@ def plain_json(value: object, what: str) -> str:
 def require_plain(value: object, what: str, depth: int = 0) -> None:
     """Refuse values that JSON would not restore exactly; see `plain_json`."""
     if isinstance(value, str):
-        if not value.isascii() and _SURROGATE.search(value):
+        if not is_whole(value):
             raise InvalidInput(
                 f"{what} contains half of a surrogate pair, which no model can read. Give whole "
                 "characters."

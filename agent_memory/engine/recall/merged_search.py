@@ -147,9 +147,9 @@ def _names(what: str, value: Iterable[str] | None) -> frozenset[str] | None:
 LOG = "log"
 """The block name of recalls from the log itself."""
 
-_MOST = 5_000
+MOST_PENDING = 5_000
 _ROLES = ("user", "assistant")
-_NOBODY = "_"  # no block can have this name, so the whole log is pending for it
+NOBODY = "_"  # no block can have this name, so the whole log is pending for it
 
 
 class LogBlock(ManualBlock):
@@ -174,7 +174,7 @@ class LogBlock(ManualBlock):
     def bind(self, resources: Resources) -> Self:
         """Bind the block and create an index of pending messages for each absorbing block."""
         bound = super().bind(resources)
-        bound._waiting = {name: Waiting(_ROLES) for name in self.behind or (_NOBODY,)}
+        bound._waiting = {name: Waiting(_ROLES) for name in self.behind or (NOBODY,)}
         return bound
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
@@ -186,7 +186,7 @@ class LogBlock(ManualBlock):
         today = self.resources.today(scope, message)
         by_id: dict[str, Recall] = {}
         for block, waiting in self._waiting.items():
-            tails = self.resources.pending.of(block, scope, _MOST)
+            tails = self.resources.pending.of(block, scope, MOST_PENDING)
             for recall in self._ranked(scope, question, today, tails, waiting):
                 by_id.setdefault(recall.id, recall)
         best = sorted(by_id.values(), key=lambda recall: -recall.score)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from unicodedata import category, normalize
 
-from agent_memory.core.limits import quoted
+from agent_memory.core.limits import is_whole, quoted
 from agent_memory.errors import ToolRefused
 from agent_memory.ltm_blocks.files.commands import ROOT, Replies
 
@@ -159,14 +159,13 @@ def checked_root(value: str) -> str:
 
 MAX_LINES = 999_999
 _AROUND = 2
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def check_text(text: str) -> None:
     """Refuse a text that UTF-8 cannot represent."""
     if not isinstance(text, str):
         raise ToolRefused(f"The text is {quoted(text)}. Give a text.")
-    if _SURROGATE.search(text):
+    if not is_whole(text):
         raise ToolRefused("The text contains a lone surrogate, which files cannot hold. Remove it.")
 
 

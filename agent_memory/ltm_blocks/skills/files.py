@@ -11,11 +11,10 @@ from typing import Any
 
 import yaml
 
-from agent_memory.core.limits import quoted, text_of
+from agent_memory.core.limits import is_whole, quoted, text_of
 from agent_memory.errors import InvalidInput
 
 _MAX_DEPTH = 20
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _OTHER_BREAK = re.compile("[\x85\u2028\u2029]")
 _QUOTES = "Put a text in quotes if it contains ': ' or ' #', or begins with a sign."
 
@@ -223,7 +222,7 @@ def _problem(event: Any, depth: int) -> str | None:
         return "Tags (!) are not supported. Remove it, or put the text in quotes."
     if depth == _MAX_DEPTH:
         return f"This is nested more than {_MAX_DEPTH} deep. Flatten it."
-    if isinstance(event, yaml.ScalarEvent) and _SURROGATE.search(event.value):
+    if isinstance(event, yaml.ScalarEvent) and not is_whole(event.value):
         return "This text contains half of a surrogate pair. Write the whole character."
     return None
 
