@@ -34,10 +34,7 @@ if TYPE_CHECKING:
 
 
 def repair(config: AgentMemoryConfig, *, yes: bool) -> bool:
-    """Show how each damaged record would be repaired, ask, and repair.
-
-    Return whether all records are intact afterwards.
-    """
+    """Show how to repair each damaged record, ask, and repair. Return whether all are intact."""
     from agent_memory import operations
 
     with open_memory(config) as memory:

@@ -205,10 +205,7 @@ def forget_shown(
     why: str,
     yes: bool,
 ) -> None:
-    """Ask, forget the records that were shown, and print how many.
-
-    `messages` removes messages from their logs too.
-    """
+    """Ask, forget the shown records, with `messages` also from the logs, and print how many."""
     if not records:
         return
     if not yes:

@@ -36,10 +36,7 @@ class BlockLink:
     memory: AgentMemory | None  # the memory that has the block; None for a member block
 
     def is_in(self, home: str | None) -> bool:
-        """Return whether the block is queried for the session, and not for the user only.
-
-        True for member blocks, and for blocks of the memory named `home`.
-        """
+        """Return whether the session is queried: for member blocks, and blocks of `home`."""
         return self.memory is None or self.member == home
 
     def target(self, scope: Scope, home: str | None) -> Target:

@@ -300,10 +300,7 @@ class Message(BaseModel):
 
 
 def _simple_message(value: object) -> Message | None:
-    """Build a message from a dict of a role and an ASCII text. Return None for any other value.
-
-    This takes a fifth of the time of pydantic's validation, with an equal result.
-    """
+    """Build a message of a role and an ASCII text, 5 times faster than pydantic, or None."""
     if type(value) is not dict or len(value) != 2:
         return None
     role, text = value.get("role"), value.get("content")

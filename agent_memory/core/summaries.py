@@ -64,10 +64,7 @@ _HEADING_TOKENS = 4
 
 
 def extract(previous: str, entries: Sequence[Entry], count: Count, limit: int) -> str:
-    """Return the most important sentences of the previous summary and the entries, in order.
-
-    A sentence is important if it adds many new words, names and identifiers per token.
-    """
+    """Return the sentences that add the most words, names and identifiers per token, in order."""
     before = (sentence for sentence in sentences(previous) if not _bare(sentence))
     lines = list(dict.fromkeys([*before, *_lines(entries, count)]))
     signals = [_signals(text) for text in lines]

@@ -31,10 +31,7 @@ def speaker(message: Message) -> str:
 
 
 def full_text(message: Message) -> str:
-    """Return the whole content of a message as one text, with calls and results.
-
-    A picture, sound or file is shown by its kind and name.
-    """
+    """Return the whole content of a message as text. Files are shown by their kind and name."""
     views = message.views()
     if not views:
         return _unshown(message.raw or {}, message.format)

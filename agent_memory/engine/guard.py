@@ -47,11 +47,7 @@ class Guard:
                 self._owned(error.damage.head, user_id)
 
     def owned(self, session_id: str, user_id: str | None) -> Head | None:
-        """Return the session's head after all checks. None if the session does not exist.
-
-        Raises:
-            SessionOfAnotherUser: The session belongs to another user than `user_id`.
-        """
+        """Return the session's head after all checks. None if the session does not exist."""
         self.check_session(session_id, user_id)
         return self._owned(self._store.head(session_id), user_id)
 
@@ -83,11 +79,7 @@ class Guard:
         return "deleting" if head.deleting else "own"
 
     def scope(self, user_id: str | None, session_id: str | None) -> Scope:
-        """Return the scope of a call after all checks. It has the session's user, if there is one.
-
-        Raises:
-            InvalidInput: Neither a user nor a session is named, or an id is not valid.
-        """
+        """Return the scope of a call after all checks, with the session's user if there is one."""
         self.check(session_id, user_id)
         if user_id is None and session_id is None:
             raise InvalidInput("Say whose memory: give a user_id, or a session_id.")

@@ -187,10 +187,7 @@ class OpenMemory:
     def _bring_messages(
         self, session_id: str, messages: Sequence[tuple[str, Message]], user_id: str | None
     ) -> int:
-        """Append imported messages, and return the number of new ones.
-
-        No model is called: `flush`, the next update or a worker absorbs and summarizes them.
-        """
+        """Append imported messages without a model call, and return the number of new ones."""
         self._guard.check_session(session_id, user_id)
         bring = partial(self._appender.bring, session_id, messages, user_id)
         return self.components.deletion.retried(session_id, bring)

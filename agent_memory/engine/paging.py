@@ -83,10 +83,7 @@ class LogChanged(Exception):
 
 
 def log_pages(store: SessionStore, head: Head, size: int) -> Iterator[list[Entry]]:
-    """Yield a session's log up to the end in its head, in pages of `size` entries.
-
-    Raise `LogChanged` if the log has fewer entries.
-    """
+    """Yield a session's log in pages of `size` entries. Raise `LogChanged` if it has fewer."""
     at = head.expired
     while at < head.end:
         page = read_of(store, head, after=at, limit=min(size, head.end - at))

@@ -155,10 +155,7 @@ class SharedMetrics:
         self._lock = checked_lock()  # forks do not wait for it: it is held during store calls
 
     def add(self, counted: Counted) -> bool:
-        """Add the metrics of this process since the last call that returned True.
-
-        Return whether they were written.
-        """
+        """Add the metrics since the last call that returned True. Return whether this worked."""
         with self._lock:
             now = _flat(counted)
             more = {name: value - self._added.get(name, 0) for name, value in now.items()}

@@ -39,10 +39,7 @@ def erase_owner(store: RecordStore, block: str, owner: str) -> None:
 
 
 def erase(store: RecordStore, block: str, scope: Scope) -> None:
-    """Erase a block's records of a session, of its entries after a seq, or of a user.
-
-    The block need not be in the configuration.
-    """
+    """Erase a block's records of a session, of its entries after a seq, or of a user."""
     if scope.session_id is None:
         erase_owner(store, block, scope.owner)
         return

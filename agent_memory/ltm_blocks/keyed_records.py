@@ -262,11 +262,7 @@ def keyed_id(block: str, owner: str, key: str) -> str:
 
 
 def plain_json(value: object, what: str) -> str:
-    """Return a value as compact JSON that restores it exactly.
-
-    Args:
-        what: The name of the value, for error messages.
-    """
+    """Return a value as compact JSON that restores it exactly. Errors name it `what`."""
     require_plain(value, what)
     return compact_json(value)
 

@@ -54,10 +54,7 @@ class Regenerate:
         return turn_of(session_id, user_id, messages, context, part)
 
     def replace(self, turn: Turn, part: Span, messages: Sequence[Message]) -> Head:
-        """Replace the answer that a turn regenerates.
-
-        Raise `InvalidInput` if the session has new messages or was deleted.
-        """
+        """Replace a turn's answer. Raise `InvalidInput` if the session has other messages now."""
         head = self._parts.guard.owned(turn.session_id, turn.user_id)
         if head is not None and self._is_there(head, part, messages):  # a retry
             return head

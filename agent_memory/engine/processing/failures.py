@@ -159,10 +159,7 @@ class Failures:
         self._noted: Cache[tuple[str, str], str] = Cache(_MOST_NOTED)
 
     def of_blocks(self, *, now: bool = False) -> dict[str, str]:
-        """Return the last error of each failing block, from any process.
-
-        Without `now`, the answer may be some seconds old.
-        """
+        """Return each failing block's last error, which without `now` may be seconds old."""
         if now:
             self._look()
         elif self._looked is None:

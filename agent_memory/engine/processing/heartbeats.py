@@ -35,10 +35,7 @@ class Heartbeats:
                 self._written[block] = at
 
     def read(self) -> tuple[float, dict[str, float]]:
-        """Return when a worker last looked for work, and when each block last absorbed a batch.
-
-        Times are in seconds since the epoch. 0 means never.
-        """
+        """Return when a worker last looked for work, and each block last absorbed; 0 for never."""
         times = {
             name: float(note["at"]) for name, note in self._records.read(Kind.HEARTBEATS).items()
         }

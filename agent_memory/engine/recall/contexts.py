@@ -241,10 +241,7 @@ class Contexts:
         self._sent.keep(session_id, encoded, session.scope.user_id, session.head)
 
     def new_in(self, session_id: str, messages: Sequence[Any]) -> Sequence[Any]:
-        """Return the messages of an update without a leading copy of the session's last context.
-
-        Raise `InvalidMessage` if they contain recalls or the summary of another context.
-        """
+        """Return an update's messages without a copy of the last context; see `without_context`."""
         return self.prompts.without_context(session_id, messages, self._is_stored)
 
     def _is_stored(self, head: Head) -> bool:

@@ -83,10 +83,7 @@ class FanOut:
     def recall(
         self, scope: Scope, targets: Sequence[Target], message: Message | None, limit: int
     ) -> tuple[dict[str, list[Recall]], list[str]]:
-        """Return the recalls by name, and a warning for each block that failed or was too slow.
-
-        `limit` is the maximum number of recalls of a block.
-        """
+        """Return the recalls by name, and a warning for each block that failed or was too slow."""
         message = message and query_message(message)
         with operation("search_memory", self._store_id, scope.session_id) as span:
             by_block, warnings = self._recall(scope, targets, message, limit)

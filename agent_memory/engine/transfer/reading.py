@@ -384,11 +384,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _value_of(form: ValueForm, session_id: str) -> Record:
-    """Return the record of a value that belongs to a session.
-
-    Raises:
-        InvalidInput: `KeyValues` would not store the value in this form.
-    """
+    """Return the record of a value. Raise `InvalidInput` if `KeyValues` stores it otherwise."""
     namespace, key = checked(form.namespace), text_of("key", form.key)
     if (form.ttl is None) != (form.until is None):
         raise InvalidInput("its `ttl` and its `until` do not say the same.")

@@ -60,11 +60,7 @@ class WordPlaces:
 
 
 def packed(texts: Sequence[str | None]) -> str:
-    """Build the word index of messages.
-
-    Args:
-        texts: The texts of the messages; None for a message that is not indexed.
-    """
+    """Build the word index of messages' texts. A message with None is not indexed."""
     places: defaultdict[str, bytearray] = defaultdict(bytearray)
     for place, text in enumerate(texts):
         for word in {term[:_WIDTH] for term in _written(text or "")} - {""}:

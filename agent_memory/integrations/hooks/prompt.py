@@ -53,11 +53,7 @@ def relevant_messages(
     read: Callable[[str, int], StoredMessage | None],
     limit: int,
 ) -> list[Hit]:
-    """Return the messages relevant to a prompt, best first.
-
-    Args:
-        read: Returns a message by its session and seq; None if it no longer exists.
-    """
+    """Return the messages relevant to a prompt, best first. `read` returns an existing message."""
     prompt = _ends(prompt)
     languages = languages_of(prompt)
     terms = [word for word in dict.fromkeys(words(prompt, languages)) if word not in _FILLER]
@@ -184,10 +180,7 @@ _LONGEST = 600  # characters of a quote
 
 
 def recalled(path: str, user_id: str, prompt: str, session_id: str) -> str:
-    """Return a context of messages that are relevant to a prompt, from a user's other sessions.
-
-    The context is empty if no message is relevant.
-    """
+    """Return a context of messages relevant to a prompt, from a user's other sessions, or ""."""
     try:
         file = LogFile(path, _NAMESPACE)
         try:

@@ -69,11 +69,7 @@ PLACES = {
 
 
 def with_hooks(agent: str, command: Sequence[str], settings: Settings) -> Settings:
-    """Return settings with our hooks, instead of any earlier hooks of ours.
-
-    Args:
-        command: The program `agent-memory`, and the options of all its hooks.
-    """
+    """Return settings with our hooks instead of earlier ones. `command` is the program to run."""
     place = PLACES[agent]
     changed = without_hooks(settings)
     for name, value in place.fixed.items():

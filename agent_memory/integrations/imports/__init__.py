@@ -34,11 +34,7 @@ _FRAMEWORKS = (From.LANGCHAIN, From.LLAMA_INDEX, From.OPENAI_AGENTS, From.JSONL)
 
 
 def reader(source: str) -> Callable[[SourceFiles], Iterator[Event]]:
-    """Return the function that reads a source and yields its content as events.
-
-    Raises:
-        InvalidInput: The source is unknown.
-    """
+    """Return the function that reads a source. Raise `InvalidInput` for an unknown source."""
     if source not in list(From):
         raise InvalidInput(
             f"The source {quoted(source)} is unknown. Use one of: {', '.join(From)}. Convert other "

@@ -103,11 +103,7 @@ def read_each(
 
 
 def whole(where: str | None, events: Iterable[Event]) -> Iterator[Event]:
-    """Yield the events of a part, or a single `Unread` if one of its fields has a wrong type.
-
-    Args:
-        where: The part's place; None for a file, whose parts are checked one by one.
-    """
+    """Yield the events of a part, or a single `Unread` if one of its fields has a wrong type."""
     if where is None:
         yield from events
         return

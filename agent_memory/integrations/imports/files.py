@@ -36,11 +36,7 @@ class OpenFile(NamedTuple):
 
 
 class SourceFiles:
-    """The source of an import.
-
-    Args:
-        read: Called with a number of bytes just read from the disk.
-    """
+    """The source of an import. `read` is called with each number of bytes read from the disk."""
 
     def __init__(self, path: Path, read: Read | None = None) -> None:
         if not path.exists():

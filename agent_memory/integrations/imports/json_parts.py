@@ -103,11 +103,7 @@ def _reason(error: Exception, begun: int = 0) -> str:
 
 
 class _Scan:
-    """The text of a file, of which only a part is in memory.
-
-    Attributes:
-        at: The position in the part in memory.
-    """
+    """The text of a file, of which a part is in memory. `at` is the position in that part."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

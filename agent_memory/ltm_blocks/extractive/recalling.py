@@ -25,11 +25,7 @@ _OVERTAKEN = ("updated", "ended", "contradicted")
 
 
 class Remembered:
-    """The facts of one owner at one version, prepared for recall.
-
-    Args:
-        vectors: (n, dimension) of unit length; (n, 0) without an embedder.
-    """
+    """The facts of one owner at one version, prepared for recall, with their unit vectors."""
 
     def __init__(self, facts: Sequence[Fact], vectors: np.ndarray) -> None:
         self.facts = facts

@@ -380,11 +380,7 @@ def _note(redacted: bool) -> str:
 
 
 def run_command(files: Files, command: Mapping[str, Any] | str | None) -> str:
-    """Validate and run a model's command of the memory tool.
-
-    Raises:
-        ToolRefused: The command is invalid or fails; the message is for the model.
-    """
+    """Run a model's command of the memory tool. Raise `ToolRefused`, for the model, if it fails."""
     tool = Tool("memory", DESCRIPTION, FileCommand, lambda _, command: _run(files, command))
     return tool.call(Scope(), command)
 

@@ -116,11 +116,7 @@ def is_there(paths: Iterable[str], path: str) -> bool:
 
 
 def listed(say: Replies, path: str, sizes: Mapping[str, int]) -> str:
-    """Return a listing of a directory, two levels deep.
-
-    Args:
-        sizes: Sizes of all files by path, in bytes. A directory's size is the sum of its files.
-    """
+    """Return a listing of a directory, two levels deep. `sizes` has the bytes of each file."""
     shown: Counter[tuple[str, ...]] = Counter()
     directories = set()
     for file in below(sizes, path):
@@ -170,11 +166,7 @@ def check_text(text: str) -> None:
 
 
 def viewed(say: Replies, path: str, text: str, view_range: Sequence[int] | None) -> str:
-    """Return all lines of a text, or a range of its lines, with their numbers.
-
-    Args:
-        view_range: The first and last line, both included; -1 for the end.
-    """
+    """Return all lines of a text, or the first to the last of a range (-1: the end), numbered."""
     lines = text.split("\n")
     if len(lines) > MAX_LINES:
         raise ToolRefused(say.too_many_lines.format(path=path))

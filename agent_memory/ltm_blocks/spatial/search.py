@@ -194,10 +194,7 @@ def left(confidences: np.ndarray, ages: np.ndarray, half_life: float | None) -> 
 
 
 def proximity(apart: np.ndarray) -> np.ndarray:
-    """Return the proximity of distances: 1 at 0, 1/2 at the median, 1/3 at twice the median.
-
-    The unit of distance has no effect on it.
-    """
+    """Return the proximity of distances: 1 at 0, 1/2 at the median, 1/3 at twice the median."""
     near = np.ones(len(apart))
     if len(apart):
         middle = np.sort(apart)[(len(apart) - 1) // 2]

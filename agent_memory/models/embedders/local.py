@@ -79,11 +79,7 @@ class MiniLMEmbedder:
 
 
 def _encoding(parts: Sequence[tuple[str, int, _Read]]) -> Encoding:
-    """Combine the encoded parts of a text into one encoding.
-
-    Args:
-        parts: For each part its text, its position in the whole text, and its encoding.
-    """
+    """Combine the parts of a text, each with its position and encoding, into one encoding."""
     import numpy as np
 
     from agent_memory.retrieval.vectors import NO_STARTS, NO_TOKENS, Encoding

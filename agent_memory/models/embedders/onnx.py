@@ -44,11 +44,7 @@ class FastEmbedEmbedder:
 
     @property
     def dimension(self) -> int:
-        """Length of a vector, from fastembed's list of models.
-
-        Raises:
-            ConfigError: fastembed has no such model.
-        """
+        """Length of a vector, from fastembed's list. Raise `ConfigError` for a model not in it."""
         from fastembed import TextEmbedding
 
         for entry in TextEmbedding.list_supported_models():

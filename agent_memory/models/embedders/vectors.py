@@ -11,11 +11,7 @@ from agent_memory.errors import AgentMemoryError, ModelOutputInvalid, ModelUnava
 
 
 def answered(name: str, function: Callable[[Any], Any], argument: Any) -> Any:
-    """Call a user's function and return its result.
-
-    Raises:
-        ModelUnavailable: The function raised an error other than an `AgentMemoryError`.
-    """
+    """Call a user's function. Raise `ModelUnavailable` if it fails with an error of its own."""
     try:
         return function(argument)
     except AgentMemoryError:
@@ -27,11 +23,7 @@ def answered(name: str, function: Callable[[Any], Any], argument: Any) -> Any:
 
 
 def unit_rows(rows: Any) -> np.ndarray:
-    """Return rows as float32, each scaled to length 1. Rows of zeros stay zero.
-
-    Raises:
-        ModelOutputInvalid: The rows differ in length, or contain a value that is no finite number.
-    """
+    """Scale rows to length 1; zeros stay. Raise `ModelOutputInvalid` for no finite numbers."""
     try:
         array = np.asarray(rows, dtype=np.float64)  # squares do not overflow in double precision
     except (TypeError, ValueError):

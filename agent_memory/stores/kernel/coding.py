@@ -169,10 +169,7 @@ def head_document(head: Head) -> Document:
 
 
 def head_of(document: Document, tail: Tail | None = None) -> Head:
-    """Return the head in a document. Raise `Damaged` if the head is damaged.
-
-    The head's end and total are `tail`, or else the document's tail.
-    """
+    """Return the head in a document, with `tail`. Raise `Damaged` if the head is damaged."""
     if isinstance(document.body, Unreadable):
         raise _of_session(document.body.error, document, tail)
     about = _about(document)

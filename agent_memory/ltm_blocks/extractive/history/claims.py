@@ -97,10 +97,7 @@ class Claim:
 
     @property
     def ends(self) -> datetime | None:
-        """When the claim stops holding, exclusive.
-
-        An event without a date is on the day of the statement.
-        """
+        """When the claim stops holding, exclusive; for an undated event, after its statement."""
         if self.kind == "event" and self.valid_from is None and self.valid_to is None:
             return day_of(self.recorded_at) + timedelta(days=1)
         return self.valid_to
@@ -171,10 +168,7 @@ def links_for(
 
 
 def links_again(fact: str, claims: Iterable[Claim]) -> tuple[Link, ...]:
-    """Return the links of a claim that repeats a fact.
-
-    With them, the fact keeps its relations if its first claim is deleted.
-    """
+    """Return the links of a claim that repeats a fact, in case the first claim is deleted."""
     links = list(_ties(claims).get(fact, {}).items())[:_MOST_LINKS]
     return tuple(Link(kind, other) for other, kind in links)
 
@@ -239,11 +233,7 @@ def record_of_batch(batch: Batch, record_id: str, owner: str) -> Record:
 
 
 def recorded(record: Record) -> Recorded:
-    """Decode one record.
-
-    Raises:
-        pydantic.ValidationError: The record is not valid.
-    """
+    """Decode one record. Raise `pydantic.ValidationError` if it is not valid."""
     fields, session_id, at = record.metadata, record.session_id, record.created_at
     if fields.keys() == {RECALLED}:
         return None

@@ -218,10 +218,7 @@ def _fact(group: _ClaimGroup, block: str) -> Fact:
 def _successor(
     group: _ClaimGroup, winners: Sequence[_ClaimGroup], periods: Sequence[Period]
 ) -> tuple[_ClaimGroup | None, Why]:
-    """Return the group that replaced a fact, or ended it earlier than stated, with the reason.
-
-    Return None and "" if there is no such group.
-    """
+    """Return the group that replaced a fact, or ended it earlier than stated, with the reason."""
     if group.is_void:
         against = [other for other in group.contradictors if not other.is_void]
         heir = min(against, key=_stated_at)
