@@ -15,6 +15,7 @@ from agent_memory.stores.base import (
     Store,
     VectorStore,
 )
+from agent_memory.stores.redis.url import REDIS, redis_options
 
 if TYPE_CHECKING:
     from agent_memory.stores.encrypted.keys import Keys
@@ -54,7 +55,6 @@ _SQL_SERVERS = (
     *("postgresql", "postgres", "postgresql+psycopg"),
     *("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql"),
 )
-_REDIS = ("redis", "rediss", "unix")
 
 
 def check_url(url: str) -> None:
@@ -62,9 +62,7 @@ def check_url(url: str) -> None:
     scheme, mark, rest = url.partition("://")
     if mark and scheme in ("sqlite", "folder"):
         _check_path(scheme, rest)
-    elif mark and scheme in _REDIS:
-        from agent_memory.stores.redis.url import redis_options
-
+    elif mark and scheme in REDIS:
         redis_options(url)
     elif mark and scheme in (*_SQL_SERVERS, *_MONGODB):
         if not rest:
@@ -80,7 +78,7 @@ def check_url(url: str) -> None:
 
 def serves(url: str) -> bool:
     """Return whether a store serves a URL's scheme. The rest of the URL is not checked."""
-    schemes = ("memory", "sqlite", "folder", *_REDIS, *_SQL_SERVERS, *_MONGODB)
+    schemes = ("memory", "sqlite", "folder", *REDIS, *_SQL_SERVERS, *_MONGODB)
     return url.partition("://")[0] in schemes and "://" in url
 
 
@@ -132,7 +130,7 @@ def open_store(url: str, namespace: str = "default", durability: Durability | No
         from agent_memory.stores.folder.store import FolderStore
 
         return FolderStore(url, namespace, durability)
-    if url.partition("://")[0] in _REDIS:
+    if url.partition("://")[0] in REDIS:
         from agent_memory.stores.redis.store import RedisStore
 
         return RedisStore(url, namespace, durability)

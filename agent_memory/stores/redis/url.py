@@ -7,7 +7,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from agent_memory.errors import UnknownStore
 
-SCHEMES = ("redis", "rediss", "unix")
+REDIS = ("redis", "rediss", "unix")
 
 _PORT = 6379
 _FORM = (
@@ -48,7 +48,7 @@ def _options(parts: SplitResult, query: dict[str, str]) -> dict[str, Any] | None
             return None
         options["host"], options["port"] = unquote(parts.hostname), parts.port or _PORT
         database = parts.path.removeprefix("/") or "0"
-    if not database.isdecimal() or parts.fragment or parts.scheme not in SCHEMES:
+    if not database.isdecimal() or parts.fragment or parts.scheme not in REDIS:
         return None
     options["db"] = int(database)
     if parts.username:
