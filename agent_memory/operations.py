@@ -150,10 +150,7 @@ def verify(memory: AgentMemory, receipt: Receipt | str) -> Receipt:
 
 
 def import_session(
-    memory: AgentMemory,
-    source: str | Path | TextIO | Iterable[str],
-    *,
-    deleted: bool = False,
+    memory: AgentMemory, source: str | Path | TextIO | Iterable[str], *, deleted: bool = False
 ) -> Head:
     """Import a session from a snapshot of `Session.export`, completely or not at all.
 

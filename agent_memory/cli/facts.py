@@ -198,12 +198,7 @@ def surplus(
 
 
 def forget_shown(
-    owner: User,
-    records: Sequence[Recall | Surplus],
-    *,
-    messages: bool,
-    why: str,
-    yes: bool,
+    owner: User, records: Sequence[Recall | Surplus], *, messages: bool, why: str, yes: bool
 ) -> None:
     """Ask, forget the shown records, with `messages` also from the logs, and print how many."""
     if not records:

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
 
 app = typer.Typer(
-    help="List the namespaces that agents share; grant and revoke access.",
-    no_args_is_help=True,
+    help="List the namespaces that agents share; grant and revoke access.", no_args_is_help=True
 )
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The namespace's name.")]

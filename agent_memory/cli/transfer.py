@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 
 @with_settings
 def backup(
-    settings: AgentMemoryConfig,
-    file: Annotated[Path, typer.Argument(help="The file to write.")],
+    settings: AgentMemoryConfig, file: Annotated[Path, typer.Argument(help="The file to write.")]
 ) -> None:
     """Back up all users and namespaces of a SQLite database to a file, for `restore`.
 

@@ -86,8 +86,7 @@ def retry(
 
 @with_settings
 def replay(
-    settings: AgentMemoryConfig,
-    block: Annotated[str, typer.Argument(help="The block's name.")],
+    settings: AgentMemoryConfig, block: Annotated[str, typer.Argument(help="The block's name.")]
 ) -> None:
     """Rebuild a block from the logs, after a change of its settings or its embedding model.
 
@@ -170,8 +169,7 @@ def delete(
 
 @with_memory
 def verify(
-    memory: AgentMemory,
-    receipt: Annotated[Path, typer.Argument(help="The file with the receipt.")],
+    memory: AgentMemory, receipt: Annotated[Path, typer.Argument(help="The file with the receipt.")]
 ) -> None:
     """Verify a receipt of a deletion or a checkpoint against the store as it is now.
 

@@ -178,9 +178,7 @@ def _have_ids(drafts: Sequence[Draft]) -> bool:
 
 
 def drafts_of(
-    messages: Sequence[Message],
-    counter: TokenCounter,
-    redact: Callable[[str], str] | None = None,
+    messages: Sequence[Message], counter: TokenCounter, redact: Callable[[str], str] | None = None
 ) -> list[Draft]:
     """Return the messages to store, redacted, with their token counts."""
     if redact is not None:

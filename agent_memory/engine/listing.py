@@ -68,12 +68,7 @@ class Listing:
         return replace(head, updated_at=_time_of(head, newest), metadata=metadata)
 
     def page(
-        self,
-        user_id: str | None,
-        limit: int,
-        after: str | None,
-        prefix: str | None,
-        newest: bool,
+        self, user_id: str | None, limit: int, after: str | None, prefix: str | None, newest: bool
     ) -> list[Head]:
         limit, after = how_many("limit", limit), marker(after)
         if prefix:

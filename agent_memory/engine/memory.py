@@ -488,12 +488,7 @@ class AgentMemory(OpenMemory):
         return self.turns.before(session_id, message, user_id)
 
     def after_turn(
-        self,
-        turn: Turn,
-        answer: Any,
-        *,
-        key: str | None = None,
-        expected_end: int | None = None,
+        self, turn: Turn, answer: Any, *, key: str | None = None, expected_end: int | None = None
     ) -> Head:
         """Store a turn with its answer, atomically. A turn of `regenerate` replaces the old answer.
 
@@ -581,11 +576,7 @@ class AgentMemory(OpenMemory):
         return ask(session_id, message, user_id=user_id, model=model, **arguments)
 
     def tools(
-        self,
-        session_id: str,
-        *,
-        user_id: str | None = None,
-        format: str = "openai.chat",
+        self, session_id: str, *, user_id: str | None = None, format: str = "openai.chat"
     ) -> list[dict[str, Any]]:
         """Return the schemas of the memory's tools, for a model.
 

@@ -91,12 +91,7 @@ class BoundSession:
         return self._memory.before_turn(self.session_id, message, user_id=self.user_id)
 
     def after_turn(
-        self,
-        turn: Turn,
-        answer: Any,
-        *,
-        key: str | None = None,
-        expected_end: int | None = None,
+        self, turn: Turn, answer: Any, *, key: str | None = None, expected_end: int | None = None
     ) -> Head:
         """Store a turn of this session with its answer. See `AgentMemory.after_turn`.
 
@@ -156,11 +151,7 @@ class BoundSession:
         return self._memory.tools(self.session_id, user_id=self.user_id, format=format)
 
     def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | str | None = None,
-        *,
-        key: str | None = None,
+        self, name: str, arguments: Mapping[str, Any] | str | None = None, *, key: str | None = None
     ) -> str:
         """Run a tool call of a model. See `AgentMemory.call_tool`."""
         return self._memory.call_tool(

@@ -97,10 +97,7 @@ class User:
         ]
 
     def profile(
-        self,
-        *,
-        as_of: datetime | date | None = None,
-        known_at: datetime | date | None = None,
+        self, *, as_of: datetime | date | None = None, known_at: datetime | date | None = None
     ) -> BaseModel:
         """Return the user's profile: the pydantic model of a block, filled from the user's facts.
 

@@ -222,11 +222,7 @@ class CollectionBlock(ManualBlock):
 
 
 def put_with_session(
-    store: Store,
-    block: str,
-    records: Sequence[Record],
-    scope: Scope,
-    session_id: str,
+    store: Store, block: str, records: Sequence[Record], scope: Scope, session_id: str
 ) -> None:
     """Store records that the deletion of a session removes. Create the session if needed.
 

@@ -115,10 +115,7 @@ class _Answers:
         self, context: RequestContext, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         listing = types.Resource(
-            uri=SESSIONS,
-            name="sessions",
-            description=_LISTING_DESCRIPTION,
-            mime_type=_JSON,
+            uri=SESSIONS, name="sessions", description=_LISTING_DESCRIPTION, mime_type=_JSON
         )
         return types.ListResourcesResult(resources=[listing])
 

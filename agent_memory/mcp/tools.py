@@ -123,9 +123,7 @@ SESSIONS = "memory://sessions"
 """The resource that lists the user's sessions."""
 
 _ID = Field(
-    min_length=1,
-    max_length=200,
-    description="The id that search_memories or add_memory returned.",
+    min_length=1, max_length=200, description="The id that search_memories or add_memory returned."
 )
 _READING: tuple[Effect, ...] = ("read",)
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)

@@ -136,8 +136,7 @@ _AMOUNT = {
     **{"a": 1, "an": 1, "couple of": 2, "couple": 2, "few": 3, "several": 3},
 }
 _EVENT = re.compile(
-    r"\b(before|after|since) ((?:I|we|my|our|the|he|she|they)\b(?: \S+){1,8})$",
-    re.IGNORECASE,
+    r"\b(before|after|since) ((?:I|we|my|our|the|he|she|they)\b(?: \S+){1,8})$", re.IGNORECASE
 )
 _MANY = rf"(?:a )?(\d{{1,3}}|{'|'.join(_AMOUNT)})"
 _UNIT = r"(day|week|weekend|month|year)s?"

@@ -164,11 +164,7 @@ class Segment(NamedTuple):
 
 
 def in_segments(
-    ids: Sequence[str],
-    features: Features,
-    *,
-    compact: bool = False,
-    most_bytes: int | None = None,
+    ids: Sequence[str], features: Features, *, compact: bool = False, most_bytes: int | None = None
 ) -> Iterator[Segment]:
     """Yield the records as segments of limited size."""
     most = min(MOST_BYTES, most_bytes or MOST_BYTES)

@@ -68,12 +68,7 @@ def read_window(at: At, session_id: SessionId) -> dict[str, Any]:
 
 
 @operation(
-    "PUT",
-    "/sessions/{session_id}/messages",
-    "delete",
-    FORMS["end"].shape,
-    anyones=True,
-    exact=True,
+    "PUT", "/sessions/{session_id}/messages", "delete", FORMS["end"].shape, anyones=True, exact=True
 )
 def replace_log(at: At, session_id: SessionId, seen: Edited, log: Log) -> Any:
     """Replace a session's log with the result of an edit, in one step.

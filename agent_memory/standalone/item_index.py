@@ -105,11 +105,7 @@ class ItemIndex(ABC):
     """
 
     def __init__(
-        self,
-        store: str | Store | VectorStore,
-        name: str,
-        namespace: str,
-        space: tuple[int, str],
+        self, store: str | Store | VectorStore, name: str, namespace: str, space: tuple[int, str]
     ) -> None:
         if not _NAME.fullmatch(name):
             raise ConfigError(

@@ -203,13 +203,7 @@ class Summarize(Bounded):
                 return keep_codes(summary, sources, count, limit)
 
     def _roll(
-        self,
-        llm: LLM,
-        summary: str,
-        entries: Sequence[Entry],
-        count: Count,
-        limit: int,
-        piece: int,
+        self, llm: LLM, summary: str, entries: Sequence[Entry], count: Count, limit: int, piece: int
     ) -> str:
         prompt = self.prompt or PROMPT
         for name, most in ("{words}", limit * 2 // 3), ("{lines}", max(3, limit // _LINE_TOKENS)):

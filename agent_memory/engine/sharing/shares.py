@@ -261,12 +261,7 @@ class SharedMemory:
         return self._reading(lambda: self._turns.before(session_id, message, None))
 
     def after_turn(
-        self,
-        turn: Turn,
-        answer: Any,
-        *,
-        key: str | None = None,
-        expected_end: int | None = None,
+        self, turn: Turn, answer: Any, *, key: str | None = None, expected_end: int | None = None
     ) -> Head:
         """Store a turn with its answer. See `AgentMemory.after_turn`. Needs write access."""
         self._require("write")

@@ -48,10 +48,7 @@ class Hit(NamedTuple):
 
 
 def relevant_messages(
-    prompt: str,
-    parts: Iterable[Part],
-    read: Callable[[str, int], StoredMessage | None],
-    limit: int,
+    prompt: str, parts: Iterable[Part], read: Callable[[str, int], StoredMessage | None], limit: int
 ) -> list[Hit]:
     """Return the messages relevant to a prompt, best first. `read` returns an existing message."""
     prompt = _ends(prompt)

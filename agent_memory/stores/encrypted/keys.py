@@ -132,9 +132,7 @@ class Keys:
     """
 
     def __init__(
-        self,
-        keys: Mapping[str, bytes] | Callable[[str], bytes | None],
-        current: str | None = None,
+        self, keys: Mapping[str, bytes] | Callable[[str], bytes | None], current: str | None = None
     ) -> None:
         self._lock = fork_safe_lock()
         self._known: dict[str, Key] = {}

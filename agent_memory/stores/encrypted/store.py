@@ -43,12 +43,7 @@ class EncryptedStore(KernelStore):
     """
 
     def __init__(
-        self,
-        inner: Store,
-        keys: Keys,
-        namespace: str = "default",
-        *,
-        plaintext: bool = False,
+        self, inner: Store, keys: Keys, namespace: str = "default", *, plaintext: bool = False
     ) -> None:
         self._cipher = Cipher(keys, namespace, plaintext)
         super().__init__(EncryptedKernel(inner.kernel, self._cipher))

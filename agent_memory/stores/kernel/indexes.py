@@ -155,11 +155,7 @@ def _stand_in(lost: Sequence[Part], source: Owned, records: ReadRecords) -> list
 
 
 def search(
-    block: str,
-    index: SegmentIndex,
-    query: Query,
-    limit: int,
-    read: ReadRecords,
+    block: str, index: SegmentIndex, query: Query, limit: int, read: ReadRecords
 ) -> list[Hit]:
     """Search an index, like `VectorStore.search_vectors`."""
     from agent_memory.retrieval.index import ANY

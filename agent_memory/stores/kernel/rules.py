@@ -60,10 +60,7 @@ def named(conditions: Iterable[Condition]) -> tuple[set[DocId], set[str]]:
 
 
 def holds(
-    condition: Condition,
-    states: Mapping[DocId, State | None],
-    tails: Mapping[str, Tail],
-    now: int,
+    condition: Condition, states: Mapping[DocId, State | None], tails: Mapping[str, Tail], now: int
 ) -> bool:
     """Return whether a condition holds at the time `now`, in microseconds since 1970.
 

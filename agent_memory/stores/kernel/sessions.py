@@ -218,13 +218,8 @@ class SessionStore:
             session = known_session(request.session_id, None, EMPTY)
         plan = None if session is None else planned_blindly(session, request)
         head = head_id(request.session_id)
-        ids = [
-            head,
-            *(
-                key_id(request.session_id, name)
-                for name in (request.once.names if request.once else ())
-            ),
-        ]
+        names = request.once.names if request.once else ()
+        ids = [head, *(key_id(request.session_id, name) for name in names)]
         for _ in range(TRIES):
             if plan is None:
                 there = self._kernel.documents(ids, tails=True)
@@ -342,12 +337,7 @@ class SessionStore:
         return self._moved(head, [], [], lease)
 
     def rewrite(
-        self,
-        head: Head,
-        after: int,
-        entries: Sequence[Entry] = (),
-        *,
-        lease: Lease | None = None,
+        self, head: Head, after: int, entries: Sequence[Entry] = (), *, lease: Lease | None = None
     ) -> Head | None:
         """Write the head like `move`, and replace the log after seq `after`, in one transaction.
 

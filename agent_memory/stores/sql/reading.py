@@ -172,12 +172,7 @@ class SQLReader(Kernel):
         return Tail(*rows[0]) if rows else EMPTY
 
     def _documents(
-        self,
-        it: SQLConnection,
-        ids: Iterable[DocId],
-        *,
-        tails: bool = False,
-        bodies: bool = True,
+        self, it: SQLConnection, ids: Iterable[DocId], *, tails: bool = False, bodies: bool = True
     ) -> dict[DocId, Document | None]:
         documents: dict[DocId, Document | None] = dict.fromkeys(ids)
         names = _WHOLE if bodies else _SHORT

@@ -316,7 +316,5 @@ _held: list[_Lock] = []
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork,
-        after_in_child=_after_fork,
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
     )
