@@ -90,9 +90,7 @@ class ImportContract(Contract):
         assert [head.session_id for head in other.due()] == ["s"]
         assert other.read("s") == log
 
-    def test_erased_first(
-        self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_erase_first(self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         """Wrong: an import fails because a worker erased the hidden session before its lease."""
         leases, hold, erased = Leases(store), Leases.hold, list[str]()
 

@@ -60,9 +60,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
             assert far.append("s", [draft("c")]).end == 4
             far.close()
 
-    def test_a_line_that_breaks_in_opening(
-        self, server: Served, store: Store, namespace: str
-    ) -> None:
+    def test_a_line_breaks_in_opening(self, server: Served, store: Store, namespace: str) -> None:
         """Wrong: a connection that breaks during opening raises a foreign error."""
         for answers in range(30):
             with line_to(server.private()) as line:

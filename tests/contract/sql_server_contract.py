@@ -10,12 +10,7 @@ import pytest
 
 from agent_memory.stores.base import Store
 from agent_memory.stores.sql.store import SQLStore
-from agent_memory.testing import (
-    RecordStoreContract,
-    SessionStoreContract,
-    VectorStoreContract,
-    WorkStoreContract,
-)
+from agent_memory.testing import StoreContract
 from agent_memory.testing.contract import draft, stored, together
 from tests.contract.clock_contract import ClockContract
 from tests.contract.damage_contract import DamageContract
@@ -43,12 +38,9 @@ DEADLOCKS = {
 class ServerContract(
     InSQL,
     ServerFixtures,
-    SessionStoreContract,
-    RecordStoreContract,
-    VectorStoreContract,
+    StoreContract,
     SegmentsContract,
     SealedSegmentsContract,
-    WorkStoreContract,
     LongLogContract,
     ClockContract,
     ImportContract,

@@ -24,12 +24,7 @@ from agent_memory.stores.damage import noted
 from agent_memory.stores.folder.files import Files
 from agent_memory.stores.folder.lines import file_name, lines_in
 from agent_memory.stores.kernel.contract import Scan
-from agent_memory.testing import (
-    RecordStoreContract,
-    SessionStoreContract,
-    VectorStoreContract,
-    WorkStoreContract,
-)
+from agent_memory.testing import StoreContract
 from agent_memory.testing.contract import draft, for_words, record, units, worded
 from tests.contract.clock_contract import ClockContract
 from tests.contract.import_contract import ImportContract
@@ -43,12 +38,9 @@ from tests.processes import check_fork
 
 class TestFolderStore(
     Handles,
-    SessionStoreContract,
-    RecordStoreContract,
-    VectorStoreContract,
+    StoreContract,
     SegmentsContract,
     SealedSegmentsContract,
-    WorkStoreContract,
     LongLogContract,
     ClockContract,
     ImportContract,

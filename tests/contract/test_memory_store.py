@@ -9,12 +9,7 @@ import pytest
 from agent_memory.core.records import Draft
 from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryKernel, MemoryStore
-from agent_memory.testing import (
-    RecordStoreContract,
-    SessionStoreContract,
-    VectorStoreContract,
-    WorkStoreContract,
-)
+from agent_memory.testing import StoreContract
 from agent_memory.testing.contract import for_words, record, worded
 from tests.contract.clock_contract import ClockContract
 from tests.contract.grouping_contract import GroupingContract, refusing
@@ -25,11 +20,8 @@ from tests.contract.whole_deletion_contract import WholeDeletionContract
 
 
 class TestMemoryStore(
-    SessionStoreContract,
-    RecordStoreContract,
-    VectorStoreContract,
+    StoreContract,
     SegmentsContract,
-    WorkStoreContract,
     LongLogContract,
     ClockContract,
     GroupingContract,

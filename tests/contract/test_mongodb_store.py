@@ -14,12 +14,7 @@ from agent_memory.errors import SchemaTooNew, StoreUnavailable
 from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb.store import MongoDBStore
-from agent_memory.testing import (
-    RecordStoreContract,
-    SessionStoreContract,
-    VectorStoreContract,
-    WorkStoreContract,
-)
+from agent_memory.testing import StoreContract
 from agent_memory.testing.contract import draft, record, stored, together
 from tests.contract.clock_contract import ClockContract
 from tests.contract.damage_contract import DamageContract, What
@@ -50,13 +45,10 @@ __all__ = ["documents", "namespace", "other", "server", "store", "url"]
 
 class TestMongoDB(
     Handles,
-    SessionStoreContract,
-    RecordStoreContract,
-    VectorStoreContract,
+    StoreContract,
     SegmentsContract,
     SealedSegmentsContract,
     DamageContract,
-    WorkStoreContract,
     ClockContract,
     ImportContract,
 ):

@@ -26,14 +26,7 @@ from tests.kit import Handles
 from tests.processes import check_fork
 from tests.servers.line import Line
 from tests.servers.redis import RedisServer
-from tests.servers.redis_suite import (
-    RedisContract,
-    available,
-    namespace,
-    server,
-    start,
-    store,
-)
+from tests.servers.redis_suite import RedisContract, available, namespace, server, start, store
 from tests.servers.redis_suite import redis as url
 
 __all__ = ["namespace", "server", "start", "store", "url"]

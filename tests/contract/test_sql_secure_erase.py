@@ -322,12 +322,14 @@ _SOME = f"UPDATE {_FACTS} SET id = id || 'x' WHERE rowid % 20 = 0"
 
 @pytest.fixture
 def full_of_traces(tmp_path: Path) -> Path:
-    """A closed file with copies of deleted data in the gaps of all its pages."""
+    """A closed file of 1,500 pages with copies of deleted data in the gaps of each."""
     path = tmp_path / "memory.db"
     store = SQLStore(f"sqlite:///{path}")
     some = [record(f"{n * 7919 % 997:03}{_said(90, 'id')}", text=_said(400)) for n in range(400)]
     for one in some:
         store.put_records("facts", [replace(one, text=_said(300, "others"))])
+    many = [record(f"z{n}", owner="user:b", text=_said(3_000, "others")) for n in range(1_300)]
+    store.put_records("facts", many)
     store.append("s", [draft("x")])
     store.close()
     connection = sqlite3.connect(path)
@@ -372,7 +374,7 @@ def test_pages_cached_by_the_store(full_of_traces: Path) -> None:
     database = store._database
     index = f"{_FACTS} INDEXED BY sqlite_autoindex_{_FACTS}_1"
     read = f"SELECT count(id) FROM {index} WHERE namespace > ''"
-    assert database.alone(lambda connection: connection.value(read)) == 401
+    assert database.alone(lambda connection: connection.value(read)) == 1_701
     store.secure_erase()
     database.alone(lambda connection: connection.value(_SOME))
     assert _traces(full_of_traces.parent) == set()

@@ -21,12 +21,7 @@ from agent_memory.stores.sql.migrations import TABLES, table_name
 from agent_memory.stores.sql.sqlite import Database
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.stores.sql.tables import FILE, source
-from agent_memory.testing import (
-    RecordStoreContract,
-    SessionStoreContract,
-    VectorStoreContract,
-    WorkStoreContract,
-)
+from agent_memory.testing import StoreContract
 from agent_memory.testing.contract import draft, stored
 from tests.contract.clock_contract import ClockContract
 from tests.contract.damage_contract import DamageContract
@@ -47,12 +42,9 @@ def path(tmp_path: Path) -> Path:
 class TestSQLite(
     InSQL,
     Handles,
-    SessionStoreContract,
-    RecordStoreContract,
-    VectorStoreContract,
+    StoreContract,
     SegmentsContract,
     SealedSegmentsContract,
-    WorkStoreContract,
     LongLogContract,
     ClockContract,
     ImportContract,

@@ -86,9 +86,7 @@ def test_messages_are_stored_as_they_are(memory: AgentMemory) -> None:
 
 
 @pytest.mark.parametrize("role", ["system", "user"])
-def test_another_chat_is_recalled_and_results_are_sent_again(
-    memory: AgentMemory, role: Any
-) -> None:
+def test_another_chat_is_recalled_and_results_sent_again(memory: AgentMemory, role: Any) -> None:
     """Wrong: another chat is not recalled, or a message or a recall is stored again."""
     memory = AgentMemory(store=memory.config.store, recall_timeout=60, memory_role=role)
     model = Scripted("Noted.", ASKS, "Mia.", "You asked that.", "Twice.")

@@ -8,18 +8,10 @@ from typing import Any
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    NoteMemory,
-    Session,
-    SessionOfAnotherUser,
-    User,
-    VectorMemory,
-    WorkingMemory,
-)
+from agent_memory import AgentMemory, NoteMemory, Session, User, VectorMemory, WorkingMemory
 from agent_memory.core.turns import Turn
 from agent_memory.engine.sharing.shares import SharedMemory
-from agent_memory.errors import AccessDenied, InvalidInput
+from agent_memory.errors import AccessDenied, InvalidInput, SessionOfAnotherUser
 from agent_memory.testing import FakeLLM
 from tests.kit import model_at
 

@@ -178,9 +178,7 @@ def test_a_key_is_found_in_the_environment(home: Home, monkeypatch: pytest.Monke
         assert memory.update("s", HI).user_id == "ana"
 
 
-def test_a_service_as_a_store_is_refused_with_the_way_to_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_service_as_a_store_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a service's address as `store` is refused without a word on how to pass it."""
     for pass_address in (
         lambda: AgentMemory(store="https://memory.example.com", api_key="am_x"),

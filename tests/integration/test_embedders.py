@@ -8,14 +8,8 @@ import numpy as np
 import pytest
 from pydantic import SecretStr
 
-from agent_memory import AgentMemory, NoteMemory, VectorMemory
-from agent_memory.errors import (
-    ConfigError,
-    DimensionMismatch,
-    MissingExtra,
-    ModelRefused,
-    ModelUnavailable,
-)
+from agent_memory import AgentMemory, ConfigError, NoteMemory, VectorMemory
+from agent_memory.errors import DimensionMismatch, MissingExtra, ModelRefused, ModelUnavailable
 from agent_memory.models.embedders import open_embedder
 from agent_memory.models.embedders.base import CachedEmbedder
 from agent_memory.models.embedders.local import MiniLMEmbedder

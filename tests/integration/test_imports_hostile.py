@@ -168,9 +168,7 @@ def test_folders_that_lead_into_themselves_end(tmp_path: Path, memory: AgentMemo
 
 
 @pytest.mark.parametrize("source", list(From))
-def test_what_is_of_something_else_is_refused_with_a_reason(
-    tmp_path: Path, memory: AgentMemory, source: str
-) -> None:
+def test_other_files_are_refused(tmp_path: Path, memory: AgentMemory, source: str) -> None:
     """Wrong: a file of another source ends in a traceback, or is reported as imported."""
     files = [
         write_json(tmp_path / "empty.json", []),

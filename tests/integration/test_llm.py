@@ -9,12 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from agent_memory.errors import (
-    ContextTooLong,
-    ModelError,
-    ModelRefused,
-    ModelUnavailable,
-)
+from agent_memory.errors import ContextTooLong, ModelError, ModelRefused, ModelUnavailable
 from agent_memory.models.llm import LLM, Charges, Ledger, Usage
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.contract import together

@@ -6,22 +6,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_memory import (
-    AgentMemory,
-    AgentMemoryConfig,
-    Chain,
-    FlushToLTM,
-    MemoryContext,
-    Strategy,
-    Summarize,
-    Trim,
-)
+from agent_memory import AgentMemory, AgentMemoryConfig, MemoryContext, Strategy, Summarize, Trim
 from agent_memory.core.context import leading_count
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.core.window import apply, choose_cut, visible
 from agent_memory.errors import InvalidSetting
-from agent_memory.strategies import Cut, Window
+from agent_memory.strategies import Chain, Cut, FlushToLTM, Window
 from tests.histories import call, histories, result, unpaired
 from tests.kit import at_length
 

@@ -11,17 +11,11 @@ from uuid import uuid4
 
 import pytest
 
-from agent_memory import AgentMemory, NoteMemory, operations
+from agent_memory import AgentMemory, InvalidInput, NoteMemory, operations
 from agent_memory.engine import leases
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.engine.transfer.migrate import Migrated, is_unfinished, migrate, migrate_stores
-from agent_memory.errors import (
-    InvalidInput,
-    StoreError,
-    StoreUnavailable,
-    Undecryptable,
-    UnknownStore,
-)
+from agent_memory.errors import StoreError, StoreUnavailable, Undecryptable, UnknownStore
 from agent_memory.stores import EncryptedStore, MemoryStore, SplitStore, open_store
 from agent_memory.stores.base import Store
 from agent_memory.stores.encrypted.keys import Keys

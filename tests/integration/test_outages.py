@@ -16,20 +16,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    Chain,
-    ExtractiveMemory,
-    FlushToLTM,
-    Summarize,
-    VectorMemory,
-    operations,
-)
+from agent_memory import AgentMemory, Chain, ExtractiveMemory, Summarize, VectorMemory, operations
 from agent_memory.errors import ModelOutputInvalid, StoreError, StoreUnavailable
 from agent_memory.models.embedders.vectors import unit_rows
 from agent_memory.retrieval.query import Query
 from agent_memory.stores import MemoryStore
-from agent_memory.strategies import Strategy
+from agent_memory.strategies import FlushToLTM, Strategy
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.contract import everything
 from agent_memory.testing.fake_llm import Outage

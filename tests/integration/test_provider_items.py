@@ -166,9 +166,7 @@ def test_an_adapter_adds_a_format() -> None:
             memory.get("s", format="mine")
 
 
-def test_a_format_added_while_others_load(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_format_added_while_others_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a thread that loads the built-in formats drops a format that was added meanwhile."""
     begun, goes_on = threading.Event(), threading.Event()
     loading = threading.Thread(target=lambda: registry.is_known(None))

@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from agent_memory import ExtractiveMemory, FlushToLTM, NullMemory, VectorMemory
-from agent_memory.errors import (
-    InvalidInput,
-    InvalidMessage,
-    MessageTooLarge,
-    StoreUnavailable,
-)
+from agent_memory.errors import InvalidInput, InvalidMessage, MessageTooLarge, StoreUnavailable
 from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM, watched

@@ -7,19 +7,10 @@ from typing import Any
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    AgentMemoryConfig,
-    Chain,
-    FlushToLTM,
-    Strategy,
-    Summarize,
-    Trim,
-    VectorMemory,
-)
+from agent_memory import AgentMemory, AgentMemoryConfig, Strategy, Summarize, Trim, VectorMemory
 from agent_memory.core.records import Entry, Scope
 from agent_memory.errors import InvalidBudget, InvalidInput, InvalidSetting
-from agent_memory.strategies import Cut, Window
+from agent_memory.strategies import Chain, Cut, FlushToLTM, Window
 from tests.kit import Silent
 
 OLD = datetime(2020, 1, 1, tzinfo=UTC)

@@ -13,6 +13,7 @@ from agent_memory import (
     AgentMemory,
     AgentMemoryConfig,
     AsyncAgentMemory,
+    ConfigError,
     Deployment,
     ExtractiveMemory,
     NullMemory,
@@ -21,14 +22,7 @@ from agent_memory import (
 )
 from agent_memory.core.messages import Message
 from agent_memory.engine.sharing.shares import DENIED, Share, SharedMemory
-from agent_memory.errors import (
-    AccessDenied,
-    ConfigError,
-    InvalidId,
-    InvalidInput,
-    InvalidMessage,
-    MemoryClosed,
-)
+from agent_memory.errors import AccessDenied, InvalidId, InvalidInput, InvalidMessage, MemoryClosed
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM, watched

@@ -19,19 +19,14 @@ from agent_memory import (
     Block,
     ChatHistory,
     FlushToLTM,
+    SessionOfAnotherUser,
     Summarize,
     Trim,
     VectorIndex,
     VectorMemory,
 )
 from agent_memory.core.records import Entry, Scope
-from agent_memory.errors import (
-    ConfigError,
-    DimensionMismatch,
-    InvalidInput,
-    SessionOfAnotherUser,
-    UnsupportedOperation,
-)
+from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, UnsupportedOperation
 from agent_memory.models.embedders.base import NoEmbedder
 from agent_memory.standalone.item_index import Item
 from agent_memory.stores import MemoryStore, SQLStore

@@ -11,20 +11,17 @@ from pydantic import Field
 from agent_memory import (
     AgentMemory,
     Block,
-    ConfigError,
-    InvalidInput,
     Message,
     NoteMemory,
-    Recall,
     StaticMemory,
     Tool,
     VectorMemory,
     operations,
 )
 from agent_memory.core.forms import Count, Form
-from agent_memory.core.records import Lease, Record, Scope, Span
+from agent_memory.core.records import Lease, Recall, Record, Scope, Span
 from agent_memory.core.tools import Arguments
-from agent_memory.errors import InvalidSnapshot
+from agent_memory.errors import ConfigError, InvalidInput, InvalidSnapshot
 from agent_memory.ltm_blocks.base import NoteBlock
 from agent_memory.ltm_blocks.change_log import version_of
 from agent_memory.ltm_blocks.keyed_records import CollectionBlock, KeyedRecords

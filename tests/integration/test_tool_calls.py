@@ -8,14 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    Block,
-    NoteMemory,
-    Tool,
-    VectorMemory,
-    WorkingMemory,
-)
+from agent_memory import AgentMemory, Block, NoteMemory, Tool, VectorMemory, WorkingMemory
 from agent_memory.core.records import Scope
 from agent_memory.core.tools import Arguments
 from agent_memory.errors import (
@@ -315,9 +308,7 @@ STEPS = ["before head", "before records", "before put_records", "before delete_r
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_an_outage_of_the_store_comes_back_as_text(
-    step: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_store_outage_comes_back_as_text(step: str, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: a tool raises while the store is down, or changes something."""
     down = [False]
 

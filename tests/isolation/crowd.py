@@ -11,15 +11,9 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from agent_memory import AgentMemory
+from agent_memory import AgentMemory, InvalidInput
 from agent_memory.core.ids import Access
-from agent_memory.errors import (
-    AccessDenied,
-    InvalidInput,
-    ModelError,
-    SessionDeleting,
-    StoreUnavailable,
-)
+from agent_memory.errors import AccessDenied, ModelError, SessionDeleting, StoreUnavailable
 from tests.isolation import conversation_calls, other_calls  # noqa: F401 - these fill the table
 from tests.isolation.acts import OPERATIONS, Act, Operation
 from tests.isolation.canaries import Aviary, words_in

@@ -11,12 +11,7 @@ import pytest
 
 from agent_memory.stores.base import Store
 from agent_memory.stores.redis.store import RedisStore
-from agent_memory.testing import (
-    RecordStoreContract,
-    SessionStoreContract,
-    VectorStoreContract,
-    WorkStoreContract,
-)
+from agent_memory.testing import StoreContract
 from tests.contract.import_contract import ImportContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract
 from tests.kit import Handles
@@ -95,10 +90,7 @@ def store(server: RedisServer) -> Iterator[RedisStore]:
 
 class RedisContract(
     Handles,
-    SessionStoreContract,
-    RecordStoreContract,
-    VectorStoreContract,
-    WorkStoreContract,
+    StoreContract,
     ImportContract,
     WholeDeletionContract,
 ):

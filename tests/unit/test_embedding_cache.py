@@ -168,9 +168,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(0, 12), st.integers(0, 2))
-def test_the_least_recently_used_give_way(
-    steps: list[tuple[str, str, int]], most: int, least: int
-) -> None:
+def test_least_recently_used_go(steps: list[tuple[str, str, int]], most: int, least: int) -> None:
     """Wrong: the cache exceeds its limit, drops too much, or drops the entry used last."""
     cache: Cache[str, int] = Cache(most, lambda size: size, least)
     wanted: dict[str, int] = {}

@@ -67,9 +67,7 @@ def test_an_extract_of_one_endless_line_is_not_empty(glue: str) -> None:
 
 @pytest.mark.parametrize("count", [COUNT, CLAUDE])
 @given(texts(), st.lists(texts(), max_size=4), st.integers(0, 80))
-def test_kept_identifiers_stay_within_the_limit(
-    count: Any, summary: str, sources: list[str], limit: int
-) -> None:
+def test_kept_identifiers_fit(count: Any, summary: str, sources: list[str], limit: int) -> None:
     """Wrong: the added identifiers make the summary exceed `max_summary_tokens`."""
     assert count(keep_codes(summary, sources, count, limit)) <= limit
 
@@ -143,9 +141,7 @@ HEADED = st.lists(
 
 @pytest.mark.parametrize("count", [COUNT, CLAUDE])
 @given(HEADED, st.lists(texts(), max_size=3), st.integers(0, 80))
-def test_what_is_shortened_keeps_its_limit(
-    count: Any, summary: str, sources: list[str], limit: int
-) -> None:
+def test_shortened_text_fits(count: Any, summary: str, sources: list[str], limit: int) -> None:
     """Wrong: headings are not counted, so the summary exceeds `max_summary_tokens`."""
     assert count(shorten(summary, count, limit)) <= limit
     assert count(keep_codes(summary, sources, count, limit)) <= limit

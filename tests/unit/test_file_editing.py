@@ -169,9 +169,7 @@ def told_by_sdk(tool: BetaLocalFilesystemMemoryTool, command: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("command", SAME)
-def test_replies_of_both_profiles(
-    memories: dict[str, AgentMemory], command: dict[str, Any]
-) -> None:
+def test_both_profiles_agree(memories: dict[str, AgentMemory], command: dict[str, Any]) -> None:
     """Wrong: the two profiles reply differently where they should agree."""
     replies = {told(filled(memories[profile]), command)[1] for profile in ("sdk", "doc")}
     assert len(replies) == 1

@@ -51,9 +51,7 @@ HOME = ("user", "I live\n in  Oslo &\tlove <it> there")
         ("Oslo and love".replace(" and", " \u2014"), (10, 21)),
     ],
 )
-def test_a_quote_is_found_whatever_its_blanks_and_escapes(
-    quote: str, span: tuple[int, int]
-) -> None:
+def test_a_quote_is_found_despite_blanks_and_escapes(quote: str, span: tuple[int, int]) -> None:
     """Wrong: a true finding is refused for a line break, or located at other words."""
     found = said(1, quote, HOME)
     assert isinstance(found, Grounded)
@@ -90,9 +88,7 @@ TALK = [("user", "I live in Oslo."), ("assistant", "Nice."), ("user", "My cat is
         (1, "user: I live", "quote"),
     ],
 )
-def test_a_quote_counts_in_the_message_that_is_named_only(
-    number: int, quote: str, why: str
-) -> None:
+def test_a_quote_counts_only_in_the_named_message(number: int, quote: str, why: str) -> None:
     """Wrong: a quote from a neighbouring message is accepted."""
     assert said(number, quote, *TALK) == why
 
@@ -183,9 +179,7 @@ def test_a_code_of_an_assistant_or_a_tool_is_of_its_role() -> None:
         ("Knows Mia's brother.", "I know mia's brother", "Mia?", "user"),
     ],
 )
-def test_a_name_that_only_an_assistant_says_is_of_its_role(
-    text: str, quote: str, other: str, wanted: str
-) -> None:
+def test_an_assistants_name_is_of_its_role(text: str, quote: str, other: str, wanted: str) -> None:
     """Wrong: a name that only the assistant said counts as the user's statement."""
     assert role(text, quote, ("user", quote), ("assistant", other)) == wanted
     assert role(text, quote, ("assistant", other), ("user", quote)) == wanted

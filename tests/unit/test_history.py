@@ -113,9 +113,7 @@ def test_of_two_tied_facts_one_holds_at_a_time(claims: list[Claim]) -> None:
 
 @settings(max_examples=at_length(150))
 @given(claim_sets(), st.randoms(use_true_random=False), st.sampled_from(DAYS))
-def test_neither_order_nor_what_is_said_later_matters(
-    claims: list[Claim], chance: Any, known_at: datetime
-) -> None:
+def test_order_does_not_matter(claims: list[Claim], chance: Any, known_at: datetime) -> None:
     """Wrong: the order of records, or a later claim, changes what was known."""
     facts = facts_of(claims, weights=WEIGHTS)
     mixed = list(claims)

@@ -388,12 +388,7 @@ def test_what_is_written_is_read_again(value: Any) -> None:
 
 def test_odd_values() -> None:
     """Wrong: infinity or NaN makes a write fail."""
-    for value in (
-        float("inf"),
-        float("-inf"),
-        {1: {2: b""}},
-        ["\u0001exact", "int", "z"],
-    ):
+    for value in (float("inf"), float("-inf"), {1: {2: b""}}, ["\u0001exact", "int", "z"]):
         assert read(written(value)) == value
     assert repr(read(written(-0.0))) == "-0.0"
     assert isnan(read(written(float("nan"))))

@@ -63,9 +63,7 @@ def test_by_tokens(log: tuple[Head, int, list[int]], tokens: int) -> None:
 
 
 @given(logs(), st.sampled_from(["overflow", "every_update"]) | st.integers(1, 300))
-def test_a_block_that_is_up_to_date_has_nothing_to_do(
-    log: tuple[Head, int, list[int]], absorb: Any
-) -> None:
+def test_a_current_block_has_nothing_to_do(log: tuple[Head, int, list[int]], absorb: Any) -> None:
     """Wrong: a block that is up to date gets more work, or the log is read for it."""
     head, _, _ = log
     assert target_seq(head, head.end, absorb, never) <= head.end

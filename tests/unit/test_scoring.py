@@ -189,9 +189,7 @@ def key(text: str) -> str:
 
 
 @given(found_by_blocks, st.sets(st.tuples(st.just("s"), st.integers(1, 4))))
-def test_merge_says_each_thing_once_and_nothing_shown(
-    found: dict[str, list[Recall]], shown: set[tuple[str, int]]
-) -> None:
+def test_merge_repeats_nothing(found: dict[str, list[Recall]], shown: set[tuple[str, int]]) -> None:
     """Wrong: a merge has duplicates or shown texts, loses one, or has a random order."""
     merged = merge(found, shown)
     texts = [key(recall.text) for recall in merged]

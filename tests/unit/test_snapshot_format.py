@@ -277,9 +277,7 @@ def edited(at: int, /, **fields: Any) -> bytes:
         (15, {"counts": {"head": 1}}),
     ],
 )
-def test_what_does_not_fit_is_refused_though_its_sums_are_right(
-    at: int, fields: dict[str, Any]
-) -> None:
+def test_misfits_are_refused_though_their_sums_are_right(at: int, fields: dict[str, Any]) -> None:
     """Wrong: a crafted file with valid checksums writes invalid data, or another session's."""
     with pytest.raises(InvalidSnapshot, match=r"^line \d+: ") as error:
         read(edited(at, **fields))

@@ -135,9 +135,7 @@ def test_markup_of_a_text_is_escaped(text: str) -> None:
         ),
     ],
 )
-def test_native_messages_are_of_the_role_that_speaks(
-    raw: dict[str, Any], role: str, shown: bool
-) -> None:
+def test_native_messages_are_of_their_speaker(raw: dict[str, Any], role: str, shown: bool) -> None:
     """Wrong: a tool's result in a provider's format counts as the user's message."""
     message = {"raw": raw, "format": "native"}
     assert role_of(entry(message)) == role

@@ -22,9 +22,7 @@ BEGUN = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 @given(LIMITS, st.lists(MORE, max_size=60))
-def test_whatever_is_asked_in_whatever_order_no_limit_is_passed(
-    limit: SpendingLimit, asked: list[Spent]
-) -> None:
+def test_no_limit_is_passed_in_any_order(limit: SpendingLimit, asked: list[Spent]) -> None:
     """Wrong: a limit is exceeded, or a call within it is refused."""
     spent = Spent()
     for more in asked:

@@ -57,9 +57,7 @@ def test_nothing_is_read_from_gaps(seed: int, size: int, vacuum: str, rows: int)
 
 
 @given(**_DATABASES)
-def test_a_tidy_file_tells_nothing_of_what_was_deleted(
-    seed: int, size: int, vacuum: str, rows: int
-) -> None:
+def test_a_tidy_file_has_no_deleted_data(seed: int, size: int, vacuum: str, rows: int) -> None:
     """Wrong: a page is missed, or emptied at a wrong place."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "any.db")

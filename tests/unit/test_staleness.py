@@ -105,9 +105,7 @@ def found(
 
 
 @pytest.mark.parametrize(("one", "other"), OTHERS)
-def test_what_differs_in_a_detail_is_not_folded(
-    one: str, other: str, embedder: MiniLMEmbedder
-) -> None:
+def test_different_details_are_not_folded(one: str, other: str, embedder: MiniLMEmbedder) -> None:
     """Wrong: a fact is hidden because another one is worded almost alike."""
     claims = [claim("a", one), claim("b", other, 1)]
     assert found(claims) == []

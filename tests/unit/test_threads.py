@@ -49,9 +49,7 @@ def test_threads_are_used_again_and_hang_alone(started: list[threading.Thread]) 
     assert len(started) == 41
 
 
-def test_a_thread_without_calls_ends(
-    started: list[threading.Thread], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_idle_threads_end(started: list[threading.Thread], monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a process keeps all threads that it ever needed."""
     monkeypatch.setattr(threads, "IDLE_SECONDS", 0.01)
     Handover("call", lambda: None).result()
@@ -132,9 +130,7 @@ def test_what_a_call_raises_is_the_callers() -> None:
     assert Handover("call", lambda: "done").result() == "done"
 
 
-def test_an_abandoned_call(
-    started: list[threading.Thread], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_abandoned_call(started: list[threading.Thread], caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: an abandoned call's follow-up is skipped, runs twice, or ends its thread."""
     gate, followed = threading.Event(), list[str]()
 

@@ -52,9 +52,7 @@ def views(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("model", MODELS)
 @given(histories())
-def test_a_context_counts_no_less_than_its_rendering(
-    model: str, messages: list[dict[str, Any]]
-) -> None:
+def test_contexts_count_no_less_than_rendered(model: str, messages: list[dict[str, Any]]) -> None:
     """Wrong: the parts have fewer tokens than the whole, so a full context exceeds its limit."""
     counter = COUNTERS[model]
     chat = views(messages)

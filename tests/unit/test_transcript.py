@@ -43,9 +43,7 @@ def unspaced(text: str) -> str:
 
 @pytest.mark.parametrize("count", [COUNT, CLAUDE, len])
 @given(histories(max_steps=6), st.integers(8, 80))
-def test_chunks_lose_nothing_and_keep_the_limit(
-    count: Any, messages: list[dict[str, Any]], limit: int
-) -> None:
+def test_chunks_are_whole_and_fit(count: Any, messages: list[dict[str, Any]], limit: int) -> None:
     """Wrong: text that does not fit a piece is dropped, or a piece exceeds the model's context."""
     entries = log_of(messages, lambda message: 1)
     parts = list(chunks(entries, count, limit))

@@ -186,9 +186,7 @@ def test_lines_are_read_from_where_reading_ended(tmp_path: Path) -> None:
     assert [one.record() for one in lines_from(path, 3)] == [{"c": 3}]
 
 
-def test_a_line_without_end_costs_no_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endless_line_costs_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a huge line fills the memory, or lines after it are not read."""
     monkeypatch.setattr(chat, "LONGEST", 100)
     monkeypatch.setattr(chat, "_CHUNK", 7)

@@ -192,9 +192,7 @@ def test_a_turn_is_whole_wherever_it_fits_alone(case: Case, more: int) -> None:
 
 @pytest.mark.parametrize("role", ["system", "user"])
 @pytest.mark.parametrize("question", ["How are they?", "\n \n\n\n how are they?"])
-def test_with_each_token_less_something_gives_way(
-    role: Literal["system", "user"], question: str
-) -> None:
+def test_with_fewer_tokens_something_goes(role: Literal["system", "user"], question: str) -> None:
     """Wrong: half of a turn is removed, a removed one returns with less room, or recalls are
     counted where they are not shown."""
     pets = ("parrot", "tortoise", "hamster", "goat")
