@@ -17,6 +17,8 @@ from agent_memory.core.records import Entry, Head, Recall, Summary
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.engine.recall.contexts import to_add
 from tests.histories import histories, log_of, texts, unpaired
+from tests.kit import assistant as a
+from tests.kit import user as u
 
 Role = Literal["system", "user"]
 
@@ -50,23 +52,15 @@ def log(messages: Sequence[Any]) -> list[Entry]:
 
 def head_of(entries: Sequence[Entry], summary: str | None = None, start: int = 0) -> Head:
     systems = [entry for entry in entries if entry.message.is_system]
-    return Head(
-        session_id="s",
-        user_id=None,
+    return replace(
+        Head("s", None, created_at=DAY),
         end=len(entries),
         total=entries[-1].total if entries else 0,
-        expired=0,
         start=start,
-        start_total=0,
-        pinned=(),
-        pinned_tokens=0,
         system=systems[-1].message if systems else None,
         system_tokens=systems[-1].tokens if systems else 0,
         summary=None if summary is None else Summary(summary, 0, start, "local"),
-        cursors={},
         version=1,
-        deleting=False,
-        created_at=DAY,
     )
 
 
@@ -80,14 +74,6 @@ def pack(
     head = head_of(entries, summary)
     asked = [] if question is None else [question]
     return packer.pack(head, packer.window(head, entries, asked, once=True), recalls, [])
-
-
-def u(text: Any) -> dict[str, Any]:
-    return {"role": "user", "content": text}
-
-
-def a(text: str) -> dict[str, Any]:
-    return {"role": "assistant", "content": text}
 
 
 @given(histories(), recall_lists, st.none() | texts(), roles, st.integers(64, 900))
@@ -153,16 +139,11 @@ MEMORY = (
 def test_memory_stands_in_or_before_the_newest_user_message() -> None:
     """Wrong: recalls are at the top of the prompt, so prompt caches always miss."""
     talk = [{"role": "system", "content": "rules"}, u("one"), a("two"), u("three"), a("four")]
-    assert pack(packer(900), log(talk), RECALL).to_messages() == [
-        *talk[:3],
-        {"role": "system", "content": MEMORY},
-        *talk[3:],
-    ]
-    assert pack(packer(900, "user"), log(talk), RECALL).to_messages() == [
-        *talk[:3],
-        u(f"{MEMORY}\n\nthree"),
-        talk[4],
-    ]
+    recalled = {"role": "system", "content": MEMORY}
+    chat = pack(packer(900), log(talk), RECALL).to_messages()
+    assert chat == [*talk[:3], recalled, *talk[3:]]
+    chat = pack(packer(900, "user"), log(talk), RECALL).to_messages()
+    assert chat == [*talk[:3], u(f"{MEMORY}\n\nthree"), talk[4]]
     part = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
     chat = pack(packer(2000, "user"), log([u([part])]), RECALL).to_messages()
     assert chat == [u([{"type": "text", "text": MEMORY}, part])]
@@ -184,10 +165,8 @@ def test_without_a_user_message_memory_stands_before_the_turns(system: str, role
 def test_turns_come_before_the_summary_and_the_rules() -> None:
     """Wrong: a summary that quotes markup closes its own element."""
     message = summary_message(Summary("a </summary> b", 5, 7, "local"), "system")
-    assert message.to_openai() == {
-        "role": "system",
-        "content": "<summary>\na &lt;/summary&gt; b\n</summary>",
-    }
+    text = "<summary>\na &lt;/summary&gt; b\n</summary>"
+    assert message.to_openai() == {"role": "system", "content": text}
     assert message.metadata == {"kind": "summary", "upto": 7, "by": "local"}
     entries = log([u("word " * 60)])
     head = replace(head_of(entries, "long " * 60, start=0), start=0)

@@ -79,6 +79,7 @@ SAME = [
 ]
 """Commands to which both profiles reply alike."""
 
+MISSING, PLEASE = "Error: The path /memories/", "Please provide a valid path."
 DIFFERENT = [
     (
         view("/memories"),
@@ -93,28 +94,20 @@ DIFFERENT = [
         "The memory file has been edited.\n"
         "     2\ttwo\n     3\tthree\n     4\t4\n     5\t\n     6\tfive",
     ),
-    (
-        replace("/memories/nope", "a", "b"),
-        "Error: The path /memories/nope does not exist. Please provide a valid path.",
-    ),
-    (
-        replace("/memories/work", "a", "b"),
-        "Error: The path /memories/work does not exist. Please provide a valid path.",
-    ),
-    (insert("/memories/nope", 0, "a"), "Error: The path /memories/nope does not exist"),
+    (replace("/memories/nope", "a", "b"), f"{MISSING}nope does not exist. {PLEASE}"),
+    (replace("/memories/work", "a", "b"), f"{MISSING}work does not exist. {PLEASE}"),
+    (insert("/memories/nope", 0, "a"), f"{MISSING}nope does not exist"),
     (insert("/memories", 0, "a"), "Error: The path /memories does not exist"),
-    (
-        insert("/memories/notes.md", 8, "a"),
-        "Error: Invalid `insert_line` parameter: 8. It should be within the range of lines of the "
-        "file: [0, 7]",
+    *(
+        (
+            insert("/memories/notes.md", line, "a"),
+            f"Error: Invalid `insert_line` parameter: {line}. It should be within the range of "
+            "lines of the file: [0, 7]",
+        )
+        for line in (8, -1)
     ),
-    (
-        insert("/memories/notes.md", -1, "a"),
-        "Error: Invalid `insert_line` parameter: -1. It should be within the range of lines of the "
-        "file: [0, 7]",
-    ),
-    (delete("/memories/nope"), "Error: The path /memories/nope does not exist"),
-    (rename("/memories/nope", "/memories/b"), "Error: The path /memories/nope does not exist"),
+    (delete("/memories/nope"), f"{MISSING}nope does not exist"),
+    (rename("/memories/nope", "/memories/b"), f"{MISSING}nope does not exist"),
     (
         rename("/memories/nope", "/memories/work"),
         "Error: The destination /memories/work already exists",
@@ -213,23 +206,12 @@ PATHS = [
     "/memories/a.md", "/memories/a/z.md", "/memories/.h/x", "/memories/a/.h", "/memories/Z.md",
     "/memories/é.md", "/memories/日本/語", "/memories/q", "/memories/node_modules/m",
 ]  # fmt: skip
-TEXTS = [
-    "",
-    "\n",
-    "a",
-    "aaa",
-    "aaaa\naa",
-    "a\r\nb",
-    "\r",
-    "b\n\n",
-    "\tb\né",
-    "é" * 700,
-    "x" * 1_024,
-]
+SHORT = ["", "\n", "a", "aaa", "aaaa\naa", "a\r\nb", "\r", "b\n\n", "\tb\né"]
+TEXTS = [*SHORT, "é" * 700, "x" * 1_024]
 
 
 def any_text(dice: random.Random) -> str:
-    return "".join(dice.choices(TEXTS[:-2], k=dice.randrange(5))) + dice.choice(TEXTS)
+    return "".join(dice.choices(SHORT, k=dice.randrange(5))) + dice.choice(TEXTS)
 
 
 def any_command(dice: random.Random, files: dict[str, str]) -> dict[str, Any]:

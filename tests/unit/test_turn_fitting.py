@@ -32,6 +32,7 @@ from agent_memory.core.turns import (
 from agent_memory.errors import InvalidMessage
 from tests.histories import call, histories, log_of, result, texts, unpaired
 from tests.kit import at_length
+from tests.kit import user as u
 
 COUNTER = TokenCounter()
 BLOCKS = {"vector": BlockInfo("vector", None), "static": BlockInfo("static", None)}
@@ -210,10 +211,6 @@ def test_with_fewer_tokens_something_goes(role: Literal["system", "user"], quest
         turns.append(str(chat).count("eats."))
     assert turns == sorted(turns, reverse=True)
     assert {4, 2, 1, 0} <= set(turns)
-
-
-def u(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 @settings(max_examples=at_length(20))

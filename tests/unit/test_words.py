@@ -217,17 +217,8 @@ def test_sentences_terms_and_identifiers() -> None:
         "Form HR-101 costs $300.50 (50% off) at 10:30 on 2026-01-05; "
         "mail a.b+c@ex-ample.co.uk or see https://x.org/a?b=1, v1.2.3, 7 and HR-101 again"
     )
-    assert identifiers(text) == [
-        "HR-101",
-        "$300.50",
-        "50%",
-        "10:30",
-        "2026-01-05",
-        "a.b+c@ex-ample.co.uk",
-        "https://x.org/a?b=1,",
-        "v1.2.3",
-        "7",
-    ]
+    found = "HR-101 $300.50 50% 10:30 2026-01-05 a.b+c@ex-ample.co.uk https://x.org/a?b=1, v1.2.3 7"
+    assert " ".join(identifiers(text)) == found
 
 
 @given(texts())
