@@ -71,8 +71,7 @@ class TestFolderStore(
 SAYING = """
 import sys
 from agent_memory.stores import open_store
-from agent_memory.testing.contract import draft, record
-from agent_memory.testing.contract import for_words, units, worded
+from agent_memory.testing.contract import draft
 store = open_store(sys.argv[1])
 for n in range(int(sys.argv[3])):
     store.append("s", [draft(f"{sys.argv[2]} {n}")])

@@ -253,11 +253,5 @@ def run(example: Path, folder: Path, **settings: str) -> subprocess.CompletedPro
         for key, value in os.environ.items()
         if not key.startswith("AGENT_MEMORY_") and not key.endswith("_API_KEY")
     } | settings
-    return subprocess.run(
-        [sys.executable, "-W", "error::ResourceWarning", example],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-W", "error::ResourceWarning", example]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)

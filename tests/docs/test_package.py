@@ -41,9 +41,8 @@ ONLY_ASYNC: dict[type, set[str]] = {AsyncAgentMemory: {"run"}}
 
 def python(code: str, folder: Path) -> str:
     """Return the output of a program in its own folder."""
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -153,10 +152,8 @@ def test_wheel_is_whole(wheel: zipfile.ZipFile) -> None:
     modules = {file.relative_to(ROOT).as_posix() for file in needed}
     licences = {f"{info}/licenses/{name}" for name in ("LICENSE", VOCABULARY_LICENCE)}
     assert modules | licences | {"agent_memory/py.typed"} <= names
-    assert (
-        "agent-memory = agent_memory.cli.entry:main"
-        in wheel.read(f"{info}/entry_points.txt").decode()
-    )
+    commands = wheel.read(f"{info}/entry_points.txt")
+    assert b"agent-memory = agent_memory.cli.entry:main" in commands
     metadata = message_from_bytes(wheel.read(f"{info}/METADATA"))
     assert metadata["Name"] == DISTRIBUTION
     assert metadata["License-Expression"] == "Apache-2.0"
@@ -175,15 +172,10 @@ def parameters(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
     return [(one.name, one.kind, one.default) for one in found]
 
 
-@pytest.mark.parametrize(
-    ("other", "model"),
-    [
-        (AsyncAgentMemory, AgentMemory),
-        (NullMemory, AgentMemory),
-        (AsyncSession, Session),
-        (AsyncUser, User),
-    ],
-)
+FACES = {AsyncAgentMemory: AgentMemory, NullMemory: AgentMemory, AsyncSession: Session}
+
+
+@pytest.mark.parametrize(("other", "model"), [*FACES.items(), (AsyncUser, User)])
 def test_faces_have_the_same_calls(other: type, model: type) -> None:
     """Wrong: one interface lacks a call or a parameter of another."""
     theirs, ours = methods(other), methods(model)

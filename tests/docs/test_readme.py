@@ -99,14 +99,8 @@ def run(program: str, name: str, folder: Path) -> subprocess.CompletedProcess[st
     file = folder / name
     file.write_text(program, encoding="utf-8")
     env = {key: value for key, value in os.environ.items() if not key.startswith("AGENT_MEMORY_")}
-    return subprocess.run(
-        [sys.executable, file.name],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, file.name]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if script(page).strip()], ids=named)
@@ -253,10 +247,7 @@ def test_every_field_is_documented() -> None:
         for kind in kinds:
             row = re.search(rf"^\| `{kind}` \|.*$", page, re.MULTILINE)
             assert row, kind
-            common = (
-                {"kind", "name", "max_tokens", "store"}
-                if group.endswith("ltm_blocks")
-                else {"kind"}
-            )
+            blocks = group.endswith("ltm_blocks")
+            common = {"kind", "name", "max_tokens", "store"} if blocks else {"kind"}
             for name in set(find_kind(group, kind).model_fields) - common:
                 assert f"`{name}`" in row[0] + shared, f"{kind}.{name}"

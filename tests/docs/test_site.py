@@ -12,9 +12,8 @@ DOCS = ROOT / "docs"
 
 
 def python(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
 def test_the_reference_is_not_stale(tmp_path: Path) -> None:

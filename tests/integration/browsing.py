@@ -28,20 +28,10 @@ LACKING = (
     "apt-get install chromium, or the like"
 )
 FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-default-apps",
-    "--disable-extensions",
-    "--hide-scrollbars",
-    "--force-color-profile=srgb",
-    "--remote-debugging-pipe",
+    *("--headless=new", "--no-sandbox", "--no-first-run", "--disable-background-networking"),
+    *("--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--disable-component-update"),
+    *("--disable-sync", "--disable-default-apps", "--disable-extensions", "--hide-scrollbars"),
+    *("--force-color-profile=srgb", "--remote-debugging-pipe"),
 )
 MAIN = "document.querySelector('main')"
 _SECONDS = 180.0  # limit for a browser that hangs

@@ -118,9 +118,7 @@ class Story:
         said, user_id = self._said[session_id], f"u{session_id[-1]}"
         memory, text = self._memory, self._text()
         calls: dict[str, Callable[[], object]] = {
-            "update": lambda: memory.update(
-                session_id, {"role": "user", "content": text}, user_id=user_id
-            ),
+            "update": lambda: memory.update(session_id, text_message(text), user_id=user_id),
             "get": lambda: memory.get(session_id, text, user_id=user_id),
             "search": lambda: memory.search(text, user_id=user_id),
             "history": lambda: memory.history(session_id),
@@ -128,9 +126,7 @@ class Story:
             "pop": lambda: memory.pop(session_id),
             "flush": lambda: memory.flush(session_id),
             "completion": lambda: memory.completion(session_id, text, user_id=user_id),
-            "stream": lambda: list(
-                memory.completion(session_id, text, user_id=user_id, stream=True)
-            ),
+            "stream": lambda: [*memory.completion(session_id, text, user_id=user_id, stream=True)],
         }
         began = perf_counter()
         whole = self._interrupted(calls[name], self._random.random() * _LATER * self._usual[name])

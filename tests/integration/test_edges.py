@@ -40,25 +40,11 @@ LONGEST = 1_000
 """The most characters of an error, which quotes a part of the value and says what to do."""
 
 GOOD: dict[str, Any] = {
-    "session_id": "s",
-    "namespace": ("a",),
-    "puts": (),
-    "user_id": "ana",
-    "agent_id": "bot",
-    "message": {"role": "user", "content": "Tea, please."},
-    "answer": "Here it is.",
-    "name": "memory_read",
-    "block": "vector",
-    "kind": "notes",
-    "path": "/memories/a.md",
-    "position": (1.0, 2.0),
-    "low": (0.0, 0.0),
-    "high": (2.0, 2.0),
-    "insert_line": 0,
-    "observations": [],
-    "skill": Skill("brew-tea", "How to brew tea."),
-    "value": 1,
-    "k": 3,
+    **{"session_id": "s", "user_id": "ana", "agent_id": "bot", "namespace": ("a",), "puts": ()},
+    **{"message": {"role": "user", "content": "Tea, please."}, "answer": "Here it is."},
+    **{"name": "memory_read", "block": "vector", "kind": "notes", "path": "/memories/a.md"},
+    **{"position": (1.0, 2.0), "low": (0.0, 0.0), "high": (2.0, 2.0), "observations": []},
+    **{"insert_line": 0, "skill": Skill("brew-tea", "How to brew tea."), "value": 1, "k": 3},
 }
 """Valid values by parameter name; all other parameters take a string."""
 

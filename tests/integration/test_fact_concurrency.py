@@ -26,16 +26,9 @@ from tests.kit import SECONDS, Cut, model_at
 SESSIONS = [f"s{n}" for n in range(10)]
 SAME = ["I live in Oslo."] * 10
 WORDINGS = [
-    "Lives in Oslo.",
-    "The user lives in Oslo.",
-    "Has a home in Oslo.",
-    "Is at home in Oslo.",
-    "Resides in Oslo.",
-    "Oslo is where the user lives.",
-    "Dwells in Oslo.",
-    "Keeps house in Oslo.",
-    "Their home town is Oslo.",
-    "Calls Oslo home.",
+    *(f"{verb} in Oslo." for verb in ("Lives", "The user lives", "Has a home", "Is at home")),
+    *(f"{verb} in Oslo." for verb in ("Resides", "Dwells", "Keeps house")),
+    *("Oslo is where the user lives.", "Their home town is Oslo.", "Calls Oslo home."),
 ]
 
 

@@ -214,15 +214,8 @@ def has_no_user_any_more(place: Place) -> None:
 
 
 BETWEEN = [
-    says_more,
-    is_gone,
-    begins_anew,
-    begins_anew_unabsorbed,
-    is_anothers,
-    is_shorter,
-    is_said_again,
-    is_said_again_unabsorbed,
-    has_no_user_any_more,
+    *(says_more, is_gone, begins_anew, begins_anew_unabsorbed, is_anothers, is_shorter),
+    *(is_said_again, is_said_again_unabsorbed, has_no_user_any_more),
 ]
 
 

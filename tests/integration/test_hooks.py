@@ -337,14 +337,9 @@ MAIN = "from agent_memory.cli.entry import main; main()"
 def process(*arguments: str, given: str = "", **env: str) -> subprocess.CompletedProcess[str]:
     """Run a hook in a process, as an agent does."""
     kept = {name: value for name, value in os.environ.items() if name not in ("HOME", "LOGNAME")}
-    return subprocess.run(
-        [sys.executable, "-c", MAIN, "hook", *arguments],
-        input=given,
-        capture_output=True,
-        text=True,
-        env={**kept, "PYTHONPATH": str(ROOT), **env},
-        check=False,
-    )
+    command, env = [sys.executable, "-c", MAIN, "hook", *arguments], {**kept, **env}
+    env.setdefault("PYTHONPATH", str(ROOT))
+    return subprocess.run(command, input=given, capture_output=True, text=True, env=env)
 
 
 def of_codex(role: str, text: str) -> dict[str, Any]:
@@ -412,14 +407,8 @@ def test_a_prompt_loads_nothing_heavy(told: str, more: list[str]) -> None:
     """Wrong: a hook imports a heavy package, and so delays each prompt."""
     heavy = {"pydantic", "typer", "litellm", "sqlalchemy", "numpy", "tiktoken", "rich", "asyncio"}
     options = [*more, "--user", "ana", "--store", "sqlite:///m.db"]
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", MAIN, "hook", "UserPromptSubmit", *options],
-        input=event("other", prompt=WHICH),
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    asked = event("other", prompt=WHICH)
+    done = process("UserPromptSubmit", *options, given=asked, PYTHONPROFILEIMPORTTIME="1")
     assert ASKED in context(done.stdout)
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "sqlite3" in loaded

@@ -633,6 +633,10 @@ SAID = {"type": "message", "id": "msg_1", "role": "assistant",
         "content": [{"type": "output_text", "text": "Yes.", "annotations": []}]}  # fmt: skip
 
 
+AGAIN = {key: SAID[key] for key in SAID if key != "id"}
+REASONS = {"type": "reasoning", "id": "rs_1", "summary": []}
+
+
 def result_of(*blocks: Json) -> Json:
     return {"role": "user", "content": [{"toolResult": {"toolUseId": "c", "content": [*blocks]}}]}
 
@@ -649,16 +653,8 @@ def result_of(*blocks: Json) -> Json:
         ),
         (CHAT, [CALL, {**TOOL, "content": []}], [CALL, {**TOOL, "content": ""}]),
         (RESPONSES, [FC, {**OUT, "output": []}], [FC, {**OUT, "output": ""}]),
-        (RESPONSES, [SAID, SAID], [SAID, {key: SAID[key] for key in SAID if key != "id"}]),
-        (
-            RESPONSES,
-            [{"type": "reasoning", "id": "rs_1", "summary": []}, SAID] * 2,
-            [
-                {"type": "reasoning", "id": "rs_1", "summary": []},
-                SAID,
-                {key: SAID[key] for key in SAID if key != "id"},
-            ],
-        ),
+        (RESPONSES, [SAID, SAID], [SAID, AGAIN]),
+        (RESPONSES, [REASONS, SAID] * 2, [REASONS, SAID, AGAIN]),
     ],
 )
 def test_invalid_items_are_repaired(form: str, log: list[Json], sent: list[Json]) -> None:

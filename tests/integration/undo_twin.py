@@ -103,12 +103,7 @@ def with_tool(question: str, result: str, answer: str, number: int) -> list[dict
     call = {"id": f"call-{number}", "type": "function", "function": function}
     return [
         said(question),
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [call],
-            "created_at": at("2024-01-05"),
-        },
+        said(None, role="assistant", tool_calls=[call]),
         said(result, role="tool", tool_call_id=f"call-{number}"),
         said(answer, role="assistant"),
     ]

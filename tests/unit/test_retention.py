@@ -21,28 +21,16 @@ def letter(first: int) -> DeadLetter:
 @pytest.mark.parametrize(
     ("head", "blocks", "dead", "expected"),
     [
-        (replace(HEAD, cursors={}), [], [], 80),
-        (HEAD, ["a", "b"], [], 59),
-        (HEAD, ["a", "b", "new"], [], 0),
-        (HEAD, ["a"], [], 59),
+        (replace(HEAD, cursors={}), [], [], 80),  # what left the window
+        (HEAD, ["a", "b"], [], 59),  # the slowest block
+        (HEAD, ["a", "b", "new"], [], 0),  # a block that has begun nothing
+        (HEAD, ["a"], [], 59),  # a block that is not configured now
         (HEAD, ["a", "b"], [letter(31), letter(50)], 30),
         (replace(HEAD, cursors={}, pinned=(12, 40)), [], [], 11),
-        (replace(HEAD, cursors={}, start=100), [], [], 99),
+        (replace(HEAD, cursors={}, start=100), [], [], 99),  # the newest entry stays
         (replace(HEAD, cursors={}, summary=Summary("x", 1, 80, "local", 25)), [], [], 25),
-        (replace(HEAD, cursors={}, summary=Summary("x", 1, 80, "m")), [], [], 80),
-        (replace(HEAD, expired=70), ["a", "new"], [], 70),
-    ],
-    ids=[
-        "what left the window",
-        "the slowest block",
-        "a block that has begun nothing",
-        "a block that is not configured now",
-        "dead letters",
-        "pinned",
-        "the newest entry stays",
-        "a summary to redo",
-        "a final summary",
-        "it never goes back",
+        (replace(HEAD, cursors={}, summary=Summary("x", 1, 80, "m")), [], [], 80),  # a final one
+        (replace(HEAD, expired=70), ["a", "new"], [], 70),  # it never goes back
     ],
 )
 def test_passed(head: Head, blocks: list[str], dead: list[DeadLetter], expected: int) -> None:

@@ -11,6 +11,7 @@ from agent_memory.core.context import render_memory, summary_message
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Summary
 from agent_memory.ltm_blocks.extractive.history.sources import helpful, plain, role_of, sources
+from tests.kit import user
 
 DAY = datetime(2024, 1, 5, 23, 59, tzinfo=UTC)
 EACH = ("user", "assistant", "tool")
@@ -23,10 +24,6 @@ def entry(message: dict[str, Any], seq: int = 1) -> Entry:
 def lines(*messages: dict[str, Any], roles: tuple[str, ...] = ("user",)) -> list[str]:
     entries = [entry(message, seq) for seq, message in enumerate(messages, 1)]
     return [said.line() for said in helpful(sources(entries, roles))]
-
-
-def user(content: Any, **more: Any) -> dict[str, Any]:
-    return {"role": "user", "content": content, **more}
 
 
 CALL = {
@@ -123,16 +120,8 @@ def test_markup_of_a_text_is_escaped(text: str) -> None:
         ({"role": "model", "content": "native"}, "tool", False),
         ({"role": "system", "content": "native"}, "system", False),
         ({"role": "developer", "content": "native"}, "system", False),
-        (
-            {"role": "user", "content": [{"type": "tool_result", "content": "native"}]},
-            "user",
-            False,
-        ),
-        (
-            {"role": "user", "content": [{"type": "tool_result", "content": [{"text": "native"}]}]},
-            "user",
-            False,
-        ),
+        (user([{"type": "tool_result", "content": "native"}]), "user", False),
+        (user([{"type": "tool_result", "content": [{"text": "native"}]}]), "user", False),
     ],
 )
 def test_native_messages_are_of_their_speaker(raw: dict[str, Any], role: str, shown: bool) -> None:

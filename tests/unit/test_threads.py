@@ -313,12 +313,8 @@ def test_a_call_that_fails_is_made_again(caplog: pytest.LogCaptureFixture) -> No
 
 
 def run(script: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script],  # of forks and threads
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script]  # of forks
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     assert (done.returncode, done.stderr) == (0, "")
 
 

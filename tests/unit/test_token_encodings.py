@@ -189,9 +189,8 @@ assert first.build()("two words") == 2
 )
 def test_in_a_process_of_its_own(script: str) -> None:
     """Wrong: the first count imports a slow library, or an exit or a fork hangs."""
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, timeout=60, text=True
-    )
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    run = subprocess.run(command, capture_output=True, timeout=60, text=True)
     assert (run.returncode, run.stderr) == (0, "")
 
 
