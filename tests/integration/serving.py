@@ -270,6 +270,8 @@ _GIVEN: dict[str, Any] = {
     "id": "none",
     "found": [{"block": "log", "id": "s-ana#1", "text": "", "sources": [["s-ana", 1]]}],
 }
+_TURNS = ("before_turn", "begin_shared", "take_turn", "take_shared", "stream_turn")
+_RECEIPT = {"kind": "session", "id": "gone", "namespace": "default", "parts": []}
 _MORE: dict[str, dict[str, Any]] = {
     "call_tool": {"name": "memory_read"},
     "forget": {"session_id": "s-none"},
@@ -279,23 +281,12 @@ _MORE: dict[str, dict[str, Any]] = {
     "replace_in_file": {"old_str": "new"},
     "forget_all": {"messages": True},
     "get_context": {"message": "Where does it live?"},
-    **dict.fromkeys(
-        ("before_turn", "begin_shared", "take_turn", "take_shared", "stream_turn"),
-        {"message": "turn: where?"},
-    ),
+    **{name: {"message": "turn: where?"} for name in _TURNS},
     "change_note": {"text": "Likes coffee."},
     "write_file": {"text": "new"},
     "observe": {"text": "a house", "position": [3, 4]},
     "put_values": {"puts": []},
-    "verify_receipt": {
-        "receipt": {
-            "kind": "session",
-            "id": "gone",
-            "namespace": "default",
-            "parts": [],
-            "at": "2026-01-01T00:00:00+00:00",
-        }
-    },
+    "verify_receipt": {"receipt": {**_RECEIPT, "at": "2026-01-01T00:00:00+00:00"}},
 }
 
 
