@@ -49,7 +49,7 @@ _MOST_CACHED = 10_000
 class Today:
     """The spending of all processes today (UTC), without the calls of `completion`."""
 
-    day: str  # the day
+    day: str
     spent: Spent  # the spending; a running call counts with its maximum
     reached: str | None  # the limit that forbids further model calls; None if no limit is reached
 
