@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from agent_memory.testing.fake_llm import FakeLLM
     from agent_memory.testing.records import RecordStoreContract
     from agent_memory.testing.sessions import SessionStoreContract
-    from agent_memory.testing.store_contract import StoreContract
     from agent_memory.testing.vectors import VectorStoreContract
     from agent_memory.testing.watching import watched
-    from agent_memory.testing.work import WorkStoreContract
+    from agent_memory.testing.work import StoreContract, WorkStoreContract
 
 __all__ = [
     "FakeLLM",
@@ -39,9 +38,8 @@ if not TYPE_CHECKING:
             ".records": ("RecordStoreContract",),
             ".fake_llm": ("FakeLLM",),
             ".sessions": ("SessionStoreContract",),
-            ".store_contract": ("StoreContract",),
             ".vectors": ("VectorStoreContract",),
             ".watching": ("watched",),
-            ".work": ("WorkStoreContract",),
+            ".work": ("StoreContract", "WorkStoreContract"),
         },
     )

@@ -1,4 +1,4 @@
-"""Contract tests for due sessions, and for writes under a lease; see `testing.contract`."""
+"""Contract tests for due sessions and writes under a lease, and the whole suite of a store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from agent_memory.retrieval.query import Query
 from agent_memory.stores.base import SessionStore, Store
 from agent_memory.testing.contract import draft, ranked, record, stored, together
 from agent_memory.testing.locks import LockContract
+from agent_memory.testing.records import RecordStoreContract
 from agent_memory.testing.rewriting import entries
+from agent_memory.testing.sessions import SessionStoreContract
+from agent_memory.testing.vectors import VectorStoreContract
 
 _VECTOR = np.array([[1.0, 0.0]], dtype=np.float32)
 _TRAITS = Features.of_vectors(_VECTOR)
@@ -382,3 +385,13 @@ class WorkStoreContract(LockContract):
         assert all_of(store) == all_of(other) == before
         other.append("s", [draft("more")])
         assert stored(store).end == 3
+
+
+class StoreContract(
+    SessionStoreContract, WorkStoreContract, RecordStoreContract, VectorStoreContract
+):
+    """Subclass this class and define the fixture `store`; see `testing.contract`.
+
+    Two fixtures are optional: `other`, a second store object on the same data, and `elsewhere`, a
+    store object on another namespace of the database.
+    """
