@@ -117,7 +117,7 @@ def test_what_is_no_database_is_named(tmp_path: Path) -> None:
     file.write_text("This is not a database, " * 100)
     with pytest.raises(StoreError, match=r"notes\.txt"):
         SQLStore(f"sqlite:///{file}")
-    with pytest.raises(StoreUnavailable, match="unable to open"):
+    with pytest.raises(StoreUnavailable, match="is a folder"):
         SQLStore(f"sqlite:///{tmp_path}")
     assert file.read_text().startswith("This is not")
 

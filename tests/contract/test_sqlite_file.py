@@ -304,9 +304,3 @@ def test_a_folder_that_may_not_be_written(path: Path) -> None:
             SQLStore(f"sqlite:///{path}")
     finally:
         path.parent.chmod(0o700)
-
-
-def test_a_folder_in_place_of_a_file(path: Path) -> None:
-    """Wrong: a folder raises 'unable to open database file' without the cause."""
-    with pytest.raises(StoreUnavailable, match="is a folder"):
-        SQLStore(f"sqlite:///{path.parent}")
