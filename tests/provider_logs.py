@@ -326,9 +326,8 @@ class Logs:
             call = {"name": tool, "args": {"q": 1}, **({"id": called} if called else {})}
             parts.append({name: call})
         if self._random.random() < 0.3:
-            parts[-1]["thoughtSignature" if name == "functionCall" else "thought_signature"] = (
-                "c2ln"
-            )
+            signature = "thoughtSignature" if name == "functionCall" else "thought_signature"
+            parts[-1][signature] = "c2ln"
         return [{"role": "model", "parts": parts}]
 
     def _answered_google_contents(

@@ -57,9 +57,8 @@ def written() -> Iterator[list[str]]:
             yield ["agent-memory", *service.get("command", json.loads(last("CMD")))]
     for file in (*SERVICE.iterdir(), ROOT / "docs" / "image.md"):
         text = re.sub(r"\\\n[ #]*", " ", file.read_text(encoding="utf-8"))
-        for found in re.findall(
-            r"(?:run --rm server|bin/agent-memory|data agent-memory) (.+)", text
-        ):
+        begin = "(?:run --rm server|bin/agent-memory|data agent-memory)"
+        for found in re.findall(f"{begin} (.+)", text):
             yield ["agent-memory", *shlex.split(found)]
 
 

@@ -167,9 +167,8 @@ def _messages(text: str, calls: list[Call]) -> Json:
 
 
 def _contents(text: str, calls: list[Call]) -> Json:
-    parts: list[Json] = [
-        {"functionCall": {"name": name, "args": given}} for _, name, given in calls
-    ]
+    asked = [{"name": name, "args": given} for _, name, given in calls]
+    parts: list[Json] = [{"functionCall": one} for one in asked]
     content = {"role": "model", "parts": parts or [{"text": text}]}
     usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
     return {"candidates": [{"content": content, "index": 0, "finishReason": "STOP"}],

@@ -46,9 +46,8 @@ def test_a_run_is_told_what_is_known_of_its_user(memory: AgentMemory) -> None:
 
     async def told(user: str, text: str, answer: str = "") -> str:
         provider = AgentMemoryContextProvider(memory, user_id=lambda session: user, stores=True)
-        context = SessionContext(
-            session_id=f"s-{text[:4]}", input_messages=[Message("user", [text])]
-        )
+        said = [Message("user", [text])]
+        context = SessionContext(session_id=f"s-{text[:4]}", input_messages=said)
         given: Any = {"agent": None, "session": AgentSession(), "context": context, "state": {}}
         await provider.before_run(**given)
         if answer:

@@ -85,22 +85,14 @@ def test_a_chat_message_comes_back_from_the_format() -> None:
     """Wrong: the chat for other formats lacks calls and their results."""
     call = {"id": "c", "name": "weather", "args": {"city": "Rome"}}
     thought = {"text": "Hm.", "thought": True}
-    raw = {
-        "author": "bot",
-        "content": {"role": "model", "parts": [thought, {"function_call": call}]},
-    }
-    (view,) = to_chat(raw)
+    content = {"role": "model", "parts": [thought, {"function_call": call}]}
+    (view,) = to_chat({"author": "bot", "content": content})
     assert view["tool_calls"][0]["function"]["arguments"] == '{"city": "Rome"}'
     answer = {"id": "c", "name": "weather", "response": {"sun": True}}
     (told,) = to_chat({"content": {"role": "user", "parts": [{"function_response": answer}]}})
-    assert told == {
-        "role": "tool",
-        "tool_call_id": "c",
-        "name": "weather",
-        "content": '{"sun": true}',
-    }
-    (said,) = from_chat({"role": "assistant", "content": "hello"})
-    assert to_chat({"author": "bot", "content": said}) == [
-        {"role": "assistant", "content": "hello"}
-    ]
+    assert told.pop("content") == '{"sun": true}'
+    assert told == {"role": "tool", "tool_call_id": "c", "name": "weather"}
+    hello = {"role": "assistant", "content": "hello"}
+    (said,) = from_chat(hello)
+    assert to_chat({"author": "bot", "content": said}) == [hello]
     assert to_chat({"author": "user"}) == []

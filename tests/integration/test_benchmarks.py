@@ -118,9 +118,8 @@ def data(tmp_path: Path) -> Path:
 def test_it_runs(data: Path, tmp_path: Path) -> None:
     """Wrong: the command fails, ignores a setting, or reports wrong figures."""
     out = tmp_path / "out.json"
-    told = CliRunner().invoke(
-        app, ["--data", str(data), "--out", str(out), "--set", 'roles=["user"]']
-    )
+    options = ["--data", str(data), "--out", str(out), "--set", 'roles=["user"]']
+    told = CliRunner().invoke(app, options)
     assert told.exit_code == 0, told.output
     result = json.loads(out.read_text())
     assert result["turns"] == 3

@@ -283,9 +283,8 @@ def test_a_note_that_a_follow_up_question_recalled_is_shown() -> None:
             memory.remember(text, user_id="ana")
         memory.update("s", user("Where does Tiago work?"), user_id="ana")
         turn = memory.before_turn("s", "What did he do before?", user_id="ana")
-        assert [recall.text for recall in turn.context.recalls] == [
-            "Tiago lost his job at the bank."
-        ]
+        (recall,) = turn.context.recalls
+        assert recall.text == "Tiago lost his job at the bank."
         memory.after_turn(turn, "He worked at a bank.")
         (sent,) = memory.contexts("s", user_id="ana")
         assert sent.exact

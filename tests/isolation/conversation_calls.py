@@ -22,9 +22,8 @@ def say(act: Act) -> Any:
 
 @operation(1, "update")
 def say_all(act: Act) -> Any:
-    return act.update(
-        *[act.says(role) for role in ("user", "assistant") * act.chance.randint(1, 3)]
-    )
+    roles = ("user", "assistant") * act.chance.randint(1, 3)
+    return act.update(*map(act.says, roles))
 
 
 @operation(0.5, "update")

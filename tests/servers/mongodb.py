@@ -174,15 +174,13 @@ class RefusingServer:
         with suppress(OSError), client:
             while asked := _message(client):
                 hello = any(name in asked[:64] for name in _OF_ITSELF)
-                answer = bson.encode(
-                    _HELLO if hello else {"ok": 0, "code": self._code, "errmsg": "no"}
-                )
+                failed = {"ok": 0, "code": self._code, "errmsg": "no"}
+                answer = bson.encode(_HELLO if hello else failed)
                 legacy = asked[12:16] == _OP_QUERY
                 body = (_REPLY if legacy else bytes(5)) + answer
                 kind = _OP_REPLY if legacy else asked[12:16]
-                client.sendall(
-                    (16 + len(body)).to_bytes(4, "little") + asked[4:8] * 2 + kind + body
-                )
+                size = (16 + len(body)).to_bytes(4, "little")
+                client.sendall(size + asked[4:8] * 2 + kind + body)
 
 
 def _message(source: socket.socket) -> bytes:

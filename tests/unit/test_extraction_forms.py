@@ -135,12 +135,8 @@ def test_answers() -> None:
 
     assert which(3) == which([3]) == which(["3"]) == [3]
     assert which(None) == which([]) == []
-    for word, meant in (
-        ("Update", "update"),
-        (" same ", "same"),
-        ("replace", "add"),
-        (None, "add"),
-    ):
+    meanings = {"Update": "update", " same ": "same", "replace": "add", None: "add"}
+    for word, meant in meanings.items():
         (one,) = Answers.model_validate({"answers": [{"number": 1, "answer": word}]}).answers
         assert one.answer == meant
 
@@ -266,7 +262,6 @@ def test_what_a_schema_does_not_say_is_checked_all_the_same() -> None:
     with pytest.raises(ValidationError):
         Finding(text="Likes tea.", message=1, quote="")
     schema = ProfileForm(Bounded).schema
+    fact = {"field": "age", "value": -5, "message": 1, "quote": "five"}
     with pytest.raises(ValidationError):
-        schema.model_validate(
-            {"facts": [{"field": "age", "value": -5, "message": 1, "quote": "five"}]}
-        )
+        schema.model_validate({"facts": [fact]})

@@ -74,9 +74,8 @@ def test_kept_identifiers_fit(count: Any, summary: str, sources: list[str], limi
 
 def test_identifiers_that_a_summary_loses_are_added() -> None:
     """Wrong: a code that the model drops is missing from the summary."""
-    text = keep_codes(
-        "She may spend $300.", ["Form HR-101", "at most $300 within 30 days"], COUNT, 100
-    )
+    texts = ["Form HR-101", "at most $300 within 30 days"]
+    text = keep_codes("She may spend $300.", texts, COUNT, 100)
     assert text == "She may spend $300.\nVerbatim: HR-101"
     summary = "Form HR-101, $300, by 10:30."
     assert keep_codes(summary, [summary, "HR-101 and 10:30"], COUNT, 100) == summary

@@ -179,16 +179,14 @@ def attack(dice: random.Random) -> str:
     """Return a path of good, bad and strange pieces. One in five has a replaced character."""
     text = dice.choice(STARTS)
     for _ in range(dice.choice((0, 1, 1, 2, 2, 3, 4, 20))):
-        text += dice.choice(SEPARATORS) + dice.choice(
-            SEGMENTS[: dice.choice((11, 11, len(SEGMENTS)))]
-        )
+        segments = SEGMENTS[: dice.choice((11, 11, len(SEGMENTS)))]
+        text += dice.choice(SEPARATORS) + dice.choice(segments)
     if dice.random() < 0.1:
         text += dice.choice(SEPARATORS)
     if dice.random() < 0.2:
         place = dice.randrange(len(text) + 1)
-        text = (
-            text[:place] + chr(dice.randrange(dice.choice((0x80, 0x3000, 0x110000)))) + text[place:]
-        )
+        letter = chr(dice.randrange(dice.choice((0x80, 0x3000, 0x110000))))
+        text = text[:place] + letter + text[place:]
     return text
 
 

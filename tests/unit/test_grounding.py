@@ -200,9 +200,8 @@ def test_an_assistants_name_is_of_its_role(text: str, quote: str, other: str, wa
 def test_who_nods_has_not_said_it(text: str, quote: str, other: str, wanted: str) -> None:
     """Wrong: a quote of the user's thanks makes an assistant's claim the user's, or the user's own
     words in another form are not."""
-    assert role(text, quote, ("assistant", other), ("user", quote)) == "assistant" or (
-        wanted == "user"
-    )
+    nodded = role(text, quote, ("assistant", other), ("user", quote))
+    assert nodded == "assistant" or wanted == "user"
     assert role(text, quote, ("user", quote), ("assistant", other)) == wanted
 
 

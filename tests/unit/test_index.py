@@ -46,11 +46,8 @@ def test_words_and_cosines_are_those_of_the_formula(
     batches: list[list[dict[int, int]]], words: list[set[int]]
 ) -> None:
     """Wrong: a record that is added later gets a wrong score, or changes another's."""
-    index, every, rows = (
-        SegmentIndex(DIMENSION),
-        dict[str, dict[int, int]](),
-        dict[str, np.ndarray](),
-    )
+    index, every = SegmentIndex(DIMENSION), dict[str, dict[int, int]]()
+    rows: dict[str, np.ndarray] = {}
     for number, batch in enumerate(batches):
         names, made = [f"{number}-{n}" for n in range(len(batch))], features(batch, number)
         index = index.extended(names, made)
@@ -164,16 +161,14 @@ def test_pieces_stay_with_their_records(sizes: list[int], data: st.DataObject) -
     """Wrong: choosing or joining records mixes up their word pieces."""
     rows = [np.full((size, TOKEN), at + 1, np.int8) for at, size in enumerate(sizes)]
     tokens = Tokens.of(rows)
-    chosen = (
-        data.draw(st.lists(st.integers(0, max(0, len(sizes) - 1)), max_size=6)) if sizes else []
-    )
+    places = st.lists(st.integers(0, len(sizes) - 1), max_size=6) if sizes else st.just([])
+    chosen = data.draw(places)
     some = Tokens.joined([tokens.at(chosen), tokens])
     for at, place in enumerate([*chosen, *range(len(sizes))]):
         assert np.array_equal(some.of_record(at), rows[place])
     best = some.best(np.full((1, TOKEN), 1, np.int8))
-    assert (best[:, 0] > 0).tolist() == [
-        sizes[place] > 0 for place in [*chosen, *range(len(sizes))]
-    ]
+    wanted = [sizes[place] > 0 for place in [*chosen, *range(len(sizes))]]
+    assert (best[:, 0] > 0).tolist() == wanted
 
 
 def test_neighbours_roles_and_bytes() -> None:

@@ -276,9 +276,8 @@ def test_each_can_be_left(field: str, left: str) -> None:
 )
 def test_numbers_of_a_region(region: str, number: str) -> None:
     """Wrong: a national phone number is not redacted in its region, or is without one."""
-    assert (
-        Redactor(region=region)(f"Call {number}, or +49 30 1234567") == "Call [phone], or [phone]"
-    )
+    redacted = Redactor(region=region)(f"Call {number}, or +49 30 1234567")
+    assert redacted == "Call [phone], or [phone]"
     assert Redactor()(f"Call {number} now") == f"Call {number} now"
 
 

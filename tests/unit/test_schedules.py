@@ -173,11 +173,8 @@ def test_who_waits_keeps_the_place() -> None:
     queue.add("s", "session:s")
     queue.add("t", "user:ann")
     queue.add("s", "user:bob")
-    assert [queue.take(), queue.take(), queue.take()] == [
-        ("s", "session:s"),
-        ("t", "user:ann"),
-        None,
-    ]
+    taken = [queue.take() for _ in range(3)]
+    assert taken == [("s", "session:s"), ("t", "user:ann"), None]
 
 
 def test_rests_grow_and_end(monkeypatch: pytest.MonkeyPatch) -> None:

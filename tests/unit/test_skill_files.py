@@ -9,14 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.skills.files import (
-    BrokenSkill,
-    Skill,
-    checked,
-    parse,
-    render,
-    rendered,
-)
+from agent_memory.ltm_blocks.skills import BrokenSkill, Skill
+from agent_memory.ltm_blocks.skills.files import checked, parse, render, rendered
 from tests.kit import at_length
 
 MOST = 100_000

@@ -49,9 +49,8 @@ def test_nothing_is_read_from_gaps(seed: int, size: int, vacuum: str, rows: int)
             found = gap(page)
             assert found is not None
             begin = (number - 1) * size
-            data[begin + found.start : begin + found.stop] = noise.randbytes(
-                found.stop - found.start
-            )
+            place = slice(begin + found.start, begin + found.stop)
+            data[place] = noise.randbytes(found.stop - found.start)
         path.write_bytes(data)
         assert _content(path) == before
 

@@ -71,11 +71,8 @@ def test_a_tool_is_told_in_openais_form() -> None:
     """Wrong: a tool's schema is invalid for a provider, or lacks its description."""
     told = tool().schema()
     assert told["type"] == "function"
-    assert (told["function"]["name"], told["function"]["description"]) == (
-        "book_add",
-        "Adds a book.",
-    )
-    parameters = told["function"]["parameters"]
+    function, parameters = told["function"], told["function"]["parameters"]
+    assert (function["name"], function["description"]) == ("book_add", "Adds a book.")
     assert (parameters["type"], parameters["required"]) == ("object", ["title"])
     assert parameters["additionalProperties"] is False
     assert "description" not in parameters
@@ -87,11 +84,8 @@ def test_a_schema_has_no_titles_but_those_that_are_meant() -> None:
     parameters = tool().parameters()
     assert titles(parameters) == []
     properties = parameters["properties"]
-    assert properties["title"] == {
-        "description": "What it is called.",
-        "minLength": 1,
-        "type": "string",
-    }
+    title = {"description": "What it is called.", "minLength": 1, "type": "string"}
+    assert properties["title"] == title
     assert set(parameters["$defs"]["Part"]["properties"]) == {"title", "size"}
     title = create_model("title", text=(str, "none"))
     held = tool(create_model("Holder", __base__=Arguments, held=(title, ...))).parameters()

@@ -173,11 +173,8 @@ def test_lines_are_read_from_where_reading_ended(tmp_path: Path) -> None:
     """Wrong: an unfinished line is lost, or stored in half."""
     path = tmp_path / "t.jsonl"
     path.write_bytes(b'{"a":1}\nnot json\n{"b"')
-    first = list(lines_from(path, 0))
-    assert [(one.start, one.end, one.record()) for one in first] == [
-        (0, 8, {"a": 1}),
-        (8, 17, None),
-    ]
+    first = [(one.start, one.end, one.record()) for one in lines_from(path, 0)]
+    assert first == [(0, 8, {"a": 1}), (8, 17, None)]
     path.write_bytes(b'{"a":1}\nnot json\n{"b":2}\n')
     assert [one.record() for one in lines_from(path, 17)] == [{"b": 2}]
     assert list(lines_from(path, 25)) == []

@@ -313,12 +313,9 @@ def test_what_is_under_way_stays_whatever_its_size() -> None:
     assert choose_cut(entries, 50) == Cut(2)
     finished = entries_of([*(e.message for e in entries), result("b")])
     assert visible(apply(finished, Cut(2)), was_cut=True) == finished[2:]
-    entries = entries_of(
-        [U, call(["a"]), result("a"), call(["b"]), result("b")], (40, 5, 5, 30, 40)
-    )
-    assert choose_cut(entries, 100) == Cut(3, (1,))
-    entries = entries_of([U, call(["a"]), result("a"), call(["b"]), result("b")], (999, 5, 5, 5, 5))
-    assert choose_cut(entries, 10) == Cut(3, (1,))
+    rounds = [U, call(["a"]), result("a"), call(["b"]), result("b")]
+    assert choose_cut(entries_of(rounds, (40, 5, 5, 30, 40)), 100) == Cut(3, (1,))
+    assert choose_cut(entries_of(rounds, (999, 5, 5, 5, 5)), 10) == Cut(3, (1,))
 
 
 def test_results_of_several_calls_in_one_item_stand_and_fall_together() -> None:

@@ -16,9 +16,8 @@ PLACE = (USER, "said")
 
 
 def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
-    bare = ChatOpenAI(
-        model="scripted", base_url=f"{server}/v1", max_retries=0, use_responses_api=True
-    )
+    settings = {"base_url": f"{server}/v1", "max_retries": 0, "use_responses_api": True}
+    bare = ChatOpenAI(model="scripted", **settings)
     model = bare.bind_tools(list(TOOLS))
 
     def call(state: MessagesState, store: BaseStore) -> dict[str, object]:

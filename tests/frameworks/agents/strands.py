@@ -10,9 +10,8 @@ from tests.frameworks.conversation import INSTRUCTIONS, TOOLS, USER
 
 
 def converse(memory: AgentMemory, server: str, turns: Turns) -> list[str]:
-    model = OpenAIModel(
-        client_args={"base_url": f"{server}/v1", "max_retries": 0}, model_id="scripted"
-    )
+    where = {"base_url": f"{server}/v1", "max_retries": 0}
+    model = OpenAIModel(client_args=where, model_id="scripted")
     answers = []
     for session, question in turns:
         agent = Agent(
