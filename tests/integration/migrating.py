@@ -9,21 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from agent_memory import (
-    AgentMemory,
-    ExtractiveMemory,
-    FileMemory,
-    FlushToLTM,
-    NoteMemory,
-    SpatialMemory,
-    VectorMemory,
-    WorkingMemory,
-    operations,
-)
+from agent_memory import AgentMemory, FileMemory, FlushToLTM, NoteMemory, WorkingMemory, operations
 from agent_memory.core.idempotency import KeptKey
 from agent_memory.core.records import Entry, Head, Scope, Summary
 from agent_memory.engine.transfer.migrate import MigrationStep, migrate_stores
 from agent_memory.errors import ModelOutputInvalid
+from agent_memory.ltm_blocks import ExtractiveMemory, SpatialMemory, VectorMemory
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.contract import DAY, draft, record, stored, units, worded

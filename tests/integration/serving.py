@@ -14,18 +14,9 @@ from urllib.parse import quote, urlencode
 import pytest
 import uvicorn
 
-from agent_memory import (
-    AgentMemory,
-    AsyncAgentMemory,
-    Block,
-    ExtractiveMemory,
-    FileMemory,
-    NoteMemory,
-    SkillMemory,
-    SpatialMemory,
-    VectorMemory,
-)
+from agent_memory import AgentMemory, AsyncAgentMemory, Block, NoteMemory, SkillMemory, VectorMemory
 from agent_memory.listening.serving import listen
+from agent_memory.ltm_blocks import ExtractiveMemory, FileMemory, SpatialMemory
 from agent_memory.mcp.http import behind
 from agent_memory.server.application import Application
 from agent_memory.server.calls import OPERATIONS

@@ -15,23 +15,12 @@ from uuid import uuid4
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    Block,
-    Chain,
-    ExtractiveMemory,
-    FlushToLTM,
-    NoteMemory,
-    SpatialMemory,
-    Summarize,
-    VectorMemory,
-    WorkingMemory,
-    operations,
-)
+from agent_memory import AgentMemory, Block, Chain, FlushToLTM, Summarize, WorkingMemory, operations
 from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Scope
 from agent_memory.engine.transfer.snapshot import Digest
 from agent_memory.engine.values.key_values import KeyValues
+from agent_memory.ltm_blocks import ExtractiveMemory, NoteMemory, SpatialMemory, VectorMemory
 from agent_memory.stores import SplitStore, open_store
 from agent_memory.stores.base import Store
 from agent_memory.stores.encrypted.keys import Keys

@@ -6,20 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    AgentMemoryConfig,
-    Block,
-    ExtractiveMemory,
-    FlushToLTM,
-    Message,
-    NullMemory,
-    StaticMemory,
-    VectorMemory,
-    WorkingMemory,
-)
+from agent_memory import AgentMemory, AgentMemoryConfig, Block, FlushToLTM, Message, NullMemory
 from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.errors import ConfigError, InvalidId, InvalidMessage, InvalidSetting
+from agent_memory.ltm_blocks import ExtractiveMemory, StaticMemory, VectorMemory, WorkingMemory
 from agent_memory.stores import MemoryStore, open_store
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM

@@ -11,18 +11,10 @@ from typing import Any
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    ExtractiveMemory,
-    FlushToLTM,
-    StaticMemory,
-    Strategy,
-    Summarize,
-    Trim,
-    VectorMemory,
-)
+from agent_memory import AgentMemory, FlushToLTM, Strategy, Summarize, Trim
 from agent_memory.cli import demo_play
 from agent_memory.cli.app import app
+from agent_memory.ltm_blocks import ExtractiveMemory, StaticMemory, VectorMemory
 from agent_memory.testing import FakeLLM
 from tests.kit import assistant, clean_environment, invoke, user
 

@@ -8,21 +8,10 @@ from typing import Any
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    AgentMemoryConfig,
-    Chain,
-    ClearTools,
-    ExtractiveMemory,
-    FileMemory,
-    FlushToLTM,
-    StaticMemory,
-    Summarize,
-    Trim,
-    VectorMemory,
-    errors,
-)
+from agent_memory import AgentMemory, AgentMemoryConfig, errors
 from agent_memory.errors import ConfigError, InvalidSetting
+from agent_memory.ltm_blocks import ExtractiveMemory, FileMemory, StaticMemory, VectorMemory
+from agent_memory.strategies import Chain, ClearTools, FlushToLTM, Summarize, Trim
 
 TOML = """
 store = "memory://"

@@ -15,16 +15,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    Block,
-    Chain,
-    ExtractiveMemory,
-    FlushToLTM,
-    Summarize,
-    VectorMemory,
-    operations,
-)
+from agent_memory import AgentMemory, Chain, FlushToLTM, Summarize, operations
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Scope
@@ -32,6 +23,7 @@ from agent_memory.engine.assembly import Components
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import StoreUnavailable
+from agent_memory.ltm_blocks import Block, ExtractiveMemory, VectorMemory
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM

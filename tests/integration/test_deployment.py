@@ -8,17 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from agent_memory import (
-    AgentMemory,
-    AgentMemoryConfig,
-    Deployment,
-    StaticMemory,
-    Summarize,
-    Trim,
-    VectorMemory,
-    errors,
-)
+from agent_memory import AgentMemory, AgentMemoryConfig, Deployment, Summarize, Trim, errors
 from agent_memory.errors import InvalidBudget, InvalidSetting
+from agent_memory.ltm_blocks import StaticMemory, VectorMemory
 
 TOML = """
 model = "openai/gpt-4o-mini"

@@ -14,10 +14,6 @@ from agent_memory import (
     AgentMemoryConfig,
     CompositeMemory,
     Deployment,
-    FileMemory,
-    NoteMemory,
-    SkillMemory,
-    SpatialMemory,
     VectorMemory,
     WorkingMemory,
     operations,
@@ -25,6 +21,7 @@ from agent_memory import (
 from agent_memory.core.limits import MOST, how_many, place_in_log, quoted
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput
+from agent_memory.ltm_blocks import FileMemory, NoteMemory, SkillMemory, SpatialMemory
 from agent_memory.ltm_blocks.skills.files import Skill
 
 LONG = "x" * 40_000

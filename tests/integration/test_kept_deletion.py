@@ -8,18 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    Block,
-    FileMemory,
-    InvalidInput,
-    NoteMemory,
-    SkillMemory,
-    SpatialMemory,
-    User,
-    WorkingMemory,
-)
+from agent_memory import AgentMemory, Block, FileMemory, InvalidInput, NoteMemory, SkillMemory, User
 from agent_memory.core.records import Record, Scope
+from agent_memory.ltm_blocks import SpatialMemory, WorkingMemory
 from agent_memory.ltm_blocks.change_log import version_owner
 from agent_memory.ltm_blocks.skills import Skill
 from agent_memory.stores import MemoryStore

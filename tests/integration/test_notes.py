@@ -9,16 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    AgentMemoryConfig,
-    Message,
-    NoteMemory,
-    SkillMemory,
-    VectorMemory,
-)
+from agent_memory import AgentMemory, AgentMemoryConfig, Message
 from agent_memory.core.records import Scope
 from agent_memory.errors import InvalidInput, ModelUnavailable
+from agent_memory.ltm_blocks import NoteMemory, SkillMemory, VectorMemory
 from agent_memory.ltm_blocks.notes import Note, Notes
 from agent_memory.models.embedders.base import CachedEmbedder
 from agent_memory.retrieval.features import Features

@@ -15,11 +15,7 @@ from pydantic import BaseModel
 from agent_memory import (
     AgentMemory,
     AgentMemoryConfig,
-    ExtractiveMemory,
-    FileMemory,
     FlushToLTM,
-    NoteMemory,
-    SkillMemory,
     SpatialMemory,
     Summarize,
     Trim,
@@ -28,6 +24,7 @@ from agent_memory import (
 )
 from agent_memory.core.usage import SpendingLimit
 from agent_memory.errors import AgentMemoryError, ConfigError, MessageTooLarge
+from agent_memory.ltm_blocks import ExtractiveMemory, FileMemory, NoteMemory, SkillMemory
 from agent_memory.ltm_blocks.extractive.history.fact import ImportanceScorer
 from agent_memory.ltm_blocks.extractive.history.likeness import StalenessDetector
 from agent_memory.ltm_blocks.llm_reranker import FactChooser

@@ -6,18 +6,9 @@ from typing import Any
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    FileMemory,
-    FlushToLTM,
-    NoteMemory,
-    Redactor,
-    SpatialMemory,
-    Summarize,
-    VectorMemory,
-    WorkingMemory,
-)
+from agent_memory import AgentMemory, FlushToLTM, Redactor, Summarize, VectorMemory, WorkingMemory
 from agent_memory.errors import ConfigError
+from agent_memory.ltm_blocks import FileMemory, NoteMemory, SpatialMemory
 
 IBAN, PASSWORD, MAIL = "DE89 3704 0044 0532 0130 00", "hunter2!x", "ana@example.org"
 SAID = f"My account is {IBAN}, my password is {PASSWORD}, write to {MAIL}."

@@ -14,22 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    Block,
-    ChatHistory,
-    FlushToLTM,
-    SessionOfAnotherUser,
-    Summarize,
-    Trim,
-    VectorIndex,
-    VectorMemory,
-)
+from agent_memory import AgentMemory, Block, ChatHistory, VectorIndex, VectorMemory
 from agent_memory.core.records import Entry, Scope
-from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, UnsupportedOperation
+from agent_memory.errors import (
+    ConfigError,
+    DimensionMismatch,
+    InvalidInput,
+    SessionOfAnotherUser,
+    UnsupportedOperation,
+)
 from agent_memory.models.embedders.base import NoEmbedder
 from agent_memory.standalone.item_index import Item
 from agent_memory.stores import MemoryStore, SQLStore
+from agent_memory.strategies import FlushToLTM, Summarize, Trim
 from agent_memory.testing.contract import together
 from agent_memory.testing.watching import watched
 from tests.contract.chat_history_contract import said, texts

@@ -8,21 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_memory import (
-    AgentMemory,
-    Chain,
-    ClearTools,
-    Entry,
-    FlushToLTM,
-    MemoryContext,
-    Message,
-    Strategy,
-    Summarize,
-    TokenCounter,
-    Trim,
-)
+from agent_memory import AgentMemory, Entry, MemoryContext, Message, TokenCounter
 from agent_memory.core.clearing import Clearing
 from agent_memory.core.packing import Shown
+from agent_memory.strategies import Chain, ClearTools, FlushToLTM, Strategy, Summarize, Trim
 from agent_memory.testing import FakeLLM, check_context
 from tests import histories
 from tests.kit import Silent, assistant, at_length, user, with_model

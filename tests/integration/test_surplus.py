@@ -7,19 +7,12 @@ from typing import Any
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    FileMemory,
-    NoteMemory,
-    Recall,
-    SkillMemory,
-    SpatialMemory,
-    VectorMemory,
-)
+from agent_memory import AgentMemory, NoteMemory, Recall, SkillMemory, SpatialMemory, VectorMemory
 from agent_memory.core.fusion import doubles
 from agent_memory.core.records import Scope
 from agent_memory.errors import SessionOfAnotherUser
 from agent_memory.ltm_blocks.base import ManualBlock
+from agent_memory.ltm_blocks.files import FileMemory
 from agent_memory.ltm_blocks.skills.files import Skill
 from tests.integration.fact_model import Model, absorbed, remembering, said
 from tests.kit import assistant, user

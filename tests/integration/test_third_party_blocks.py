@@ -8,20 +8,12 @@ from typing import Any, Literal
 import pytest
 from pydantic import Field
 
-from agent_memory import (
-    AgentMemory,
-    Block,
-    Message,
-    NoteMemory,
-    StaticMemory,
-    Tool,
-    VectorMemory,
-    operations,
-)
+from agent_memory import AgentMemory, Message, Tool, operations
 from agent_memory.core.forms import Count, Form
 from agent_memory.core.records import Lease, Recall, Record, Scope, Span
 from agent_memory.core.tools import Arguments
 from agent_memory.errors import ConfigError, InvalidInput, InvalidSnapshot
+from agent_memory.ltm_blocks import Block, NoteMemory, StaticMemory, VectorMemory
 from agent_memory.ltm_blocks.base import NoteBlock
 from agent_memory.ltm_blocks.change_log import version_of
 from agent_memory.ltm_blocks.keyed_records import CollectionBlock, KeyedRecords

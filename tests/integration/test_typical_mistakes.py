@@ -6,17 +6,10 @@ from typing import Any
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    AgentMemoryConfig,
-    AsyncAgentMemory,
-    Chain,
-    Redactor,
-    Summarize,
-    Trim,
-    VectorMemory,
-)
+from agent_memory import AgentMemory, AgentMemoryConfig, AsyncAgentMemory, Redactor
 from agent_memory.errors import AgentMemoryError, ConfigError, InvalidSetting
+from agent_memory.ltm_blocks import VectorMemory
+from agent_memory.strategies import Chain, Summarize, Trim
 
 JARGON = re.compile(
     r"Input should be|Extra inputs|value_error|validation error|errors\.pydantic\.dev|"

@@ -13,17 +13,14 @@ from pydantic import BaseModel
 
 from agent_memory import (
     AgentMemory,
-    Block,
-    ExtractiveMemory,
-    FileMemory,
     FlushToLTM,
-    NoteMemory,
     SkillMemory,
     SpatialMemory,
     StaticMemory,
     VectorMemory,
     WorkingMemory,
 )
+from agent_memory.ltm_blocks import Block, ExtractiveMemory, FileMemory, NoteMemory
 from agent_memory.stores import open_store
 from agent_memory.testing import FakeLLM
 from tests.isolation.crowd import Crowd, Plan, Report
