@@ -253,5 +253,5 @@ def run(example: Path, folder: Path, **settings: str) -> subprocess.CompletedPro
         for key, value in os.environ.items()
         if not key.startswith("AGENT_MEMORY_") and not key.endswith("_API_KEY")
     } | settings
-    command = [sys.executable, "-W", "error::ResourceWarning", example]
+    command = [sys.executable, "-W", "error::ResourceWarning", str(example)]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)

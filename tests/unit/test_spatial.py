@@ -316,8 +316,8 @@ def test_the_index_finds_the_nearest(
     assert ids(found) == set(nearest_of(sure, here, count, radius))
     assert len(found.records) == len(ids(found))
     assert found.distances is not None
-    there = np.array([one.metadata["position"] for one in found.records] or [here])
-    wanted = distances(there, here)
+    places_found = np.array([one.metadata["position"] for one in found.records] or [here])
+    wanted = distances(places_found, here)
     assert found.distances.tolist() == wanted[: len(found.records)].tolist()
 
 

@@ -84,8 +84,8 @@ def test_a_hit_that_is_unlike_the_question_by_itself() -> None:
     """Wrong: a statement that only its neighbours make relevant ends the recall in an error."""
     parts = tuple(-0.4 if name == "meaning" else 0.0 for name in PARTS)
     hit = hit_of("I sail on Sundays.", 0.5, parts=parts)
-    given = ("When do I sail?", [hit], 0.2, lambda stated: [])
-    assert answers(*given, corrects=True, in_context=True) == [hit]
+    options = {"corrects": True, "in_context": True}
+    assert answers("When do I sail?", [hit], 0.2, lambda stated: [], **options) == [hit]
 
 
 def test_a_search_for_a_code_finds_the_question_with_it_first() -> None:

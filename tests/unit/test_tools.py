@@ -84,8 +84,8 @@ def test_a_schema_has_no_titles_but_those_that_are_meant() -> None:
     parameters = tool().parameters()
     assert titles(parameters) == []
     properties = parameters["properties"]
-    title = {"description": "What it is called.", "minLength": 1, "type": "string"}
-    assert properties["title"] == title
+    called = {"description": "What it is called.", "minLength": 1, "type": "string"}
+    assert properties["title"] == called
     assert set(parameters["$defs"]["Part"]["properties"]) == {"title", "size"}
     title = create_model("title", text=(str, "none"))
     held = tool(create_model("Holder", __base__=Arguments, held=(title, ...))).parameters()
