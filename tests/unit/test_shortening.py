@@ -79,6 +79,9 @@ def test_the_passage_that_answers_is_shown() -> None:
     lines[1_500] = "The ship of Captain Ahab sails on."
     shown = excerpt("\n".join(lines), "Which ship is Captain Ahab's?", COUNTER.text, 300, MARK)
     assert "Captain Ahab" in shown
+    asking = Shortener(COUNTER, "Which ship is Captain Ahab's?", readable=0)
+    message = Message.of({"role": "user", "content": "\n".join(lines)})
+    assert "Captain Ahab" in asking.message(message, 300, 7).text()
     text = "{" + ", ".join(f'"key{n}":"value{n}"' for n in range(5_000)) + "}"
     shown = excerpt(text, "What is key4000?", COUNTER.text, 400, MARK)
     assert '"key4000":"value4000"' in shown
@@ -118,6 +121,7 @@ def test_units_fit_their_room_and_stay_whole(messages: list[Any], room: int) -> 
         assert COUNTER.context(chat) - COUNTER.overhead <= sum(entry.tokens for entry in shown)
         assert torn(shown) == []
         assert max(one.seq for one in shown) == unit[-1].seq
+        assert SHORTENER.unit(unit, sum(entry.tokens for entry in unit)) == [*unit]
 
 
 @given(argument_texts, st.integers(60, 300))
