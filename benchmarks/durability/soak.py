@@ -6,8 +6,7 @@ write-ahead log and the time of updates must stay flat in the second half.
 
 With `--services 2` the calls go over HTTP to two processes of `agent-memory serve`. In the first
 half, the services, the workers and the database server are restarted one after another. Each thread
-also appends numbers to a session of its own. The session must end with all acknowledged numbers,
-each of them once.
+appends numbers to a session of its own, which must end with all acknowledged ones, each once.
 """
 
 from __future__ import annotations

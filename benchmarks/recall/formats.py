@@ -3,8 +3,7 @@
 - LoCoMo: a JSON file. Maharana et al., "Evaluating Very Long-Term Conversational Memory of LLM
   Agents", ACL 2024; CC BY-NC 4.0.
 - BEAM: a folder with a folder for each chat. Tavakoli et al., "Beyond a Million Tokens", 2025
-  (arXiv:2510.27246); CC BY-SA 4.0. Questions without an answer, and questions for a summary of
-  everything, are left out.
+  (arXiv:2510.27246); CC BY-SA 4.0. Left out: questions without an answer, or for a summary of all.
 - LongMemEval: a JSON list of questions, each with its own sessions. Wu et al., ICLR 2025
   (arXiv:2410.10813). Questions without an answer are left out (their ids end in `_abs`).
 

@@ -6,10 +6,9 @@ everyday notes, on which nothing was fitted. The table shows how often `search` 
 first and among ten, and how often `get` shows it. It also shows how many foreign requests and how
 much small talk recall anything.
 
-`--fit` prints `slope` and `middle` of `agent_memory/retrieval/score.json`: the parameters of a
-logistic function of the gate. The function separates the statements from the best records of
-foreign requests, with equal weight. The third number is the value for `min_relevance` that a tenth
-of the foreign requests pass.
+`--fit` prints `slope` and `middle` of `agent_memory/retrieval/score.json`, which separate the
+statements from the best records of foreign requests with equal weight. The third number is the
+`min_relevance` that a tenth of the foreign requests pass.
 """
 
 import json

@@ -42,15 +42,10 @@ Outcome = tuple[Tally, dict[str, list[str]]]
 class Backend(ABC):
     """A memory, opened in a folder of its own.
 
-    Args:
-        folder: The folder for its files.
-        budget: The token budget of a context; None for a budget that no context reaches.
-
-    Attributes:
-        chunk: The number of messages that `fill` gets at a time.
+    `budget` is the token budget of a context; None for a budget that no context reaches.
     """
 
-    chunk = 500
+    chunk = 500  # messages that `fill` gets at a time
 
     def __init__(self, folder: Path, budget: int | None) -> None:
         self.folder = folder
