@@ -4,10 +4,8 @@
 
 For each question a reader model answers three times: from this library's context, from the newest
 messages, and from dense search alone, each within `--tokens`. A judge model compares each answer
-with the right one, and sees neither the context nor the system. All answers are stored in
-`--answers`. A run with stored answers asks no model for them again.
-
-Reads LoCoMo's and LongMemEval's JSON files, and a folder of BEAM's chats.
+with the right one, and sees neither the context nor the system. `--answers` stores all
+answers; a run asks no model for stored ones. Data: LoCoMo, LongMemEval or BEAM.
 """
 
 import json
