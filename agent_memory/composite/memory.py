@@ -194,9 +194,10 @@ class CompositeMemory:
         packer = replace(packer, blocks=self._infos, reads_turn=reads_turn)
         session = contexts.see(session_id, messages, user_id, packer=packer, query=query, once=once)
         scope, head = session.scope, session.head
-        blocks = [link for link in self._members.recalled if is_queried(link.block, session.query)]
+        message = session.search_message()
+        blocks = [link for link in self._members.recalled if is_queried(link.block, message)]
         with Account("other", scope.user_id, within=current_account()).charged() as account:
-            by_block, warnings = self._recall(blocks, name, scope, session.query, packer.candidates)
+            by_block, warnings = self._recall(blocks, name, scope, message, packer.candidates)
         for other, memory in self.memories.items():
             troubles = memory.components.troubles(head if memory is home else None)
             if memory is home:

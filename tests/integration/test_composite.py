@@ -333,10 +333,16 @@ def test_a_session_binds_the_ids() -> None:
 
 
 def test_pins_small_talk_and_hooks_are_as_in_one_memory() -> None:
-    """Wrong: pins have no effect, small talk recalls, or a member block misses its turn hooks."""
+    """Wrong: pins have no effect, small talk recalls, a follow-up is searched alone, or a member
+    block misses its turn hooks."""
     heard: list[str] = []
+    searched: list[str] = []
 
     class Hooked(Reader):
+        def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+            searched.append(message.text() if message is not None else "")
+            return super().get(scope, message, limit)
+
         def turn_began(self, scope: Scope, turn: Turn) -> None:
             heard.append(f"began {scope.session_id}")
 
@@ -358,6 +364,8 @@ def test_pins_small_talk_and_hooks_are_as_in_one_memory() -> None:
         turn = both.before_turn("s-2", "When does the gate open?", user_id="ada")
         both.after_turn(turn, "At six.")
         assert heard == ["began s-2", "ended s-2"]
+        both.get("s-2", "And when does it close?", user_id="ada")
+        assert searched[-1] == "When does the gate open? And when does it close?"
 
 
 def test_closing_closes_every_member() -> None:
