@@ -155,6 +155,11 @@ def test_encryption_by_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert CANARY not in repr(inner.read("s"))
         store = encrypted(inner, namespace="n")
         assert [entry.message.to_dict() for entry in store.read("s")] == [said]
+    monkeypatch.delenv("AGENT_MEMORY_ENCRYPTION")
+    with AgentMemory(store=url, namespace="n") as memory:
+        with pytest.raises(Undecryptable, match="Give the memory its keys"):
+            memory.get("s")
+        memory.delete("s")
 
 
 @pytest.mark.parametrize("given", [SECRET.hex(), base64.urlsafe_b64encode(SECRET).decode()[:-1]])

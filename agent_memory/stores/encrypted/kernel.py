@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent_memory.core.damage import Damage
+from agent_memory.core.formats.names import ENCRYPTED
 from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import SYSTEM_ROLES, Message, compact_json
 from agent_memory.errors import Undecryptable
@@ -19,7 +20,7 @@ from agent_memory.stores.kernel.coding import FACT, HEAD, KEY, SEGMENT, VECTOR, 
 from agent_memory.stores.kernel.contract import Document, Kernel, Line, Unreadable
 from agent_memory.stores.kernel.wrapping import KernelWrapper
 
-_BEFORE, _AFTER = '"raw":{"sealed":"', '"},"format":"agent-memory.sealed"}'
+_BEFORE, _AFTER = '"raw":{"sealed":"', f'"}},"format":"{ENCRYPTED}"}}'
 _SYSTEM = '"role":"system",'
 _BYTES_MARK = MARK.encode()
 
