@@ -39,7 +39,7 @@ def check(
 ) -> None:
     """Describe on one screen what a configuration file does, or list its errors.
 
-    Opens no store and uses no network. `agent-memory doctor --config FILE` does.
+    Opens no store and uses no network. `agent-memory doctor --config FILE` checks the stores.
     """
     configs = {name: read_config(place, {}) for name, place in store_files(file).items()}
     for name, config in configs.items():
@@ -47,7 +47,7 @@ def check(
         for part, text in describe(config):
             table.add_row(cell(f"  {part}", "dim"), cell(text))
         out().print(cell(name, "bold"), table, "", sep="\n")
-    say(f"{file}: no errors. No store was opened: `agent-memory doctor --config {file}` does.")
+    say(f"{file}: no errors. No store was opened. `agent-memory doctor --config {file}` opens all.")
 
 
 def describe(config: AgentMemoryConfig) -> Iterator[tuple[str, str]]:
@@ -75,8 +75,8 @@ def describe(config: AgentMemoryConfig) -> Iterator[tuple[str, str]]:
     yield "embedder", f"{name}, {'over the network' if is_remote(name) else 'in this process'}"
     at = f" at {without_password(config.api_base)}" if config.api_base else ""
     yield "model", f"{config.model}{at}" if config.model else "none"
-    time = "" if config.retention == "window" else f" and after {config.retention}"
-    goes = f"a message is deleted after the window and all blocks have passed it{time}"
+    old = "" if config.retention == "window" else f" older than {config.retention}"
+    goes = f"messages{old} are deleted when out of the window and absorbed by all blocks"
     stays = "messages are stored without a time limit" if config.retention == "forever" else goes
     yield "retention", stays.replace(", 0:00:00", "")
     work = f"overflows are handled after updates by {config.background_threads} threads"

@@ -252,7 +252,7 @@ def why(
     memory: AgentMemory,
     session: SessionArgument,
     turn: Annotated[
-        int | None, typer.Option(min=1, help="The turn that begins with this message.")
+        int | None, typer.Option(min=1, help="The turn that begins with message N.")
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print only the prompts, as JSON.")
@@ -278,8 +278,8 @@ def why(
 
 
 def _list(prompts: Sequence[SentContext]) -> None:
-    numbers = ("turn", "tokens", "kept", "recalled", "left out")
-    columns = ("turn", "asked", *numbers[1:], "as it was")
+    numbers = ("turn", "tokens", "unchanged tokens", "recalled", "left out")
+    columns = ("turn", "asked", *numbers[1:], "compared")
     table = grid(*columns, right=numbers)
     for prompt in prompts:
         context = prompt.context

@@ -36,7 +36,7 @@ class BlockLink:
     memory: AgentMemory | None  # the memory that has the block; None for a member block
 
     def is_in(self, home: str | None) -> bool:
-        """Return whether the session is queried: for member blocks, and blocks of `home`."""
+        """Return whether the block gets the session: a member block, or a block of `home`."""
         return self.memory is None or self.member == home
 
     def target(self, scope: Scope, home: str | None) -> Target:
@@ -152,7 +152,7 @@ def _bound(blocks: Mapping[str, Block], resources: Resources) -> dict[str, Block
 
 
 def all_done(what: str, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
-    """Make all calls and return their results by name. Then raise `StoreError` if some failed."""
+    """Make all calls. Then raise `StoreError` if some failed, or else return results by name."""
     done: dict[str, T] = {}
     failed: dict[str, Exception] = {}
     for name, call in calls.items():
@@ -239,8 +239,8 @@ class Routing:
     def home(self, session_id: str, user_id: str | None) -> str:
         """Return the name of a session's home.
 
-        Without a `user_id`, the rule is called with None first. It is then called with the owner
-        of each stored session of this id, so that a rule that depends on the user finds the home.
+        Without a `user_id`, the rule is called with None, then with the owner of this session in
+        each memory, so that a rule that depends on the user finds the home.
         """
         next(iter(self._memories.values())).components.guard.check(session_id, user_id)
         if self._same is not None:

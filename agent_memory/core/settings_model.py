@@ -70,7 +70,8 @@ class SettingsModel(BaseModel):
         def __setattr__(self, name, value):
             if name in type(self).model_fields:
                 raise InvalidSetting(
-                    f"`{name}` of {_shown(type(self))} cannot be changed. Create another with it."
+                    f"`{name}` of {_shown(type(self))} cannot be changed. "
+                    f"Create another {_shown(type(self))} with the new value."
                 )
             super().__setattr__(name, value)
 
@@ -101,7 +102,7 @@ def _unknown(path: list[str], model: type[BaseModel], fields: Mapping[str, Any])
 
 
 def _names_at(path: list[str], fields: Mapping[str, Any]) -> list[str]:
-    """Return the names of the settings of all models with the `kind` of the mapping at `path`."""
+    """Return the settings' names of all models whose `kind` is that of the mapping at `path`."""
     value: Any = fields
     for part in path:
         value = value[part] if isinstance(value, Mapping) else value[int(part)]

@@ -166,8 +166,8 @@ _FORMS: dict[str, Builder] = {
     "context": _answer(
         "Context",
         "The context to send to a model, within the budget. `messages` fit any chat API, or "
-        "the API of the format. `arguments` has the API's other arguments, such as the system "
-        "text.",
+        "the API of the requested format. `arguments` has the API's other arguments, such as the "
+        "system text.",
         {
             "messages": list[_JSON],
             "arguments": _JSON,
@@ -187,8 +187,8 @@ _FORMS: dict[str, Builder] = {
     ),
     "begun": _parts(
         "Begun",
-        "A turn without its answer. Send `messages` to the model, then `asked`, the answer, "
-        "and `regenerates` if it is set, to after-turn.",
+        "A turn without its answer. Send `messages` to the model. Then send after-turn `asked`, "
+        "the answer, and `regenerates` if set.",
         f"messages asked regenerates {_BUDGET} warnings=context.warnings",
     ),
     "answered": _answer(
@@ -233,7 +233,7 @@ _FORMS: dict[str, Builder] = {
         "sessions messages=entries blocks usage",
     ),
     "facts": _page("Facts", "A page of facts, in the order in which they were stated.", "facts"),
-    "stale": _field("StaleFacts", "Facts that may be forgotten.", "facts"),
+    "stale": _field("StaleFacts", "Facts proposed for forgetting.", "facts"),
     "profile": _field("Profile", "The values of the profile's fields.", "profile", _JSON),
     "changes": _answer(
         "Audit",
@@ -242,7 +242,7 @@ _FORMS: dict[str, Builder] = {
         _changes,
         "all",
     ),
-    "surplus": _field("SurplusFound", "Records that may be deleted.", "surplus"),
+    "surplus": _field("SurplusFound", "Records proposed for deletion.", "surplus"),
     "forgotten": _answer(
         "Forgotten",
         "The ids of the forgotten facts.",

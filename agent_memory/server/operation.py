@@ -60,8 +60,8 @@ class At:
     def session(self, session_id: str, whose: Whose, *, deleting: bool = False) -> str:
         """Check access to a session as `whose` requires. Return the id to pass to the library.
 
-        With "read", another user's session gives an id that does not exist. The library checks an
-        admin's access. `deleting` accepts a session whose deletion has begun.
+        With "read", the id returned for another user's session does not exist. The library checks
+        an admin's access. `deleting` accepts a session whose deletion has begun.
         """
         if "admin" in self.principal.rights:
             return session_id
@@ -109,7 +109,7 @@ class Operation:
     run_all: RunAll | None = None
     anyones: bool = False  # whether an admin may make the call without a user; see `At.user_id`
     exact: bool = False  # whether the call can also respond in the format `EXACT`
-    more_rights: str = ""  # words that follow the right `needs` in the OpenAPI document
+    more_rights: str = ""  # text after `needs` in the OpenAPI document, about further rights
 
     @property
     def of_user(self) -> bool:

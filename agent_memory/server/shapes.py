@@ -130,7 +130,7 @@ SHAPES: Mapping[type, Shape] = dict(
         _shape(
             "core.records:Surplus",
             "Surplus",
-            "A record that may be deleted, and why.",
+            "A record proposed for deletion, and why.",
             "recall why of",
         ),
         _shape(
@@ -214,7 +214,7 @@ SHAPES: Mapping[type, Shape] = dict(
         _shape(
             "ltm_blocks.extractive.history.likeness:Stale",
             "StaleFact",
-            "A fact that may be forgotten, and why.",
+            "A fact proposed for forgetting, and why.",
             "fact why of",
         ),
         _shape(

@@ -82,7 +82,8 @@ MISTAKES: dict[str, tuple[Act, str]] = {
     "an unknown mode": (opened(overflow_mode="later"),
         "`overflow_mode` of AgentMemory must be 'inline' or 'background'."),
     "a changed setting": (lambda it: setattr(it.config, "max_tokens", 5),
-        "`max_tokens` of AgentMemory cannot be changed. Create another with it."),
+        "`max_tokens` of AgentMemory cannot be changed. Create another AgentMemory with "
+        "the new value."),
     "a number as a store": (lambda it: AgentMemory(store=5),
         "`store` of AgentMemory must be text or a KernelStore"),
 }  # fmt: skip

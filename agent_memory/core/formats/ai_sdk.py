@@ -1,4 +1,7 @@
-"""Messages of the AI SDK (Vercel): `ModelMessage`, and `UIMessage` (calls with results). Pure."""
+"""Messages of the AI SDK (Vercel): `ModelMessage` and `UIMessage`. Pure.
+
+A call in a `UIMessage` contains its result.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,7 @@ def items(raw: Mapping[str, Any]) -> list[Any]:
 
 
 def _part(part: Any, role: object) -> Json:
-    """Return a chat content part: a user's picture or file with its data, or else text."""
+    """Convert a part: a user's picture, or file with its data, to a file, others to text."""
     link = neutral.link_of(part) if isinstance(part, dict) and role == "user" else ""
     is_picture = bool(link) and part.get("type") == "image_url"
     data = neutral.data_in(link) or (("image/*", link) if is_picture else None)

@@ -1,4 +1,7 @@
-"""The model calls that find facts in a batch of messages, and the conversion of facts to claims."""
+"""The model calls that find facts in messages, and the conversion of the findings to claims.
+
+A claim is the statement of one fact by one message.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ _SHARE = 0.6  # of the context window; the rest is for the answer and for errors
 def ask(
     llm: LLM, form: Form, shown: Sequence[SourceMessage], count: Count, facts: Sequence[Fact] = ()
 ) -> list[Candidate]:
-    """Return the facts that a model finds in messages."""
+    """Return a model's findings in messages."""
     if not any(message.number is not None for message in shown):
         return []
     head = _head(shown, facts)
@@ -154,7 +157,7 @@ class Absorbing:
         return settle(drafts, vectors, existing, weights, partial(reconcile, self.llm))
 
     def _news(self, settled: Sequence[Claim], journal: Journal) -> list[Claim]:
-        """Drop claims in which an assistant or tool repeats a fact of an equal or weightier role.
+        """Drop claims of an assistant or tool if an equal or weightier role stated the fact.
 
         The assistant may know the fact from this memory, and the memory would then confirm itself.
         """

@@ -2,7 +2,7 @@
 
 A server without free memory refuses a script only at the script's first write, and only if this
 write may need memory. A batch that first deletes and then stores data therefore begins with the
-write `R`, which may need memory. The server then refuses the whole batch.
+write `R`, which may need memory: the server refuses all of it or nothing.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ local function wake(c, id, by)
 end
 """
 
-# Returns ids of due documents. Owners take turns: first each owner's longest due document, then
-# each owner's second. The script reads as many owners as the limit plus the number of held
-# documents, so that enough owners have a free document.
+# Returns ids of due documents. Owners take turns: first each owner's document with the earliest due
+# time, then each owner's second. The script reads as many owners as the limit plus the number of
+# leased documents, so that enough owners have one without a lease.
 # KEYS: the keys of the collection up to `holders`. ARGV: the limit.
 DUE = Script(
     COMMON,
@@ -74,7 +74,7 @@ for _, owner in ipairs(owners) do
   if #some == 0 then turn(1, owner) end
   for _, one in ipairs(some) do
     local due, id = string.sub(one, #owner + 2, #owner + 17), string.sub(one, #owner + 19)
-    if call('HEXISTS', KEYS[1], id) == 0 then  -- the document was damaged when it was deleted
+    if call('HEXISTS', KEYS[1], id) == 0 then  -- left from a deleted document with damaged meta
       call('ZREM', KEYS[3], one)
       call('HDEL', KEYS[2], id)
       turn(1, owner)
@@ -263,7 +263,7 @@ local write = {
     local c, id, holder, micros = collection(), arg(), arg(), arg()
     if holder == '' then
       call('HDEL', KEYS[c + 4], id)
-    else  -- a condition or a `Put` of the batch says that it is there
+    else  -- the document exists: a condition or a `Put` of the batch ensures it
       call('HSET', KEYS[c + 4], id, digits(moment() + micros) .. holder)
     end
   end,
@@ -276,7 +276,7 @@ local write = {
       call('ZREM', KEYS[c + index], members[n])
     end
   end,
-  -- takes memory if there is any, so that a script that begins by deleting is refused as a whole
+  -- may need memory, so without free memory the server refuses the script here, before it deletes
   R = function() count(0) end,
 }
 
@@ -298,7 +298,7 @@ local function refusal(from, number)
 end
 local replies = {}
 while at < #ARGV do
-  -- of the token: where the batch's first line is, if it has one
+  -- `log` and `seq`: the place of the batch's first line, if any, which begins with `token`
   local token, log, seq, length, tail, number = arg(), arg(), arg(), arg(), arg(), tonumber(arg())
   local from, done = at, true
   local stop = from + length
