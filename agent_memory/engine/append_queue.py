@@ -52,7 +52,7 @@ class AppendQueue(Generic[J, T]):
 
     def _begin_anew(self) -> None:
         self._main = threading.main_thread().ident
-        self._lock = checked_lock()  # a signal handler may append while this is held
+        self._lock = checked_lock()  # a signal handler may append while the lock is held
         self._pending: list[_Pending[J, T]] = []
 
     def run(self, job: J) -> T:

@@ -58,7 +58,7 @@ class Guard:
         return head
 
     def ownership(self, session_id: str, user_id: str) -> Ownership:
-        """Return whose session it is. Servers use this to hide sessions of other users.
+        """Return whether a session is the user's. Servers use this to hide other users' sessions.
 
         "own" is a session of the user. "deleting" is a session of the user whose deletion is not
         finished. "nobody's" means that the session does not exist. A session without a user is

@@ -121,7 +121,7 @@ class Spending:
         for owner in owners:
             try:
                 self._change(day, owner, more, None)
-            except StoreError as error:  # then the estimate stays counted
+            except StoreError as error:  # the estimate stays counted
                 logger.warning("a model call stays counted as estimated: %s", error)
 
     def _held(
@@ -129,7 +129,7 @@ class Spending:
     ) -> Settle | None:
         concerned = self._concerned(user_id)
         for owner in concerned:
-            if self._limit(owner).calls == 0:  # needs no read
+            if self._limit(owner).calls == 0:  # known without a read of the store
                 raise _refusal(owner, "0 of 0 calls", seconds_left(now_utc()))
         day = day_of(now_utc())
         measures = self._limits[""].measures or self._per_user.measures
@@ -179,7 +179,7 @@ class Spending:
             refusal = None
             if limit is not None and reason is not None:
                 refusal = self._refused(day, owner, reason, is_last=spent.calls == limit.calls)
-                if reached is not None:  # already recorded
+                if reached is not None:  # the store has the reason already
                     raise refusal
             else:
                 spent += more
@@ -211,7 +211,7 @@ class Spending:
         if monotonic() - at >= _LOOKED_FOR:
             try:
                 reason = _reached(self._store.record(_PLACE, _id(day, owner)))
-            except StoreError:  # the caller's next store call raises it
+            except StoreError:  # the caller's next store call raises the error
                 return None
             self._note(day, owner, reason)
         return None if reason is None else str(_refusal(owner, reason, 0.0))

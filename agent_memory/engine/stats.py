@@ -152,7 +152,7 @@ class SharedMetrics:
         begin_anew_in_child(self, SharedMetrics._let_go)
 
     def _let_go(self) -> None:
-        self._lock = checked_lock()  # forks do not wait for it: it is held during store calls
+        self._lock = checked_lock()  # forks do not wait: the lock is held during store calls
 
     def add(self, counted: Counted) -> bool:
         """Add the metrics since the last call that returned True. Return whether this worked."""

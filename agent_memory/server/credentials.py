@@ -118,7 +118,7 @@ class Tokens:
             finally:
                 self._fetching.release()
         elif not self._keys and self._fetching.acquire(timeout=_FETCH_SECONDS):
-            self._fetching.release()  # the first fetch, on another thread, is over
+            self._fetching.release()  # only waited for the first fetch, by another thread
         if not self._keys:
             raise Refused(UNAVAILABLE)
         return self._keys.get(kid)

@@ -98,7 +98,7 @@ def run_call(call: Call, at: At, request: Any, **more: Any) -> Any:
     if call.name == "call_tool" or arguments.get("tools"):
         at.principal.require("delete")  # a model may delete with a tool
     if arguments.get("refresh"):
-        at.principal.require("write")  # it postpones when the value expires
+        at.principal.require("write")  # a refresh postpones the value's expiry
     if call.function_name == "forget_all":
         arguments["found"] = _without_others(at, arguments["found"])
     if call.subject == "memory" and call.names_user:
@@ -108,7 +108,7 @@ def run_call(call: Call, at: At, request: Any, **more: Any) -> Any:
     if call.subject == "operations":
         places = [at.memory]
     if call.name == "verify_receipt" and not isinstance(request.receipt, str):
-        arguments["receipt"] = compact_json(request.receipt)  # so that all of it is checked
+        arguments["receipt"] = compact_json(request.receipt)  # as text, to check all of it
     with errors_for_admins(at):
         if call.name == "search":
             return _search(at, **arguments)

@@ -240,7 +240,7 @@ class Watch:
     def __init__(self, parts: Components, clock: Callable[[], float] = time) -> None:
         self._parts = parts
         self._clock = clock
-        self._waiting: dict[tuple[str, str], float] = {}  # start time by block and reason
+        self._waiting: dict[tuple[str, str], float] = {}  # when first seen, by block and reason
         self.stalled: list[Stalled] = []
 
     def look(self) -> bool:

@@ -129,7 +129,7 @@ def _object(body: bytes) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(body.decode(), parse_constant=_refuse)
-    except (ValueError, RecursionError):  # its message may repeat the body
+    except (ValueError, RecursionError):  # the error's message may repeat the body
         raise Refused(UNREADABLE, "The body is not JSON in UTF-8. Send one object.") from None
     if not isinstance(value, dict):
         raise Refused(UNREADABLE, "The body is JSON, but not an object. Send one object.")

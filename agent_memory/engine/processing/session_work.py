@@ -137,7 +137,7 @@ class SessionWork:
         such as a time limit, is raised to the caller.
         """
         if self._compaction.is_brief and not self._store.remote:
-            # run here: it calls no model and is faster than waking another thread
+            # on this thread: such a cut calls no model, and is faster than waking another thread
             with suppress(AgentMemoryError):  # `_settle` will meet and report the error
                 head = self._compaction.compact(head)
                 if not (self._feedable(head) or self._retention.removes(head)):

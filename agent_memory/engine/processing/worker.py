@@ -145,7 +145,7 @@ class Worker:
         self._lock = checked_lock()  # acquired in a single C step: see `core.threads.apart`
         self._changed = threading.Condition(self._lock)
         self._queue = FairQueue()
-        self._busy: dict[str, bool] = {}  # sessions in work; True if woken meanwhile
+        self._busy: dict[str, bool] = {}  # sessions being processed; True if woken meanwhile
         self._drains: dict[object, dict[str, int]] = {}
         self._threads: list[threading.Thread] = []
         self._stopping = False

@@ -172,7 +172,7 @@ class Cipher:
     def decrypted_features(self, block: str, owner: str, name: str, data: bytes) -> bytes:
         """Decrypt features. Raise `Undecryptable` if the key is missing.
 
-        For altered features, return b"". A search then finds their records by words only.
+        For altered features, return b"". A search then finds their records by their texts' words.
         """
         if self._plaintext and not data.startswith(_BYTES_MARK):
             return data

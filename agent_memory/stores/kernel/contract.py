@@ -329,10 +329,10 @@ class Kernel(Protocol):
         raise NotImplementedError
 
     def due(self, collection: str, limit: int) -> list[Document]:
-        """Return due documents that nobody holds, each with its `tail`.
+        """Return due documents without a valid lease, each with its `tail`.
 
-        Owners take turns: first each owner's longest due document, then each owner's second, and
-        so on.
+        Owners take turns: first each owner's document with the earliest due time, then each owner's
+        second, and so on.
         """
         raise NotImplementedError
 

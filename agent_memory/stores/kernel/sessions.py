@@ -414,10 +414,10 @@ class SessionStore:
             self._kernel.commit([Batch([], [Wake([head.key for head in page], 0)])])
 
     def due(self, limit: int = 100) -> list[Head]:
-        """Return sessions that are due and that no worker holds.
+        """Return due sessions without a valid lease.
 
-        Users take turns: first each user's longest due session, then each user's second, and so
-        on. A session without a user counts as a user.
+        Users take turns: first each user's session with the earliest due time, then each user's
+        second, and so on. A session without a user counts as a user.
         """
         while True:
             with noted() as damaged:

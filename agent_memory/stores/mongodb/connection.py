@@ -141,7 +141,7 @@ class Deployment:
 
     def _begin_anew(self) -> None:
         """Forget the connections in a forked child, because the parent still uses them."""
-        _left_to_parents.append(self._client)  # closing it would end the parent's sessions
+        _left_to_parents.append(self._client)  # closing the client would end the parent's sessions
         self._client = self._database = None
         self._connecting = threading.Lock()
 

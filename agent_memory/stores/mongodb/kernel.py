@@ -200,7 +200,7 @@ class MongoDBKernel(Kernel):
         head = self.table.find_one(gone, STATE)
         if head is None:
             return
-        self._staging.settle_head(place)  # its committed batches must be applied
+        self._staging.settle_head(place)  # apply the head's committed batches first
         self._logs.drop(head["log"])
         which = selection(self._namespace, Scan(KEY, session=head["id"]))
         keys = self.table.all(which, {"version": 1})

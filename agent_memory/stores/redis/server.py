@@ -96,7 +96,7 @@ class RedisServer:
             forbidden = isinstance(error.__cause__, exceptions.NoPermissionError)
             if isinstance(error, StoreUnavailable) and not forbidden:
                 raise
-            return [self]  # also if the user may not run CLUSTER
+            return [self]  # no cluster, or the user has no right to run CLUSTER
         # an empty host means the node that answered
         names = {f"{slot[2][0].decode() or self._host}:{slot[2][1]}" for slot in slots}
         return [self._node(name) for name in sorted(names)]

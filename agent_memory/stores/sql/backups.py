@@ -18,7 +18,7 @@ from agent_memory.stores.sql.sqlite_file import BUSY_SECONDS, Connection
 
 _SQLITE, _FOLDER = "sqlite:///", "folder:///"
 _MOST_PROBLEMS = 10
-_STEPS_OF_SQLITE = 100_000  # between two checks of the time
+_STEPS_OF_SQLITE = 100_000  # steps of SQLite's virtual machine between two checks of the time
 _UNFINISHED = ".unfinished"
 _LEFT_SECONDS = 3600.0
 """After this many seconds without a change, an unfinished file counts as abandoned."""
