@@ -51,7 +51,6 @@ class At:
     version: str | None = None  # the version in If-Match; None if there is none
     # whether the client accepts `EXACT`, a format with all fields of the library's values
     exact: bool = False
-    more_rights: str = ""
 
     @property
     def user(self) -> User:
