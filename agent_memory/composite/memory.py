@@ -437,8 +437,9 @@ class CompositeMemory:
         targets = [link.target(scope, home) for link in blocks]
         by_block, warnings = self._fan_out.recall(scope, targets, message, limit)
         for name in self.memories:
-            own = [link.target(scope, home) for link in blocks if link.member == name]
-            here = {link.name: by_block[link.name] for link in own if link.name in by_block}
+            pairs = zip(blocks, targets, strict=True)
+            own = [target for link, target in pairs if link.member == name]
+            here = {target.name: by_block[target.name] for target in own if target.name in by_block}
             by_block |= self._fan_out.marked(own, here)
         return by_block, warnings
 

@@ -8,7 +8,7 @@ the older statement.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agent_memory.core.records import Hit
@@ -74,7 +74,9 @@ def corrected(
     statement = next(hit for hit in possible if _alone(hit) >= least)
     if statement is not sure[0]:
         results = beside(results, sure[0], statement, True)
-    return _Corrections(question, hits, newer, about, in_context).applied(results, statement)
+    relevances = {hit.record.id: hit.relevance for hit in hits}
+    corrections = _Corrections(question, hits, relevances, newer, about, in_context)
+    return corrections.applied(results, statement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class _Corrections:
 
     question: str
     hits: Sequence[Hit]
+    relevances: Mapping[str, float]
     newer: Newer
     about: Sequence[str]
     in_context: bool
@@ -129,9 +132,8 @@ class _Corrections:
         return [pair for pair in corrections if pair[1]] or corrections
 
     def _nearer(self, old: Hit, since: Since, least: float) -> list[tuple[Hit, bool]]:
-        relevances = {hit.record.id: hit.relevance for hit in self.hits}
         near = [hit for hit, nearness in since if nearness >= least][:_CORRECTIONS]
-        near = [replace(hit, relevance=relevances.get(hit.record.id, 0.0)) for hit in near]
+        near = [replace(hit, relevance=self.relevances.get(hit.record.id, 0.0)) for hit in near]
         return [(hit, self._replaces(hit, old)) for hit in near]
 
     def _replaces(self, hit: Hit, statement: Hit) -> bool:

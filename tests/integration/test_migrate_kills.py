@@ -267,6 +267,16 @@ def some(count: int) -> list[int]:
     return spread(range(1, count + 1, 2), 12)
 
 
+def check_many_steps(damaged: Callable[[str], Open]) -> None:
+    """Kill a repair at many steps, each time of new damaged data, and repair the rest."""
+    expected = mended(damaged("whole"))
+    assert len(expected[1]) == 16
+    for fatal in some(repair(damaged("counted"))):
+        here = damaged(f"killed{fatal}")
+        killed(here, fatal)
+        assert mended(here) == expected, fatal
+
+
 def test_sqlite_at_many_steps(tmp_path: Path) -> None:
     """Wrong: a repair that is killed loses whole records, or leaves damage that the next one
     misses."""
@@ -276,15 +286,10 @@ def test_sqlite_at_many_steps(tmp_path: Path) -> None:
     spoil_sql(source)
 
     def copied(name: str) -> Open:
-        shutil.copy(source, tmp_path / name)
-        return lambda: open_store(f"sqlite:///{tmp_path / name}")
+        file = shutil.copy(source, tmp_path / f"{name}.db")
+        return lambda: open_store(f"sqlite:///{file}")
 
-    expected = mended(copied("whole.db"))
-    assert len(expected[1]) == 16
-    for fatal in some(repair(copied("counted.db"))):
-        here = copied(f"killed-{fatal}.db")
-        killed(here, fatal)
-        assert mended(here) == expected, fatal
+    check_many_steps(copied)
 
 
 def test_redis_at_many_steps(server: RedisServer) -> None:
@@ -299,9 +304,4 @@ def test_redis_at_many_steps(server: RedisServer) -> None:
             spoil_redis(store)
         return opening(name)
 
-    expected = mended(filled("whole"))
-    assert len(expected[1]) == 16
-    for fatal in some(repair(filled("counted"))):
-        here = filled(f"killed{fatal}")
-        killed(here, fatal)
-        assert mended(here) == expected, fatal
+    check_many_steps(filled)

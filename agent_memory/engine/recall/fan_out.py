@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -72,13 +72,9 @@ class FanOut:
         self._loading: dict[str, Future[None]] = {}
         begin_anew_in_child(self, lambda fan_out: fan_out._loading.clear())
 
-    def targets(self, scope: Scope, only: Collection[str] | None = None) -> list[Target]:
-        """Return the blocks, or those with the names `only`, to be queried for a scope."""
-        return [
-            Target.of(block, block.name, scope)
-            for block in self.blocks
-            if only is None or block.name in only
-        ]
+    def targets(self, scope: Scope) -> list[Target]:
+        """Return all blocks, to be queried for a scope."""
+        return [Target.of(block, block.name, scope) for block in self.blocks]
 
     def recall(
         self, scope: Scope, targets: Sequence[Target], message: Message | None, limit: int

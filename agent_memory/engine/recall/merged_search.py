@@ -275,10 +275,12 @@ class Search:
         )
         message = Message(role="user", content=query)
         most = limit * ELSEWHERE if only.narrows else most_of(limit, scope, len(self.blocks))
-        targets = self._searcher.targets(scope, only.blocks)
-        by_block, warnings = self._searcher.recall(scope, targets, message, most)
+        targets = self._searcher.targets(scope)
+        names = {target.name for target in targets} if only.blocks is None else only.blocks
+        queried = [target for target in targets if target.name in names]
+        by_block, warnings = self._searcher.recall(scope, queried, message, most)
         there = wanted(existing(self._store, by_block), scope)
-        current = self._searcher.marked(self._searcher.targets(scope), there)
+        current = self._searcher.marked(targets, there)
         matching = {
             block: only.matching(recalls, self._store, scope.user_id)
             for block, recalls in current.items()
