@@ -294,6 +294,8 @@ for talker in talkers:
     talker.join()
 for child in children:
     assert os.waitpid(child, 0)[1] == 0
+while memory._store.due(1):  # a session that a child held at its last update
+    time.sleep(0.02)
 memory.close()
 """
 )
