@@ -1,4 +1,4 @@
-"""Describe a deployment in one file: its stores, their capacities and their strategies."""
+"""Describe a deployment in one file, with the capacity and the strategy of each store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def talk(memory: AgentMemory) -> None:
 
 
 def main() -> None:
-    """Write the file, open all its stores, and see how each keeps within its capacity."""
+    """Write the file, open all stores, and print how each store stays within its capacity."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "deployment.toml"
         path.write_text(FILE.format(folder=Path(folder).as_posix()), encoding="utf-8")

@@ -37,7 +37,7 @@ class Guests:
         self._scope = scope
 
     def all(self) -> list[Record]:
-        """Return all guests, in the order in which they came."""
+        """Return all guests, oldest first."""
         return self._block.resources.store.records(self._block.name, self._scope.owner)
 
     def names(self) -> list[str]:

@@ -77,7 +77,7 @@ def answer(session: Session, question: str, scripted: str) -> str:
 
 
 def main() -> None:
-    """Talk until the window overflows, then ask what was said at the beginning."""
+    """Talk until the window overflows, then ask about a message from the beginning."""
     with (
         TemporaryDirectory() as folder,
         AgentMemory(
@@ -90,7 +90,7 @@ def main() -> None:
         session.update({"role": "system", "content": "You are an HR assistant. Be brief."})
         for question, scripted in TALK:
             said = answer(session, question, scripted)
-            # One update for both: either the whole turn is stored, or nothing of it.
+            # One update stores both messages, or neither of them.
             session.update(
                 [{"role": "user", "content": question}, {"role": "assistant", "content": said}]
             )

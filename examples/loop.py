@@ -1,6 +1,6 @@
 """Run whole turns with `completion`, and a loop of your own with `before_turn` and `after_turn`.
 
-At the end, a context of 6,000 tokens shows all answers of an agent that made forty tool calls.
+At the end, an agent has made forty tool calls. A context of 6,000 tokens shows all its answers.
 
 Without a key the model's answers are scripted, by a server on this machine that speaks OpenAI's
 API. Set AGENT_MEMORY_MODEL to any litellm model (and the provider's key), and that model answers.
@@ -16,7 +16,7 @@ from typing import Any
 from agent_memory import AgentMemory, NoteMemory
 from agent_memory.testing import FakeLLM
 
-# Called on the main thread, litellm leaves an event loop open when the program ends.
+# If the main thread calls litellm, an event loop stays open when the program ends.
 warnings.filterwarnings("ignore", "unclosed", ResourceWarning)
 
 MODEL = os.environ.get("AGENT_MEMORY_MODEL")
@@ -75,7 +75,7 @@ def show(memory: AgentMemory, session_id: str) -> None:
 
 
 def main() -> None:
-    """Run turns in one call, streamed, broken off, and in a loop of your own."""
+    """Run turns with `completion`, streamed, interrupted, and in a loop of your own."""
     with ExitStack() as stack:
         settings: dict[str, Any] = {"model": MODEL}
         if MODEL is None:

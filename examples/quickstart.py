@@ -22,7 +22,7 @@ CONVERSATION = [
 
 
 def main() -> None:
-    """Fill a small window until it overflows, then ask for something that has left it."""
+    """Fill a small window until it overflows, then ask about a message that has left the window."""
     with (
         TemporaryDirectory() as folder,
         AgentMemory(

@@ -14,7 +14,7 @@ from typing import Any
 from agent_memory import AgentMemory, FlushToLTM, Session, VectorMemory
 from agent_memory.testing import FakeLLM
 
-# Called on the main thread, litellm leaves an event loop open when the program ends.
+# If the main thread calls litellm, an event loop stays open when the program ends.
 warnings.filterwarnings("ignore", "unclosed", ResourceWarning)
 
 MODEL = os.environ.get("AGENT_MEMORY_MODEL")

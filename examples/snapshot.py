@@ -21,7 +21,7 @@ def opened(store: str) -> AgentMemory:
 
 
 def main() -> None:
-    """Take a snapshot, restore it elsewhere, and try to restore one that was altered."""
+    """Take a snapshot, restore it in another store, and try to restore an altered snapshot."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "team.jsonl"
         with opened("memory://") as memory:

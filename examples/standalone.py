@@ -1,4 +1,4 @@
-"""Use two parts alone: a chat history that is saved as a whole, and a vector index."""
+"""Use two parts without a memory: a chat history and a vector index."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TURNS = [
     {"role": "user", "content": "Which of these is a berry?"},
     {"role": "assistant", "content": "The banana."},
 ]
-# How sweet, sour and crunchy a fruit is.
+# The sweetness, sourness and crunchiness of each fruit.
 FRUIT = {"apple": [5, 3, 8], "banana": [8, 0, 0], "lemon": [1, 9, 0], "pear": [6, 2, 5]}
 
 

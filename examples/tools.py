@@ -1,6 +1,6 @@
 """Let a model write and read notes with tools, in a loop of your own.
 
-The model is a scripted server on this machine with OpenAI's API. A real model is called alike.
+The model is a scripted server on this machine with OpenAI's API. Call a real model in the same way.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def talk(memory: AgentMemory, api_base: str, session_id: str, user_id: str, text
             result = session.call_tool(name, arguments)
             print(f"  {name} {arguments}\n    -> {result}")
             turn.append({"role": "tool", "tool_call_id": call["id"], "content": result})
-        session.update(turn)  # calls are stored together with their results
+        session.update(turn)  # stores calls together with their results
         if len(turn) == 1:
             print(f"model: {said['content']}\n")
             return

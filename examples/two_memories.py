@@ -21,7 +21,7 @@ def main() -> None:
             "company": company,
             "rules": StaticMemory(facts=["Never promise a date."]),
         },
-        route="support",  # the home of all sessions, or a function that chooses one
+        route="support",  # the member that stores sessions, or a function
         timeouts={"company": 5.0},
         timeout=30.0,
     ) as both:

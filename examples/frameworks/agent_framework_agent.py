@@ -1,4 +1,4 @@
-"""An agent of Microsoft's framework that knows what was said in another chat. Needs no key.
+"""An agent of Microsoft's framework that recalls a message of another chat. It needs no key.
 
 pip install "agent-memory-log[local,agent-framework]"
 """
@@ -17,7 +17,7 @@ from agent_memory.integrations.agent_framework import (
 
 
 class Cats(BaseChatClient):
-    """Stands for a model: says whether the name was sent along."""
+    """A scripted model. Its answer shows whether it got the cat's name."""
 
     async def _inner_get_response(self, *, messages: Sequence[Message], **kwargs: Any) -> Any:
         known = any("Mia" in message.text for message in messages)
@@ -27,7 +27,7 @@ class Cats(BaseChatClient):
 
 
 async def main() -> None:
-    """Tell it something in one session, and ask for it in another."""
+    """Give the agent a fact in one session, and ask for it in another session."""
     with AgentMemory(store="memory://", recall_timeout=30) as memory:
         history = AgentMemoryHistoryProvider(memory, user_id="ana")
         recall = AgentMemoryContextProvider(memory, user_id="ana")

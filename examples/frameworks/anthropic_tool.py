@@ -1,4 +1,4 @@
-"""Claude's memory tool over a memory's files, called as the SDK calls it. Needs no key.
+"""Claude's memory tool, which writes files to a memory. It needs no key.
 
 pip install "agent-memory-log[anthropic]"
 """

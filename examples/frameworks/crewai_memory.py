@@ -1,4 +1,4 @@
-"""CrewAI's memory, kept in a memory of ours. Needs no key.
+"""CrewAI's memory, stored in an `AgentMemory`. It needs no key.
 
 pip install "agent-memory-log[local,crewai]"
 """
@@ -10,7 +10,7 @@ from agent_memory.integrations.crewai import AgentMemoryStorage
 from agent_memory.models.embedders import open_embedder
 
 embedder = open_embedder("local")
-told = {"scope": "/pets", "categories": ["cats"], "importance": 0.5}  # else a model is asked
+told = {"scope": "/pets", "categories": ["cats"], "importance": 0.5}  # otherwise CrewAI asks a model
 
 with AgentMemory(store="memory://", blocks=[]) as memory:
     crews = Memory(

@@ -1,4 +1,4 @@
-"""An agent of Google's ADK that knows what was said in another session. Needs no key.
+"""An agent of Google's ADK that recalls a message of another session. It needs no key.
 
 pip install "agent-memory-log[local,google-adk]"
 """
@@ -17,7 +17,7 @@ from agent_memory.integrations.google_adk import AgentMemoryMemoryService, Agent
 
 
 class Cats(BaseLlm):
-    """Stands for a model: says whether the name was sent along."""
+    """A scripted model. Its answer shows whether it got the cat's name."""
 
     async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
         said = "She is Mia." if "Mia" in str(llm_request) else "I don't know."
@@ -25,7 +25,7 @@ class Cats(BaseLlm):
 
 
 async def main(memory: AgentMemory) -> None:
-    """Tell it something in one session, and ask for it in another."""
+    """Give the agent a fact in one session, and ask for it in another session."""
     sessions, recall = AgentMemorySessionService(memory), AgentMemoryMemoryService(memory)
     agent: Any = LlmAgent(name="cats", model=Cats(model="cats"), tools=[PreloadMemoryTool()])
     runner = Runner(agent=agent, app_name="app", session_service=sessions, memory_service=recall)

@@ -1,4 +1,4 @@
-"""An agent of Haystack that knows what was said in another chat. Needs no key.
+"""An agent of Haystack that recalls a message of another chat. It needs no key.
 
 pip install "agent-memory-log[local,haystack]"
 """
@@ -15,7 +15,7 @@ from agent_memory.integrations.haystack import AgentMemoryHook
 
 @component
 class Answering:
-    """Stands for a model: says whether the name was sent along."""
+    """A scripted model. Its answer shows whether it got the cat's name."""
 
     @component.output_types(replies=list[ChatMessage])
     def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Hermes Agent's manager of memories with a provider of ours. Needs no key.
+"""Hermes Agent's memory manager with this library as a provider. It needs no key.
 
 pip install "agent-memory-log[local,hermes]"
 """

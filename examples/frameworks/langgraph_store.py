@@ -1,4 +1,4 @@
-"""A graph of LangGraph that goes on where it was, and keeps what it learns. Needs no key.
+"""A LangGraph graph that resumes its state and stores values. It needs no key.
 
 pip install "agent-memory-log[langgraph]"
 """
@@ -14,13 +14,13 @@ from agent_memory.integrations.langgraph import AgentMemorySaver, AgentMemorySto
 
 
 class State(TypedDict):
-    """What the graph goes on with."""
+    """The state of the graph."""
 
     visits: int
 
 
 def visit(state: State, *, store: BaseStore) -> State:
-    """Count a visit, and keep when the last one was."""
+    """Count a visit, and store the number of the last visit."""
     store.put(("guests",), "ana", {"last": state["visits"] + 1})
     return {"visits": state["visits"] + 1}
 

@@ -1,4 +1,4 @@
-"""A chat of LlamaIndex that knows what was said in another one. Needs no key.
+"""A chat of LlamaIndex that recalls a message of another chat. It needs no key.
 
 pip install "agent-memory-log[local,llama-index]"
 """
@@ -14,7 +14,7 @@ from agent_memory.integrations.llama_index import AgentMemoryMemory
 
 
 class Cats(MockLLM):
-    """Stands for a model: says whether the name was sent along."""
+    """A scripted model. Its answer shows whether it got the cat's name."""
 
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         said = "She is Mia." if "Mia" in str(messages) else "I don't know."

@@ -1,4 +1,4 @@
-"""An agent of OpenAI's SDK that knows what was said in another chat. Needs no key.
+"""An agent of OpenAI's SDK that recalls a message of another chat. It needs no key.
 
 pip install "agent-memory-log[local,openai-agents]"
 """
@@ -13,7 +13,7 @@ from agent_memory.integrations.openai_agents import AgentMemorySession
 
 
 class Cats(Model):
-    """Stands for a model: says whether the name was sent along."""
+    """A scripted model. Its answer shows whether it got the cat's name."""
 
     async def get_response(self, *args: Any, **kwargs: Any) -> Any:
         said = "She is Mia." if "Mia" in str((args, kwargs)) else "I don't know."

@@ -1,4 +1,4 @@
-"""An agent of pydantic-ai that knows what was said in another chat. Needs no key.
+"""An agent of pydantic-ai that recalls a message of another chat. It needs no key.
 
 pip install "agent-memory-log[local,pydantic-ai]"
 """
@@ -12,7 +12,7 @@ from agent_memory.integrations.pydantic_ai import AgentMemoryHistory
 
 
 def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """Stands for a model: says whether the name was sent along."""
+    """A scripted model. Its answer shows whether it got the cat's name."""
     return ModelResponse([TextPart("She is Mia." if "Mia" in str(messages) else "I don't know.")])
 
 

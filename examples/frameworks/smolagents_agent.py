@@ -1,4 +1,4 @@
-"""An agent of smolagents that knows what was said in another chat. Needs no key.
+"""An agent of smolagents that recalls a message of another chat. It needs no key.
 
 pip install "agent-memory-log[local,smolagents]"
 """
@@ -13,7 +13,7 @@ from agent_memory.integrations.smolagents import AgentMemorySteps
 
 
 class Answering(Model):
-    """Stands for a model: says whether the name was sent along."""
+    """A scripted model. Its answer shows whether it got the cat's name."""
 
     def generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatMessage:
         answer = "She is Mia." if "Mia" in str(messages) else "I don't know."

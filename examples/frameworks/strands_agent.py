@@ -1,4 +1,4 @@
-"""An agent of Strands whose session outlives it. Needs no key.
+"""An agent of Strands whose session is stored. It needs no key.
 
 pip install "agent-memory-log[strands]"
 """
@@ -14,7 +14,7 @@ from agent_memory.integrations.strands import AgentMemorySessionManager
 
 
 class Counting(Model):
-    """Stands for a model: says how many messages it was sent."""
+    """A scripted model. Its answer shows the number of messages that it got."""
 
     async def stream(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         yield {"messageStart": {"role": "assistant"}}
@@ -26,7 +26,7 @@ class Counting(Model):
         raise NotImplementedError("The example asks for none.")
 
     def update_config(self, **config: Any) -> None:
-        """Nothing to set."""
+        """Do nothing: the model has no settings."""
 
     get_config = update_config
 

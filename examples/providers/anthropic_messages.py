@@ -9,7 +9,7 @@ from agent_memory import AgentMemory
 
 
 def main() -> None:
-    """The system text stands apart, thinking goes back with its signature."""
+    """Send the system text separately, and the thinking with its signature."""
     with provider() as address, AgentMemory(store="memory://", blocks=[]) as memory:
         client = Anthropic(base_url=address, api_key="none")
 

@@ -9,7 +9,7 @@ from agent_memory import AgentMemory
 
 
 def main() -> None:
-    """Roles alternate: what the user says meanwhile stands behind the result, in one message."""
+    """Let the user write while the tool runs. The result and this text become one message."""
     with provider() as address, AgentMemory(store="memory://", blocks=[]) as memory:
         client = get_session().create_client(
             "bedrock-runtime",

@@ -10,7 +10,7 @@ from agent_memory import AgentMemory
 
 
 def main() -> None:
-    """Function calls have no ids here: they are paired with their responses by name."""
+    """Send function calls without ids. Responses are matched to calls by name."""
     with provider() as address, AgentMemory(store="memory://", blocks=[]) as memory:
         client = genai.Client(api_key="none", http_options=types.HttpOptions(base_url=address))
 

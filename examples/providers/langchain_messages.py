@@ -22,7 +22,7 @@ from agent_memory import AgentMemory
 
 
 class ChatModel(BaseChatModel):
-    """A chat model over HTTP, as LangChain's packages for providers have them."""
+    """A chat model over HTTP, like those of LangChain's provider packages."""
 
     address: str
 
@@ -45,7 +45,7 @@ class ChatModel(BaseChatModel):
 
 
 def main() -> None:
-    """LangChain's messages go in as they are, and `invoke` takes what comes out."""
+    """Pass LangChain's messages to `update`, and the context to `invoke`."""
     with provider() as address, AgentMemory(store="memory://", blocks=[]) as memory:
         model = ChatModel(address=address)
 

@@ -9,7 +9,7 @@ from agent_memory import AgentMemory
 
 
 def main() -> None:
-    """The user speaks while the tool runs, and every request is one that the API takes."""
+    """Let the user write while the tool runs. The API accepts each request."""
     with provider() as address, AgentMemory(store="memory://", blocks=[]) as memory:
         client = OpenAI(base_url=f"{address}/v1", api_key="none")
 

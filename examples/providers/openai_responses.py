@@ -9,7 +9,7 @@ from agent_memory import AgentMemory
 
 
 def main() -> None:
-    """Reasoning is sent back with the call that it belongs to, and the call with its result."""
+    """Send the reasoning together with its call, and the call with its result."""
     with provider() as address, AgentMemory(store="memory://", blocks=[]) as memory:
         client = OpenAI(base_url=f"{address}/v1", api_key="none")
 

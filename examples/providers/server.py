@@ -1,7 +1,7 @@
-"""A server on this machine that stands for five providers, and checks requests by their rules.
+"""A server on this machine that imitates five providers, and checks requests by their rules.
 
-It answers a request with 400 where the provider would, and says which rule is broken. The first
-answer calls a tool, the second is text.
+If a request breaks a rule of the provider, the answer is 400 with this rule. The first answer
+calls a tool, and the second answer is text.
 """
 
 from __future__ import annotations
@@ -115,12 +115,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing is logged."""
+        """Log nothing."""
 
 
 @contextmanager
 def provider() -> Iterator[str]:
-    """Run the server; its address is given."""
+    """Run the server, and yield its address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:

@@ -156,7 +156,7 @@ EXPECTED = {
         "Restored: team, of ada, 3 messages.",
         "The same is found: True",
         "Its plan: ['order coffee']",
-        "Refused: line 4: this line was changed after it was written",
+        "Refused: line 4: this line was changed",
         "Sessions there: []",
     ],
     "async_memory": [

@@ -113,7 +113,7 @@ class Reading:
         if not line.endswith(b"\n"):
             raise self._refused("the file is cut off in the middle of this line")
         if not self._digest.holds(line):
-            raise self._refused("this line was changed after it was written, or an earlier line is missing")
+            raise self._refused("this line was changed, or an earlier line is missing")
         fields = _parsed(self._number, line)
         fields.pop("sum")
         return fields
