@@ -21,7 +21,7 @@ from agent_memory.core.system_collections import WORDS
 from agent_memory.integrations.hooks import log_file, storing
 from agent_memory.integrations.hooks.log_file import MOST
 from agent_memory.integrations.hooks.prompt import relevant_messages
-from tests.kit import assistant, home_of_its_own, invoke, user
+from tests.kit import SECONDS, assistant, home_of_its_own, invoke, user
 
 ROOT = Path(__file__).parents[2]
 Lines = list[dict[str, Any]]
@@ -30,6 +30,7 @@ Lines = list[dict[str, Any]]
 @pytest.fixture(autouse=True)
 def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home_of_its_own(monkeypatch, tmp_path)
+    monkeypatch.setattr("agent_memory.integrations.hooks.run._SECONDS", SECONDS)  # a busy machine
 
 
 def event(session: str = "s", **fields: Any) -> str:
