@@ -10,7 +10,7 @@ from agent_memory.integrations.crewai import AgentMemoryStorage
 from agent_memory.models.embedders import open_embedder
 
 embedder = open_embedder("local")
-told = {"scope": "/pets", "categories": ["cats"], "importance": 0.5}  # otherwise CrewAI asks a model
+told = {"scope": "/pets", "categories": ["cats"], "importance": 0.5}  # no model is asked
 
 with AgentMemory(store="memory://", blocks=[]) as memory:
     crews = Memory(
