@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -201,10 +200,6 @@ def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
     that are done. Stop processes with the old settings first: they would recall nothing from the
     block, or wrong results.
 
-    In Qdrant, the old vectors are deleted at the end. Until then, processes with the old settings
-    recall from them, and absorb nothing. If a session cannot be absorbed, the old vectors stay
-    until a later call succeeds.
-
     Args:
         config: The new settings.
         block: Name of the block.
@@ -217,35 +212,19 @@ def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
     """
     absorbing = [item.name for item in config.all_blocks if item.absorbs]
     check_block(block, absorbing)
-    components, keeps_old = _opened(config, block)
+    components = _opened(config, block)
     with closing(components):
-        step = Progress(block, "", 0, 0, None)
-        for step in components.replay(block):
-            yield step
-        failed = _left(components, block, config.absorb_attempts) if keeps_old else None
-        if failed is not None:
-            session_id, error = failed
-            yield replace(step, session_id=session_id, error=error)
-            return
-        components.blocks[block].rebuilt()
+        yield from components.replay(block)
 
 
-def _opened(config: AgentMemoryConfig, name: str) -> tuple[Components, bool]:
-    """Return the components with this block only, and whether its old records stay in use."""
+def _opened(config: AgentMemoryConfig, name: str) -> Components:
+    """Return the components with this block only. Stored vectors that do not fit it are deleted."""
     for _ in range(_TRIES):
         try:
-            return _begin_rebuild(Components(config, name), name)
+            return Components(config, name)
         except DimensionMismatch:
             _drop_vectors(config, name)
-    return _begin_rebuild(Components(config, name), name)
-
-
-def _begin_rebuild(components: Components, name: str) -> tuple[Components, bool]:
-    try:
-        return components, components.blocks[name].rebuilding()
-    except BaseException:
-        components.close()
-        raise
+    return Components(config, name)
 
 
 def _drop_vectors(config: AgentMemoryConfig, name: str) -> None:
@@ -257,18 +236,3 @@ def _drop_vectors(config: AgentMemoryConfig, name: str) -> None:
                 # before `clear`, so that after a crash the replay begins with the first session
                 SystemRecords(resources.store).write(Kind.REPLAYS, name, after=None, done=0)
                 block.clear(resources)
-
-
-def _left(components: Components, block: str, attempts: int) -> tuple[str, str] | None:
-    """Absorb pending messages after a replay. Return a session that still fails, with its error.
-
-    All sessions are checked, because the replay may have continued an interrupted replay.
-    """
-    for head in all_heads(components.store):
-        session_id = head.session_id
-        error = components.work.absorb(session_id, block) if head.lag(block) else None
-        for _ in range(attempts if error else 0):
-            error = error and components.work.absorb(session_id, block)
-        if error:
-            return session_id, error
-    return None

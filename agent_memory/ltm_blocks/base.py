@@ -211,20 +211,6 @@ class Block(SettingsModel, ABC):
     def clear(self, resources: Resources) -> None:
         """Drop data of former settings that would make `bind` fail. Called before a rebuild."""
 
-    def rebuilding(self) -> bool:
-        """Prepare a bound block for a rebuild.
-
-        Returns:
-            Whether `rebuilt` activates the new data. Until then, the old data stays in use.
-
-        Raises:
-            DimensionMismatch: The block can be bound but not written to. Call `clear` first.
-        """
-        return False
-
-    def rebuilt(self) -> None:
-        """Finish a rebuild, after the bound block has absorbed the whole log again."""
-
     def open(self, scope: Scope) -> Any:
         """Return a handle, by which people and programs use the data of a user or a session.
 

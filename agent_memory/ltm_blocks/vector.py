@@ -22,7 +22,7 @@ from agent_memory.models.embedders.base import Encoder
 from agent_memory.models.embedders.best_effort import BestEffort
 from agent_memory.models.embedders.given import EmbeddingField
 from agent_memory.stores import check_url, serves
-from agent_memory.stores.base import VectorStore, swaps_vectors
+from agent_memory.stores.base import VectorStore
 from agent_memory.stores.kernel.coding import mismatch
 from agent_memory.stores.qdrant.connection import check_qdrant_url, is_qdrant
 
@@ -143,15 +143,9 @@ class VectorMemory(Block):
         return bound
 
     def clear(self, resources: Resources) -> None:
-        """Begin a new set of vectors while the old set stays in use, or delete the old set if the
-        store cannot hold both.
-        """
-        embedder = self._chosen(resources)  # invalid settings fail here and change nothing
+        self._chosen(resources)  # invalid settings fail here and change nothing
         with self._opened(resources) as vectors:
-            if swaps_vectors(vectors):
-                vectors.begin_vectors(self.name, embedder.dimension, embedder.name)
-            else:
-                vectors.clear_vectors(self.name)
+            vectors.clear_vectors(self.name)
 
     def problems(self, resources: Resources) -> Sequence[str]:
         """Return an error if another embedder made the stored vectors."""
@@ -170,16 +164,6 @@ class VectorMemory(Block):
         except DimensionMismatch as error:
             return [str(error)]
         return []
-
-    def rebuilding(self) -> bool:
-        if not swaps_vectors(self._vectors):
-            return False
-        self._ready()
-        return self._vectors.fill_vectors(self.name)
-
-    def rebuilt(self) -> None:
-        if swaps_vectors(self._vectors):
-            self._vectors.swap_vectors(self.name)
 
     def load(self) -> None:
         import agent_memory.retrieval.turns  # noqa: F401

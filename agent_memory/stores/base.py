@@ -24,7 +24,6 @@ from agent_memory.stores.kernel.vectors import KernelStore, StoredBlocks
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.query import Query
-    from agent_memory.stores.qdrant.store import QdrantStore
 
 __all__ = [
     "LONGEST_LEASE_SECONDS",
@@ -115,8 +114,6 @@ class VectorStore(Protocol):
     ) -> Iterator[tuple[list[Record], Features]]:
         """Yield pages of a block's records with their features, or only those of one session.
 
-        Vectors that a rebuild has not activated yet are left out.
-
         Raises:
             UnsupportedOperation: Features cannot be restored from the stored data.
         """
@@ -129,11 +126,3 @@ class VectorStore(Protocol):
 def keeps_records(store: object) -> TypeGuard[RecordStore]:
     """Return whether the store is also a `RecordStore`, or a proxy of one."""
     return offers(store, RecordStore)
-
-
-def swaps_vectors(store: object) -> TypeGuard[QdrantStore]:
-    """Return whether the store can build a block's vectors anew while the old ones are searched.
-
-    On any other store, a rebuild first deletes the block's vectors (`clear_vectors`).
-    """
-    return hasattr(store, "swap_vectors")

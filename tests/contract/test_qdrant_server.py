@@ -22,7 +22,7 @@ from tests.servers.qdrant import Refused, Request, StandIn, server
 
 __all__ = ["server"]
 
-ALIAS = "agent_memory_default_v"
+BEGINNING = "agent_memory_default_v."
 KEY = "k3y-of-the-test"
 QUESTION = Query(units(1, 4)[0])
 
@@ -47,8 +47,7 @@ def test_what_is_made_on_the_server(server: StandIn, stores: list[QdrantStore]) 
     """Wrong: each search scans the points of all users."""
     stores[0].open_vectors("v", 4, "openai/m")
     (name,) = server.collections
-    assert name.startswith(f"{ALIAS}.openai-m-4-")
-    assert server.aliases == {ALIAS: name, f"{ALIAS}.written": name}
+    assert name.startswith(f"{BEGINNING}openai-m-4-")
     (made,) = asked(server, f"PUT /collections/{name}")[:1]
     dense = {"size": 4, "distance": "Dot"}
     assert made.body["vectors"] == {"meaning": dense}
@@ -74,7 +73,6 @@ def test_many_open_a_new_block_at_once(server: StandIn, stores: list[QdrantStore
 
     together([lambda n=n: run(n) for n in range(6)])
     (name,) = server.collections
-    assert server.aliases == {ALIAS: name, f"{ALIAS}.written": name}
     assert len(server.points(name)) == 6
     assert set(server.indexes[name]) == {"owner", "session_id", "last"}
 
@@ -88,7 +86,7 @@ def test_two_embedders(
     seen: set[int] = set()
 
     def before(request: Request) -> None:
-        if str(request) == "GET /aliases" and threading.get_ident() not in seen and len(seen) < 6:
+        if request.method == "PUT" and threading.get_ident() not in seen and len(seen) < 6:
             seen.add(threading.get_ident())
             meeting.wait(10)  # all have seen that no block exists
 
@@ -105,11 +103,10 @@ def test_two_embedders(
     assert sorted(outcomes) == ["refused"] * 3 + ["won"] * 3
     assert len({n % 2 for n, outcome in enumerate(outcomes) if outcome == "won"}) == 1
     (name,) = server.collections
-    assert set(server.aliases.values()) == {name}
     assert len(server.points(name)) == 3
 
 
-@pytest.mark.parametrize("cut", range(1, 12))
+@pytest.mark.parametrize("cut", range(1, 11))
 def test_who_begins_a_block_is_killed(server: StandIn, stores: list[QdrantStore], cut: int) -> None:
     """Wrong: a block whose first process was killed can never be opened."""
     left = cut
@@ -124,9 +121,9 @@ def test_who_begins_a_block_is_killed(server: StandIn, stores: list[QdrantStore]
     try:
         stores[0].open_vectors("v", 4, "m")
     except StoreUnavailable:
-        assert cut < 11
+        assert cut < 10
     else:
-        assert cut == 11
+        assert cut == 10
     server.before = lambda request: None
     if server.collections:
         with pytest.raises(DimensionMismatch, match="replay"):
@@ -134,13 +131,11 @@ def test_who_begins_a_block_is_killed(server: StandIn, stores: list[QdrantStore]
     if cut % 2:
         stores[2].open_vectors("v", 4, "m")  # completes the opening
         stores[2].put_vectors("v", [record("a")], features(1))
-    stores[3].begin_vectors("v", 5, "n")
+    stores[3].clear_vectors("v")
     stores[3].open_vectors("v", 5, "n")
     stores[3].put_vectors("v", [record("b")], features(1, 5))
-    stores[3].swap_vectors("v")
     (name,) = server.collections
     assert embedding(name)[0] == 5
-    assert server.aliases == {ALIAS: name, f"{ALIAS}.written": name}
 
 
 def test_a_cleared_block_begins_anew(server: StandIn, stores: list[QdrantStore]) -> None:
@@ -148,62 +143,23 @@ def test_a_cleared_block_begins_anew(server: StandIn, stores: list[QdrantStore])
     stores[0].open_vectors("v", 4, "m")
     stores[1].clear_vectors("v")
     assert server.collections == []
-    assert server.aliases == {}
     assert stores[0].search_vectors("v", "user:a", QUESTION, 3) == []
     stores[0].put_vectors("v", [record("a")], features(1))
     assert len(stores[1].search_vectors("v", "user:a", QUESTION, 3)) == 1
 
 
-def test_a_swap_that_comes_too_late(server: StandIn, stores: list[QdrantStore]) -> None:
-    """Wrong: an outdated rebuild puts its vectors in use, and deletes those of the newer one."""
-    stores[0].open_vectors("v", 4, "m")
-    stores[1].begin_vectors("v", 5, "n")
-    stores[1].open_vectors("v", 5, "n")
-    assert stores[1].fill_vectors("v")
-    stores[2].begin_vectors("v", 6, "o")
-    before = server.aliases
-    for late in (stores[1].swap_vectors, stores[1].fill_vectors, stores[0].fill_vectors):
-        with pytest.raises(DimensionMismatch, match="is being rebuilt for 'o' with 6"):
-            late("v")
-    assert server.aliases == before
-    assert [embedding(name)[0] for name in server.collections] == [4, 6]
-
-
-def test_a_third_begins_in_the_middle_of_a_swap(server: StandIn, stores: list[QdrantStore]) -> None:
-    """Wrong: a swap deletes the vectors in use, or those of a rebuild that just began."""
-    stores[0].open_vectors("v", 4, "m")
-    stores[1].begin_vectors("v", 5, "n")
-    stores[1].open_vectors("v", 5, "n")
-
-    def before(request: Request) -> None:
-        if str(request) == "POST /collections/aliases":
-            server.before = lambda request: None
-            stores[2].begin_vectors("v", 6, "o")
-
-    server.before = before
-    with pytest.raises(StoreUnavailable, match="Not found"):
-        stores[1].swap_vectors("v")
-    assert {alias: embedding(name)[0] for alias, name in server.aliases.items()} == {
-        ALIAS: 4,
-        f"{ALIAS}.written": 6,
-    }
-    assert [embedding(name)[0] for name in server.collections] == [4, 6]
-
-
-def test_who_has_the_former_embedder_after_the_swap(stores: list[QdrantStore]) -> None:
-    """Wrong: after a swap a process with the old embedder finds nothing instead of raising."""
+def test_who_has_the_former_embedder_after_a_rebuild(stores: list[QdrantStore]) -> None:
+    """Wrong: after a rebuild a process with the old embedder finds nothing instead of raising."""
     old, new = stores[:2]
     old.open_vectors("v", 4, "m")
     old.put_vectors("v", [record("a")], features(1))
-    new.begin_vectors("v", 5, "n")
+    new.clear_vectors("v")
     new.open_vectors("v", 5, "n")
-    assert len(old.search_vectors("v", "user:a", QUESTION, 3)) == 1
-    new.swap_vectors("v")
     for use in (
         lambda: old.search_vectors("v", "user:a", QUESTION, 3),
         lambda: old.put_vectors("v", [record("b")], features(1)),
     ):
-        with pytest.raises(DimensionMismatch, match="is being rebuilt for 'n' with 5"):
+        with pytest.raises(DimensionMismatch, match="holds vectors of 'n' with 5"):
             use()
     old.delete_vectors("v", owner="user:a")
 
@@ -278,7 +234,7 @@ def test_the_right_key(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None
     store = QdrantStore(server.url)  # warnings are errors here
     store.open_vectors("v", 4, "m")
     store.close()
-    assert all(request.path.startswith(("/collections", "/aliases")) for request in server.requests)
+    assert all(request.path.startswith("/collections") for request in server.requests)
 
 
 def test_a_plain_key(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -360,18 +316,16 @@ def test_no_two_share_a_name() -> None:
     every: dict[str, tuple[str, str]] = {}
     spaces = ["a", "a_b", "a-b", "A", "ä", "a/b", "a b", "a.b", "_", "x" * 64, "x" * 63 + "_"]
     for space in spaces:
-        for block in ("c", "b_c", "c_claim", "c_written"):
+        for block in ("c", "b_c", "c_claim"):
             names = Names(space)
             for name in (
-                names.recalled(block), names.written(block), names.claim(block),
-                names.vectors(block, 3, "m"), names.vectors(block, 4, "m"),
+                names.claim(block), names.vectors(block, 3, "m"), names.vectors(block, 4, "m"),
                 names.vectors(block, 3, "M"),
             ):  # fmt: skip
                 assert every.setdefault(name, (space, block)) == (space, block)
                 assert len(name) < 200
                 assert not set(name) & set('<>:"/\\|?* ')
-            assert names.is_of(block, names.vectors(block, 3, "openai/m-3"))
-            assert not names.is_of(block, names.claim(block))
-            assert not any(names.is_of(block, name) for name in every if every[name][1] != block)
-    assert len(every) == len(spaces) * 4 * 6
+        for name, (other, block) in every.items():
+            assert names.block_of(name) == (block if other == space else None)
+    assert len(every) == len(spaces) * 3 * 4
     assert embedding(Names("a.b").vectors("v", 3, "openai/m-3.5")) == (3, "openai-m-3-5")

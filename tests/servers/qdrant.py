@@ -1,8 +1,8 @@
 """A stand-in for a Qdrant server: REST on 127.0.0.1, over the local mode of Qdrant's own client.
 
 It tests our requests and how we read answers (JSON, timeouts, errors) over real HTTP. It does not
-test how a Qdrant server behaves. Where our store relies on a difference from the local mode, the
-stand-in follows the server's source: statuses, and that no collection has an alias's name.
+test how a Qdrant server behaves. Where our store relies on a status of the server, the
+stand-in follows the server's source.
 """
 
 import json
@@ -23,7 +23,7 @@ from tests.servers.http import Handler, HTTPServer
 Way = Literal["", "down", "slow", "refuse"]
 
 _MOST_BYTES = 32 * 2**20
-_WRITES = ("PUT", "DELETE", "POST /collections/aliases")
+_WRITES = ("PUT", "DELETE")
 
 
 @dataclass
@@ -77,10 +77,6 @@ class StandIn:
     def collections(self) -> list[str]:
         return sorted(one.name for one in self._client.get_collections().collections)
 
-    @property
-    def aliases(self) -> dict[str, str]:
-        return {one.alias_name: one.collection_name for one in self._client.get_aliases().aliases}
-
     def points(self, collection: str) -> list[Any]:
         return list(self._client.scroll(collection, limit=10_000, with_vectors=True)[0])
 
@@ -111,14 +107,6 @@ class StandIn:
         match request.method, request.path.strip("/").split("/"):
             case "GET", ["collections"]:
                 return client.get_collections()
-            case "GET", ["aliases"]:
-                return client.get_aliases()
-            case "POST", ["collections", "aliases"]:
-                return self._change(models.ChangeAliasesOperation.model_validate(body).actions)
-            case "GET", ["collections", name, "aliases"]:
-                return client.get_collection_aliases(name)
-            case "GET", ["collections", name, "exists"]:
-                return {"exists": client.collection_exists(name)}
             case "PUT", ["collections", name]:
                 return self._create(name, models.CreateCollection.model_validate(body))
             case "DELETE", ["collections", name]:
@@ -166,23 +154,12 @@ class StandIn:
     def _create(self, name: str, wanted: models.CreateCollection) -> bool:
         if name in self.collections:
             raise Refused(409, f"Wrong input: Collection `{name}` already exists!")
-        if name in self.aliases:
-            raise Refused(400, f"Wrong input: Alias with the same name already exists: {name}")
         return self._client.create_collection(
             name,
             vectors_config=wanted.vectors,
             sparse_vectors_config=wanted.sparse_vectors,
             metadata=wanted.metadata,
         )
-
-    def _change(self, actions: list[Any]) -> bool:
-        for action in actions:
-            created = getattr(action, "create_alias", None)
-            if created and created.collection_name not in self.collections:
-                raise Refused(404, f"Not found: Collection `{created.collection_name}`")
-            if created and created.alias_name in self.collections:
-                raise Refused(409, f"Wrong input: Collection `{created.alias_name}` already exists")
-        return self._client.update_collection_aliases(actions)
 
 
 class _API(Handler):

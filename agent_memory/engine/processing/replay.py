@@ -44,4 +44,4 @@ def replay(
 def _absorb_again(work: SessionWork, block: str, session_id: str) -> str | None:
     while True:
         with suppress(LeaseLost):  # taken over before the cursor was reset
-            return work.absorb(session_id, block, anew=True)
+            return work.absorb_again(session_id, block)

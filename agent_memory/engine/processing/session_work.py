@@ -248,11 +248,10 @@ class SessionWork:
         return Processed(done, again)
 
     @apart
-    def absorb(self, session_id: str, block: str, *, anew: bool = False) -> str | None:
-        """Have one block absorb all of a session.
+    def absorb_again(self, session_id: str, block: str) -> str | None:
+        """Have one block absorb a session from the beginning. Return the block's error, or None.
 
-        With `anew`, the block starts at the beginning. If another worker does not release the
-        session, that worker absorbs it later. Returns the block's error, or None.
+        If another worker does not release the session, that worker absorbs it later.
 
         Raises:
             LeaseLost: Another worker took the session over before the cursor was reset.
@@ -261,15 +260,13 @@ class SessionWork:
             head = self._store.head(session_id)
             if head is None or head.deleting:
                 return None
-            if anew:
-                self._absorber.rewind(block, lease, session_id)
+            self._absorber.rewind(block, lease, session_id)
             if lease is None:
-                return f"{_HELD}, and will absorb it again" if anew else _HELD
-            if anew:
-                head = self._store.head(session_id) or head
+                return f"{_HELD}, and will absorb it again"
+            head = self._store.head(session_id) or head
             fed = self._absorber.absorb(head, {block: head.end}, lease)
             error = next((result.error for result in fed if result.error), None)
-            if error and anew:  # a worker continues
+            if error:  # a worker continues
                 self._store.schedule(self._store.head(session_id) or head, 0)
             return error
 

@@ -1,8 +1,7 @@
-"""Manages the collections of blocks on a Qdrant server, and the aliases that lead to them.
+"""Manages the collections of blocks on a Qdrant server.
 
-A block has a collection for each embedding, that is, for each pair of dimension and model. The
-collection's name contains the dimension and a short form of the model. A block has two aliases: one
-leads to the active collection, which is searched, and one to the collection that is written to.
+A block has one collection. Its name contains the block's embedding: the dimension, and a short form
+of the model.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from agent_memory.stores.qdrant.connection import Connection, Missing, Taken
@@ -23,44 +21,30 @@ _MOST = 60
 _DIGEST = 12
 _LINKS = 16
 _MODEL = "model"
-
-
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """The collection of a block that is searched, and the collection that is written to.
-
-    Both are None for a new block. They differ only while the block is rebuilt.
-    """
-
-    recalled: str | None
-    written: str | None
+_CLAIM = "claim"
 
 
 class Collections:
-    """Creates, lists and deletes collections, and sets aliases."""
+    """Creates, lists and deletes collections."""
 
     def __init__(self, connection: Connection, names: Names) -> None:
         self._connection = connection
         self._names = names
 
-    def roles(self, block: str) -> Roles:
-        """Return the collections to which a block's aliases lead."""
-        targets = self._targets()
-        recalled = targets.get(self._names.recalled(block))
-        return Roles(recalled, targets.get(self._names.written(block), recalled))
-
-    def is_written(self, block: str, name: str) -> bool:
+    def by_block(self) -> dict[str, list[str]]:
+        """Return the collections of each block: its vectors, and a claim while it is begun."""
         with self._connection.reached() as client:
-            aliases = client.get_collection_aliases(name).aliases
-        return self._names.written(block) in {alias.alias_name for alias in aliases}
+            names = sorted(each.name for each in client.get_collections().collections)
+        blocks: dict[str, list[str]] = {}
+        for name in names:
+            if (block := self._names.block_of(name)) is not None:
+                blocks.setdefault(block, []).append(name)
+        return blocks
 
-    def in_force(self) -> dict[str, str]:
-        blocks = {self._names.in_force(alias): name for alias, name in self._targets().items()}
-        return {block: name for block, name in blocks.items() if block is not None}
-
-    def _targets(self) -> dict[str, str]:
-        with self._connection.reached() as client:
-            return {each.alias_name: each.collection_name for each in client.get_aliases().aliases}
+    def of(self, block: str) -> str | None:
+        """Return the collection of a block's vectors. None for a new block."""
+        names = self.by_block().get(block, ())
+        return next((name for name in names if name != self._names.claim(block)), None)
 
     def embedding(self, name: str) -> tuple[int, str]:
         """Return the dimension and the model of a collection's vectors.
@@ -72,23 +56,19 @@ class Collections:
             metadata = client.get_collection(name).config.metadata or {}
         return dimension, str(metadata.get(_MODEL, slug))
 
-    def of(self, block: str) -> list[str]:
-        """Return all collections of a block's vectors, also those of abandoned rebuilds."""
-        with self._connection.reached() as client:
-            collections = client.get_collections().collections
-        return sorted(each.name for each in collections if self._names.is_of(block, each.name))
+    def open(self, block: str, dimension: int, model: str) -> str:
+        """Return the name of a block's collection, which is created if there is none.
 
-    def begin(self, block: str, name: str, dimension: int, model: str) -> str:
-        """Give a new block its first collection, and return the collection's name.
-
-        If several processes do this with different embeddings, exactly one embedding must win. An
-        alias cannot decide that, because a later alias overwrites an earlier one. A collection, in
-        contrast, can be created only once. Each process therefore tries to create a claim
+        If several processes do this with different embeddings, exactly one embedding must win. A
+        collection can be created only once. Each process therefore tries to create a claim
         collection, under a common name. The name of the claim's vector shows which embedding won. A
-        process with this embedding creates the block's collection. Any other process only returns
-        the collection's name.
+        process with this embedding creates the block's collection, and then deletes the claim. Any
+        other process only returns the collection's name.
         """
-        claim = self._names.claim(block)
+        name, claim = self._names.vectors(block, dimension, model), self._names.claim(block)
+        names = self.by_block().get(block, [])
+        if names and claim not in names:
+            return name if name in names else names[0]
         tail = name.partition(".")[2]
         with suppress(Taken):
             self._make(claim, {tail: 1})
@@ -96,16 +76,15 @@ class Collections:
             vectors = client.get_collection(claim).config.params.vectors
         winner = next(iter(vectors)) if isinstance(vectors, dict) else tail
         if winner != tail:
-            return f"{self._names.recalled(block)}.{winner}"
+            return claim.replace(f".{_CLAIM}", f".{winner}")
         # the claim may have been created after the block got its collection
-        existing = self.roles(block).recalled
-        if existing is None:
-            self.make(name, dimension, model)
-            self.point(name, self._names.recalled(block), self._names.written(block))
-        self.drop(claim)
+        existing = self.of(block)
+        if existing in (None, name):
+            self._make_whole(name, dimension, model)
+        self._drop(claim)
         return existing or name
 
-    def make(self, name: str, dimension: int, model: str) -> None:
+    def _make_whole(self, name: str, dimension: int, model: str) -> None:
         """Create a collection and its indexes, unless they exist."""
         from qdrant_client import models
 
@@ -120,10 +99,13 @@ class Collections:
             client.create_payload_index(name, "session_id", models.PayloadSchemaType.KEYWORD)
             client.create_payload_index(name, "last", models.PayloadSchemaType.INTEGER)
 
-    def drop(self, *names: str) -> None:
-        for name in names:
-            with suppress(Missing), self._connection.reached() as client:
-                client.delete_collection(name)
+    def clear(self, block: str) -> None:
+        for name in self.by_block().get(block, ()):
+            self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        with suppress(Missing), self._connection.reached() as client:
+            client.delete_collection(name)
 
     def _make(
         self,
@@ -153,40 +135,18 @@ class Collections:
                 metadata=metadata,
             )
 
-    def point(self, name: str, *aliases: str) -> None:
-        """Let aliases lead to a collection."""
-        from qdrant_client import models
-
-        with self._connection.reached() as client:
-            client.update_collection_aliases(
-                [
-                    models.CreateAliasOperation(
-                        create_alias=models.CreateAlias(collection_name=name, alias_name=alias)
-                    )
-                    for alias in aliases
-                ]
-            )
-
 
 class Names:
-    """The names of a namespace's collections and aliases, unique for each block."""
+    """The names of a namespace's collections, unique for each block."""
 
     def __init__(self, namespace: str) -> None:
         # the part for the namespace has no underscore, because an underscore ends it
         short = f"{_OTHER.sub('-', namespace)[:_MOST]}~{_digest(namespace)}"
         self._prefix = f"agent_memory_{namespace if _PLAIN.fullmatch(namespace) else short}_"
 
-    def recalled(self, block: str) -> str:
-        """Return the alias of the active collection."""
-        return self._prefix + block
-
-    def written(self, block: str) -> str:
-        """Return the alias of the collection that is written to."""
-        return f"{self._prefix}{block}.written"
-
     def claim(self, block: str) -> str:
         """Return the collection whose creation decides the embedding of a new block."""
-        return f"{self._prefix}{block}.claim"
+        return f"{self._prefix}{block}.{_CLAIM}"
 
     def vectors(self, block: str, dimension: int, model: str) -> str:
         """Return the collection of a block's vectors of one embedding."""
@@ -194,15 +154,10 @@ class Names:
         digest = _digest(f"{dimension}\x1f{model}")
         return f"{self._prefix}{block}.{slug}-{dimension}-{digest}"
 
-    def in_force(self, alias: str) -> str | None:
-        """Return the block if an alias is that of an active collection, or else None."""
-        block = alias.removeprefix(self._prefix)
-        return None if block == alias or "." in block else block
-
-    def is_of(self, block: str, collection: str) -> bool:
-        """Return whether a collection belongs to a block, with any embedding."""
-        has_prefix = collection.startswith(f"{self._prefix}{block}.")
-        return has_prefix and collection != self.claim(block)
+    def block_of(self, collection: str) -> str | None:
+        """Return the block that a collection belongs to. None for a collection of others."""
+        block, dot, _ = collection.removeprefix(self._prefix).partition(".")
+        return block if dot and collection.startswith(self._prefix) else None
 
 
 def embedding(collection: str) -> tuple[int, str]:

@@ -36,7 +36,7 @@ KEY = "QDRANT_API_KEY"
 _CONNECT_SECONDS = 3.0
 _CALL_SECONDS = 10
 _NEAR = ("localhost", "127.0.0.1", "::1")
-_RIGHTS = "It must be allowed to create and delete collections, to change aliases, and to write."
+_RIGHTS = "It must be allowed to create and delete collections, and to write."
 
 
 class Missing(StoreUnavailable):

@@ -1,4 +1,4 @@
-"""`QdrantStore`: vectors on a Qdrant server, one collection per block and embedding."""
+"""`QdrantStore`: vectors on a Qdrant server, in one collection for each block."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.records import Hit, Lease, Record
-from agent_memory.errors import DimensionMismatch, StoreUnavailable
+from agent_memory.errors import DimensionMismatch
 from agent_memory.stores.damage import undamaged
 from agent_memory.stores.kernel.coding import mismatch
 from agent_memory.stores.qdrant.collections import Collections, Names, embedding
@@ -38,10 +38,8 @@ _TRIES = 5
 class QdrantStore:
     """Stores each record as a point in Qdrant. A search covers the points of one owner.
 
-    An embedding is a pair of dimension and model. While a block is rebuilt for another embedding,
-    it has two collections: the active one, which is searched, and the one that is being filled.
-    Processes with the old settings still search the active collection. Each process writes only to
-    the collection of its own embedding, so that embeddings never mix.
+    A block has one collection for one embedding, that is, a pair of dimension and model. Each
+    process uses the collection of its own embedding only, so that embeddings never mix.
 
     Args:
         url: "http://host:6333", or ":memory:" for the client's local mode. The environment variable
@@ -58,31 +56,18 @@ class QdrantStore:
         self._names = Names(namespace)
         self._collections = Collections(self._connection, self._names)
         self._opened: dict[str, tuple[int, str]] = {}
-        self._filled: set[str] = set()
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
-        """Open a block, like `VectorStore.open_vectors`.
-
-        During a rebuild for another embedding, processes with the active embedding can still open
-        the block and search it.
-        """
-        name = self._names.vectors(block, dimension, model)
-        for _ in range(_TRIES):
-            roles = self._collections.roles(block)
-            stored = {roles.recalled, roles.written} - {None}
-            if not stored:
-                with suppress(Missing):  # another process has just completed the creation
-                    stored = {self._collections.begin(block, name, dimension, model)}
-            if name in stored:
-                self._opened[block] = (dimension, model)
-                return
-            if stored:
-                other = embedding(str(roles.recalled or stored.pop()))
-                raise DimensionMismatch(mismatch(block, other, (dimension, model)))
-        raise StoreUnavailable(
-            f"Other processes kept creating and deleting the collections of block {block!r} in "
-            "Qdrant. Make sure that no process clears them, and try again."
-        )
+        for left in reversed(range(_TRIES)):
+            try:
+                stored = self._collections.open(block, dimension, model)
+                break
+            except Missing:  # another process has just completed the creation, or cleared the block
+                if not left:
+                    raise
+        if stored != self._names.vectors(block, dimension, model):
+            raise DimensionMismatch(mismatch(block, embedding(stored), (dimension, model)))
+        self._opened[block] = (dimension, model)
 
     def put_vectors(
         self,
@@ -95,23 +80,22 @@ class QdrantStore:
         """Store vectors, like `VectorStore.put_vectors`.
 
         Raises:
-            DimensionMismatch: A rebuild for another embedding has begun or ended.
+            DimensionMismatch: The block was rebuilt for another embedding.
         """
         if not records:
             return
         name = self._own(block, features.dimension)
-        # If a rebuild begins between this check and the write, no record is lost. The rebuild waits
-        # for the session's lease, which this writer holds, then resets the session's cursor. If the
-        # lease has expired, the store refuses to move the cursor for this writer.
-        if not self._collections.is_written(block, name):
-            self._check_written(block, name)
-        try:
+
+        def write() -> None:
             with self._connection.reached() as client:
                 for batch in batches(records, features):
                     client.upsert(name, batch, wait=True)
-        except Missing:  # a concurrent rebuild has already finished
-            self._check_written(block, name)
-            raise
+
+        try:
+            write()
+        except Missing:  # another process cleared the block since it was opened
+            self.open_vectors(block, *self._opened[block])
+            write()
 
     def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
         """Search like `VectorStore.search_vectors`.
@@ -125,7 +109,7 @@ class QdrantStore:
         if block in self._opened:
             name: str | None = self._own(block, width)
         else:
-            name = self._in_force(block, width)
+            name = self._stored(block, width)
         requests = (
             queries(owner, query, int(_MORE * max(DEPTH, limit))) if limit > 0 and name else []
         )
@@ -151,7 +135,9 @@ class QdrantStore:
                         points = {**{point.id: point for point in near}, **candidates}
                 word_counts = holding(query, answers, count)
             except Missing:
-                self._check_recalled(block)
+                stored, opened = self._collections.of(block), self._opened.get(block)
+                if stored and opened and stored != name:
+                    raise DimensionMismatch(mismatch(block, embedding(stored), opened)) from None
                 points, word_counts, count = {}, [0.0] * len(query.words), 0
         return ranked_hits([*points.values()], dimension, query, word_counts, count, limit, block)
 
@@ -164,34 +150,28 @@ class QdrantStore:
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """Delete vectors from all of the block's collections, like `VectorStore.delete_vectors`.
-
-        During a rebuild by this object, delete only from the new collection; see `fill_vectors`.
-        """
         matched = where(owner=owner, session_id=session_id, after=after)
-        own = self._opened.get(block) if block in self._filled else None
-        names = [self._names.vectors(block, *own)] if own else self._collections.of(block)
-        for name in names:
+        name = self._collections.of(block)
+        if name is not None:
             with suppress(Missing), self._connection.reached() as client:
                 client.delete(name, points_selector=matched, wait=True)
 
     def clear_vectors(self, block: str) -> None:
-        self._collections.drop(*self._collections.of(block), self._names.claim(block))
+        self._collections.clear(block)
         self._opened.pop(block, None)
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
-        """Return the embeddings of active collections, like `VectorStore.vector_blocks`."""
         embeddings: dict[str, tuple[int, str]] = {}
-        for block, name in self._collections.in_force().items():
-            with suppress(Missing):  # the collection was just deleted
-                embeddings[block] = self._collections.embedding(name)
+        for block in self._collections.by_block():
+            if (name := self._collections.of(block)) is not None:
+                with suppress(Missing):  # the collection was just deleted
+                    embeddings[block] = self._collections.embedding(name)
         return embeddings
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
-        """Yield records and features of the active collection, like `VectorStore.all_vectors`."""
-        name = self._in_force(block, None)
+        name = self._stored(block, None)
         matched = None if session_id is None else where(session_id=session_id)
         offset: Any = None
         while name is not None:
@@ -212,60 +192,6 @@ class QdrantStore:
             if offset is None:
                 return
 
-    def begin_vectors(self, block: str, dimension: int, model: str) -> None:
-        """Begin a rebuild of the block's vectors for this embedding. Idempotent.
-
-        From now on, only vectors of this embedding can be written. A store object that opened the
-        block with the active embedding can still search it, but its writes raise DimensionMismatch.
-        """
-        name = self._names.vectors(block, dimension, model)
-        roles = self._collections.roles(block)
-        if roles.recalled is None and roles.written != name:
-            self.clear_vectors(block)  # a killed process may have left collections
-            self.open_vectors(block, dimension, model)
-            return
-        self._collections.make(name, dimension, model)
-        if roles.written != name:
-            self._collections.point(name, self._names.written(block))
-        if roles.written and roles.written not in (name, roles.recalled):
-            self._collections.drop(roles.written)  # this rebuild replaces an unfinished one
-
-    def fill_vectors(self, block: str) -> bool:
-        """Return True if this object fills a new collection; False if its collection is active.
-
-        If True, `delete_vectors` of this object no longer changes the active collection, because a
-        rebuild deletes a session's vectors only to write them again. Other store objects still
-        delete from both collections.
-
-        Raises:
-            DimensionMismatch: Vectors of another embedding are being filled.
-        """
-        name = self._own(block)
-        roles = self._collections.roles(block)
-        if roles.written != name:
-            raise self._replaced(block, roles.written)
-        if roles.recalled == name:
-            return False
-        self._filled.add(block)
-        return True
-
-    def swap_vectors(self, block: str) -> None:
-        """Activate the filled collection, and delete the block's other collections. Idempotent.
-
-        Raises:
-            DimensionMismatch: Vectors of another embedding are being filled; nothing changed.
-        """
-        name = self._own(block)
-        others = self._collections.of(block)  # before the swap: a newer collection must stay
-        roles = self._collections.roles(block)
-        if roles.written != name:
-            raise self._replaced(block, roles.written)
-        if roles.recalled != name:
-            self._collections.point(name, self._names.recalled(block))
-        left = [other for other in others if other != name]
-        self._collections.drop(*left, self._names.claim(block))
-        self._filled.discard(block)
-
     def close(self) -> None:
         self._connection.close()
 
@@ -277,32 +203,9 @@ class QdrantStore:
             raise DimensionMismatch(mismatch(block, stored, (width or 0, "unnamed")))
         return self._names.vectors(block, *opened)
 
-    def _in_force(self, block: str, width: int | None) -> str | None:
-        with self._connection.reached() as client:
-            if not client.collection_exists(self._names.recalled(block)):
-                return None
-        recalled = self._collections.roles(block).recalled
-        if recalled and width not in (None, (stored := embedding(recalled))[0]):
+    def _stored(self, block: str, width: int | None) -> str | None:
+        """Return the name of a block's collection. Its vectors must have this width, if any."""
+        name = self._collections.of(block)
+        if name is not None and width not in (None, (stored := embedding(name))[0]):
             raise DimensionMismatch(mismatch(block, stored, (width or 0, "unnamed")))
-        return recalled
-
-    def _check_recalled(self, block: str) -> None:
-        recalled = self._collections.roles(block).recalled
-        opened = self._opened.get(block)
-        if opened and recalled and recalled != self._names.vectors(block, *opened):
-            raise self._replaced(block, recalled)
-
-    def _check_written(self, block: str, name: str) -> None:
-        written = self._collections.roles(block).written
-        if written is None:  # another process cleared the block since it was opened
-            self.open_vectors(block, *self._opened[block])
-        elif written != name:
-            raise self._replaced(block, written)
-
-    def _replaced(self, block: str, written: str | None) -> DimensionMismatch:
-        model, stored = self._opened[block][1], embedding(str(written))
-        return DimensionMismatch(
-            f"Block {block!r} is being rebuilt for {stored[1]!r} with {stored[0]} dimensions, but "
-            f"this process uses {model!r}. Restart it with the new settings to absorb pending "
-            f"entries. To undo, run `agent-memory replay {block}` with the current settings."
-        )
+        return name
