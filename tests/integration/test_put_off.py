@@ -12,7 +12,7 @@ import pytest
 
 from agent_memory import AgentMemory, Head, Message
 from agent_memory.core.records import Entry, Scope
-from agent_memory.engine.processing.session_work import longest_wait
+from agent_memory.engine.processing.session_work import Processed, longest_wait
 from agent_memory.engine.processing.worker import Worker
 from agent_memory.engine.stats import Progress
 from agent_memory.stores.memory import MemoryStore
@@ -32,14 +32,17 @@ def due(memory: AgentMemory) -> list[Head]:
     return memory.components.store.due()
 
 
+def process(memory: AgentMemory, session_id: str) -> Processed:
+    return memory.components.work.process(session_id, scheduled=True)
+
+
 def test_a_waiting_session_is_put_off(memory: AgentMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a waiting session stays due, or putting it off takes a lease."""
     store = memory.components.store
     assert store.schedule(memory.update("s", SAID, user_id="ana"), 0)
-    (head,) = due(memory)
     leased: list[Any] = []
     monkeypatch.setattr(memory.components.store, "lease", lambda *args, **_: leased.append(args))
-    assert memory.components.work.put_off(head)
+    assert process(memory, "s").again is not None
     memory.update("s", SAID, user_id="ana")
     assert (due(memory), leased) == ([], [])
 
@@ -49,42 +52,34 @@ def test_one_that_is_idle_is_not_put_off(memory: AgentMemory) -> None:
     long_ago = datetime.now(UTC) - timedelta(minutes=11)
     message = Message(role="user", content="Long ago.", created_at=long_ago)
     drafts = memory._appender.drafts([message], "s", "ana")
-    head = memory.components.store.append("s", drafts, "ana")
-    assert not memory.components.work.put_off(head)
-    assert [one.session_id for one in due(memory)] == ["s"]
+    memory.components.store.append("s", drafts, "ana")
+    assert [(one.block, one.last) for one in process(memory, "s").absorbed] == [("vector", 1)]
 
 
 def test_one_with_work_to_do_is_not_put_off(memory: AgentMemory) -> None:
     """Wrong: an overflow that a killed process left waits until its session is idle."""
-    store, work = memory.components.store, memory.components.work
+    store = memory.components.store
     said = memory._appender.drafts(
         [{**SAID, "content": f"{n} {SAID['content']}"} for n in range(80)], "long", "ana"
     )
-    assert not work.put_off(store.append("long", said, "ana"))
+    store.append("long", said, "ana")
     going = store.append("going", said[:1], "ana")
-    assert not work.put_off(store.move(replace(going, deleting=True)))
-    assert {one.session_id for one in due(memory)} == {"long", "going"}
+    assert store.move(replace(going, deleting=True))
+    assert process(memory, "long").absorbed
+    assert process(memory, "going").absorbed == []
+    assert [head.session_id for head in store.sessions()] == ["long"]
 
 
-def test_one_that_was_spoken_in_since_is_not_put_off(memory: AgentMemory) -> None:
-    """Wrong: a worker puts off a session that got a message since the worker looked."""
-    before = memory.update("s", SAID, user_id="ana")
-    assert memory.components.store.schedule(before, 0)
-    memory.update("s", SAID, user_id="ana")
-    assert not memory.components.work.put_off(before)
-    assert [one.session_id for one in due(memory)] == ["s"]
-
-
-def test_a_worker_puts_off_what_it_finds(memory: AgentMemory, monkeypatch: Any) -> None:
-    """Wrong: a worker processes a session that only waits, or leaves it due."""
+def test_a_worker_puts_off_what_it_finds(memory: AgentMemory) -> None:
+    """Wrong: a worker leaves a session due that only waits."""
     for n in range(5):
         memory.update(f"s{n}", SAID, user_id="ana")
-    parts, processed = memory.components, []
+    parts = memory.components
     parts.store.schedule_all()
-    monkeypatch.setattr(parts.work, "process", lambda *args, **given: processed.append(args))
     worker = Worker(parts.store, parts.work, lambda: None, 1)
-    worker._poll()
-    assert (due(memory), processed, len(worker._queue)) == ([], [], 0)
+    worker.run_once()
+    worker.stop()
+    assert due(memory) == []
 
 
 def test_an_update_that_leaves_nothing_to_do_makes_nothing_due(memory: AgentMemory) -> None:

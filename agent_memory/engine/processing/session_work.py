@@ -159,16 +159,20 @@ class SessionWork:
             logger.exception("session %r not processed; it will be tried again", head.session_id)
             return head
 
-    def put_off(self, head: Head) -> bool:
-        """Schedule a due session for later if it only has to wait. Return whether that was done.
+    def _put_off(self, session_id: str) -> Processed | None:
+        """Schedule a due session for later if it only has to wait. Otherwise return None.
 
         No lease is taken, since it would dominate the cost. The write is skipped if the session
         changed meanwhile.
         """
-        if head.deleting or self._compaction.overflows(head) or self._retention.removes(head):
-            return False
+        head = self._store.head(session_id)
+        if head is None or head.deleting:
+            return None
+        self.backlog.done(session_id, head)
+        if self._compaction.overflows(head) or self._retention.removes(head):
+            return None
         again = self._again(head, self._idle_wait(head))
-        return again != 0 and self._store.schedule(head, again)
+        return Processed([], again) if again != 0 and self._store.schedule(head, again) else None
 
     @apart
     def process(
@@ -199,6 +203,10 @@ class SessionWork:
             SessionOfAnotherUser: The session belongs to another user.
             StoreUnavailable: With `down_to`, a worker did not release the session.
         """
+        if scheduled:
+            with suppress(Exception):  # the work below meets and reports the error
+                if (put_off := self._put_off(session_id)) is not None:
+                    return put_off
         waiting = everything or down_to is not None
         with self._leases.hold(session_id, waiting=waiting) as lease:
             head = self._store.head(session_id)

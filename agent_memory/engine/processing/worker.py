@@ -32,10 +32,6 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 2.0
 _PAGE = 256
-_PUT_OFF_SECONDS = 0.1
-_SHARE = 20
-"""If a poll finds a full page of due sessions and puts all of them off, the worker pauses. The
-pause is this many times the duration of the query, and at least `_PUT_OFF_SECONDS`."""
 _EXIT_SECONDS = 2.0
 _HOUSEKEEPING_SECONDS = 60.0
 _REPLACED_SECONDS = 600.0
@@ -271,7 +267,6 @@ class Worker:
 
     def _poll(self) -> None:
         self._keep_house()
-        begun = monotonic()
         try:
             heads = self._store.due(_PAGE)
         except Exception as error:  # noqa: BLE001 - the store is down: this thread continues
@@ -279,29 +274,13 @@ class Worker:
                 logger.warning("due sessions cannot be read; it will be tried again: %s", error)
             self._trouble = str(error)
             return
-        self._trouble, taken = "", monotonic() - begun
+        self._trouble = ""
         with self._lock:
-            fresh = [
-                head
-                for head in heads
-                if head.session_id not in self._busy and not self._backoff.seconds(head.session_id)
-            ]
-        processable = [head for head in fresh if not self._put_off(head)]
-        with self._lock:
-            for head in processable:
-                if head.session_id not in self._busy:
+            for head in heads:
+                if head.session_id not in self._busy and self._backoff.ready(head.session_id):
                     self._add(head)
-            full = len(heads) == _PAGE
-            self._more = full and bool(processable)
-            if full and fresh and not processable:
-                self._poll_at = monotonic() + max(_PUT_OFF_SECONDS, _SHARE * taken)
+            self._more = len(heads) == _PAGE and bool(self._queue)
             self._changed.notify_all()
-
-    def _put_off(self, head: Head) -> bool:
-        try:
-            return self._work.put_off(head)
-        except Exception:  # noqa: BLE001 - processing the session meets and reports the error
-            return False
 
     def _keep_house(self) -> None:
         with self._lock:
