@@ -7,11 +7,9 @@ block has stored a batch.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from math import inf
 from time import monotonic
@@ -31,7 +29,7 @@ from agent_memory.ltm_blocks.base import Block
 from agent_memory.models.usage import Account
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.damage import read_around
-from agent_memory.stores.log import LOST, entry_for_caller
+from agent_memory.stores.log import LOST
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components
@@ -41,7 +39,6 @@ logger = logging.getLogger(__name__)
 BATCH_ENTRIES = 160
 BATCH_TOKENS = 10_000
 
-_CACHED = 4  # batches cached per session, since its blocks may have different cursors
 _MOST_CLEAN = 10_000
 _MOST_PREPARED = 1_000  # approximate maximum of messages that are read ahead into memory
 _TAKEN_OVER = "another worker took the session over"
@@ -56,42 +53,24 @@ def check_block(name: str, absorbing: Collection[str]) -> None:
         )
 
 
-class Batches:
-    """Reads one session's log in batches. Blocks at the same cursor share a read."""
+def next_batch(
+    store: SessionStore, session_id: str, cursor: int, target: int
+) -> tuple[list[Entry], int]:
+    """Return the entries after a cursor that a block absorbs in one call, and the last seq.
 
-    def __init__(self, store: SessionStore, session_id: str) -> None:
-        self._store = store
-        self._session_id = session_id
-        self._lock = threading.Lock()
-        self._read: Cache[tuple[int, int], tuple[list[Entry], int]] = Cache(_CACHED)
-
-    def after(self, cursor: int, target: int) -> tuple[list[Entry], int]:
-        """Return the next batch without system messages, and the seq at which it ends."""
-        with self._lock:
-            place = (cursor, target)
-            entries, last = self._read.computed(place, lambda: self._next(cursor, target))
-        return [entry_for_caller(entry) for entry in entries], last
-
-    def _next(self, cursor: int, target: int) -> tuple[list[Entry], int]:
-        limit = min(BATCH_ENTRIES, target - cursor)
-        read, reached = read_around(self._store, self._session_id, cursor, limit)
-        read = [entry for entry in read if entry.seq <= target]
-        if not read:  # the entries were removed or are damaged
-            return [], target if reached == cursor else min(reached, target)
-        tokens, last = 0, cursor
-        for entry in read:
-            tokens += entry.tokens
-            if last > cursor and tokens > BATCH_TOKENS:
-                break
-            last = entry.seq
-        return without_system([entry for entry in read if entry.seq <= last]), last
-
-
-_State = tuple[datetime, int, int]
-
-
-def _state(head: Head) -> _State:
-    return head.created_at, head.version, head.end
+    The last seq is at most `target`. System messages are left out.
+    """
+    read, reached = read_around(store, session_id, cursor, min(BATCH_ENTRIES, target - cursor))
+    read = [entry for entry in read if entry.seq <= target]
+    if not read:  # the entries were removed or are damaged
+        return [], target if reached == cursor else min(reached, target)
+    tokens, last = 0, cursor
+    for entry in read:
+        tokens += entry.tokens
+        if last > cursor and tokens > BATCH_TOKENS:
+            break
+        last = entry.seq
+    return without_system([entry for entry in read if entry.seq <= last]), last
 
 
 class Absorber:
@@ -106,7 +85,6 @@ class Absorber:
         self._unaffordable: dict[tuple[str, str], float] = {}  # monotonic time of the next budget
         # pairs of block and session without stored failures
         self._clean: Cache[tuple[str, str], bool] = Cache(_MOST_CLEAN)
-        self._prepared: dict[str, tuple[_State, Batches]] = {}  # read ahead
         self._time_limited = TimeLimited()
 
     def wait(self, session_id: str, block: str) -> float:
@@ -125,27 +103,22 @@ class Absorber:
         """
         if self._parts.services.spending.is_by_user:
             return
-        self._prepared = {
-            head.session_id: (_state(head), Batches(self._store, head.session_id)) for head in heads
-        }
         for name, block in self.blocks.items():
             if type(block).prepare is Block.prepare or self._backoff.seconds(name):
                 continue
             try:
-                call = partial(block.prepare, self._first_batches(heads, name, self._prepared))
+                call = partial(block.prepare, self._first_batches(heads, name))
                 seconds = self._config.absorb_timeout
                 self._time_limited.run(name, call, seconds, lambda: None)
             except Exception as error:  # noqa: BLE001 - absorption will meet and report the error
                 logger.info("block %r could not prepare: %s", name, error_text(error))
 
-    def _first_batches(
-        self, heads: Sequence[Head], name: str, prepared: Mapping[str, tuple[_State, Batches]]
-    ) -> list[Entry]:
+    def _first_batches(self, heads: Sequence[Head], name: str) -> list[Entry]:
         waiting: list[Entry] = []
         for head in heads:
             cursor = head.cursors.get(name, 0)
             if cursor < head.end and len(waiting) < _MOST_PREPARED:
-                waiting += prepared[head.session_id][1].after(cursor, head.end)[0]
+                waiting += next_batch(self._store, head.session_id, cursor, head.end)[0]
         return waiting
 
     def absorb(
@@ -162,12 +135,9 @@ class Absorber:
             targets: The last seq to absorb, by block.
             most_batches: The maximum number of batches per block. 0 is no maximum.
         """
-        state, log = self._prepared.pop(lease.session_id, (None, None))
-        if log is None or state != _state(head):
-            log = Batches(self._store, lease.session_id)
         most = most_batches or inf
         calls = [
-            partial(self._absorb, head, *target, lease, log, most, unwanted())
+            partial(self._absorb, head, *target, lease, most, unwanted())
             for target in targets.items()
         ]
         return [fed for fed in in_parallel(calls) if fed is not None]
@@ -178,7 +148,6 @@ class Absorber:
         block: str,
         upto: int,
         lease: Lease,
-        log: Batches,
         most: float,
         is_unwanted: Callable[[], bool],
     ) -> Absorbed | None:
@@ -188,7 +157,7 @@ class Absorber:
         if cursor >= target:
             return None
         while cursor < target and error is None and fed < most and not (fed and is_unwanted()):
-            batch, last = log.after(cursor, target)
+            batch, last = next_batch(self._store, lease.session_id, cursor, target)
             result = self._feed(head, block, batch, cursor, last, lease, account)
             fed += 1
             if isinstance(result, str):
