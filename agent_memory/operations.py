@@ -94,11 +94,13 @@ def repair(memory: AgentMemory, error: Damaged, *, dry_run: bool = False) -> str
     memory.components.guard.check(None, None)
     if not isinstance(error, Damaged):
         raise InvalidInput(f"{quoted(error)} is not a Damaged error. Give one of damaged(memory).")
-    repairs = memory.components.repair
-    plan = repairs.plan(error)
-    if plan is not None and not dry_run:
-        repairs.run(error)
-    return plan
+    plan = memory.components.repair.plan(error)
+    if plan is None:
+        return None
+    text, run = plan
+    if not dry_run:
+        run()
+    return text
 
 
 def shares(memory: AgentMemory, *, agent_id: str | None = None, prefix: str = "") -> list[str]:

@@ -94,47 +94,40 @@ class Repair:
         self._parts, self._store = parts, parts.store
         self._leases, self._absorber = parts.leases, parts.absorber
 
-    def plan(self, error: Damaged) -> str | None:
-        """Describe in a sentence what `run` would do. None if it can do nothing."""
+    def plan(self, error: Damaged) -> tuple[str, Callable[[], object]] | None:
+        """Return a sentence that describes the repair, and a function that does it.
+
+        None if nothing can be done. The function is safe to repeat.
+        """
         damage = error.damage
         if damage is None or damage.kind == "file" or isinstance(error, Undecryptable):
             return None
-        if damage.kind == "session" and damage.head is None:  # damaged file pages need a backup
-            return None
+        session_id = damage.session_id
         if damage.kind == "message":
-            return "It will be replaced by a note that it is lost. Records derived from it stay."
+            text = "It will be replaced by a note that it is lost. Records derived from it stay."
+            return text, partial(self._under_lease, session_id, self._replace)
         if damage.kind == "session":
+            if damage.head is None:  # damaged file pages need a backup
+                return None
             if damage.is_known:
-                return f"It will be restored from its log: {', '.join(damage.broken)}."
-            return (
+                text = f"It will be restored from its log: {', '.join(damage.broken)}."
+                return text, partial(self._under_lease, session_id, self._rebuild)
+            text = (
                 "IT WILL BE DELETED with all its messages and derived records: neither its owner "
                 "nor its end is known."
             )
+            return text, partial(self._parts.deletion.session, session_id)
         if damage.block not in self._absorber.blocks and self._follows(damage):
             return None
-        if self._absorbed(damage):
-            return f"{damage.block} will absorb session {readable(damage.session_id)!r} again."
+        drop = partial(self._drop, damage)
         if damage.owner:
-            return "It will be restored from the records that it listed."
-        if damage.kind == "vector" and not damage.session_id:
+            text = "It will be restored from the records that it listed."
+            return text, partial(self._search, damage)
+        if self._absorbed(damage):
+            return f"{damage.block} will absorb session {readable(session_id)!r} again.", drop
+        if damage.kind == "vector" and not session_id:
             return None
-        return "IT WILL BE DELETED: it cannot be derived again from a log."
-
-    def run(self, error: Damaged) -> None:
-        """Do what `plan` describes. Safe to repeat."""
-        damage = error.damage
-        if damage is None or self.plan(error) is None:
-            return
-        if damage.kind == "message":
-            self._under_lease(damage.session_id, self._replace)
-        elif damage.kind == "session" and not damage.is_known:
-            self._parts.deletion.session(damage.session_id)
-        elif damage.kind == "session":
-            self._under_lease(damage.session_id, self._rebuild)
-        elif damage.owner:
-            self._search(damage)
-        else:
-            self._drop(damage)
+        return "IT WILL BE DELETED: it cannot be derived again from a log.", drop
 
     def _absorbed(self, damage: Damage) -> bool:
         if damage.block not in self._absorber.blocks or not damage.session_id:
