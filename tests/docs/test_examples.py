@@ -156,7 +156,7 @@ EXPECTED = {
         "Restored: team, of ada, 3 messages.",
         "The same is found: True",
         "Its plan: ['order coffee']",
-        "Refused: line 4: this line was changed",
+        "its `sha256` is not that of the lines before it",
         "Sessions there: []",
     ],
     "async_memory": [

@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,7 +19,6 @@ import pytest
 from agent_memory import AgentMemory, Block, Chain, FlushToLTM, Summarize, WorkingMemory, operations
 from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Scope
-from agent_memory.engine.transfer.snapshot import Digest
 from agent_memory.engine.values.key_values import KeyValues
 from agent_memory.ltm_blocks import ExtractiveMemory, NoteMemory, SpatialMemory, VectorMemory
 from agent_memory.stores import SplitStore, open_store
@@ -168,20 +168,17 @@ def scores(memory: AgentMemory, session_id: str = "s", user_id: str | None = "ad
 
 
 def resummed(bodies: list[Mapping[str, Any]]) -> list[str]:
-    """Return these records as lines with correct sums, counts and digest."""
-    digest, counts, lines = Digest(), dict[str, int](), []
+    """Return these records as lines with a correct digest."""
+    lines: list[str] = []
     for body in bodies:
         if body.get("kind") == "end":
-            body = {**body, "counts": counts, "sha256": digest.whole()}
-        kind = body.get("kind")
-        if isinstance(kind, str) and kind != "end":
-            counts[kind] = counts.get(kind, 0) + 1
-        lines.append(digest.summed(compact_json(body)))
+            body = {**body, "sha256": sha256("".join(lines).encode()).hexdigest()}
+        lines.append(f"{compact_json(body)}\n")
     return lines
 
 
 def bodies_of(lines: list[str]) -> list[dict[str, Any]]:
-    return [{k: v for k, v in json.loads(line).items() if k != "sum"} for line in lines]
+    return [json.loads(line) for line in lines]
 
 
 def contents(lines: list[str]) -> list[str]:

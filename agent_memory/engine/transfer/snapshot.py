@@ -1,9 +1,8 @@
-"""The format of a session's snapshot: the form of each line, a running digest, and the writer."""
+"""The format of a session's snapshot: the form of each line, and the writer."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,11 +20,6 @@ from agent_memory.errors import InvalidSnapshot
 
 FORMAT = "agent-memory.session"
 VERSION = 1
-
-_DIGITS = 32
-_FLOAT = 4  # bytes
-_SUM = ',"sum":"%s"}\n'
-_SUMMED = re.compile(rb',"sum":"([0-9a-f]{32})"}\n\Z')
 
 
 def _moment(value: object) -> datetime:
@@ -184,10 +178,9 @@ class ValueForm(Form):
 
 
 class EndForm(Form):
-    """The last line: the number of lines of each kind, and the SHA-256 of all lines before it."""
+    """The last line: the SHA-256 of all lines before it."""
 
     kind: Literal["end"]
-    counts: dict[str, Count]
     sha256: str
 
 
@@ -203,34 +196,6 @@ _FORMS: Mapping[str, type[Form]] = {
     "value": ValueForm,
     "end": EndForm,
 }
-
-
-class Digest:
-    """The digest of the lines so far. Each line ends with a sum, the first digits of the digest."""
-
-    def __init__(self) -> None:
-        self._sha = hashlib.sha256()
-
-    def whole(self) -> str:
-        return self._sha.hexdigest()
-
-    def summed(self, body: str) -> str:
-        """Add the next line, and return it with its sum."""
-        begun = body[:-1]
-        self._sha.update(begun.encode())
-        end = _SUM % self._sha.hexdigest()[:_DIGITS]
-        self._sha.update(end.encode())
-        return begun + end
-
-    def holds(self, line: bytes) -> bool:
-        """Add the next line, and return whether its sum is correct."""
-        match = _SUMMED.search(line)
-        if match is None:
-            return False
-        self._sha.update(line[: match.start()])
-        right = self._sha.hexdigest()[:_DIGITS].encode() == match[1]
-        self._sha.update(line[match.start() :])
-        return right
 
 
 def refused(number: int, why: str) -> InvalidSnapshot:
@@ -261,7 +226,7 @@ class Writing:
 
     def __init__(self, head: Head) -> None:
         self._head = head
-        self._digest = Digest()
+        self._digest = hashlib.sha256()
         self.counts: Counter[str] = Counter()
 
     def opening(self, library: str) -> str:
@@ -274,7 +239,7 @@ class Writing:
             "session": head.session_id,
             "user": head.user_id,
         }
-        return self._digest.summed(compact_json(fields))
+        return self._written(compact_json(fields))
 
     def head(self) -> str:
         head = self._head
@@ -308,7 +273,7 @@ class Writing:
         )
 
     def end(self) -> str:
-        return self.line("end", counts=dict(self.counts), sha256=self._digest.whole())
+        return self.line("end", sha256=self._digest.hexdigest())
 
     def _record(self, kind: str, block: str, record: Record, **more: str) -> str:
         own = record.owner == Scope(None, self._head.session_id).owner
@@ -325,8 +290,13 @@ class Writing:
                 message = f',"{name}":{value.to_json()}'
             else:
                 fields[name] = value.isoformat() if isinstance(value, datetime) else value
-        self.counts[kind] += kind != "end"
-        return self._digest.summed(f"{compact_json(fields)[:-1]}{message}}}")
+        self.counts[kind] += 1
+        return self._written(f"{compact_json(fields)[:-1]}{message}}}")
+
+    def _written(self, body: str) -> str:
+        line = f"{body}\n"
+        self._digest.update(line.encode())
+        return line
 
 
 def owners_of(head: Head) -> Sequence[str]:
