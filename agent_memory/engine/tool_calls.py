@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from agent_memory.errors import ConfigError, InvalidInput, ModelError, StoreErro
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components
+    from agent_memory.engine.guard import Guard
 
 logger = logging.getLogger(__name__)
 
@@ -52,13 +53,17 @@ class Write(Arguments):
 
 def run_tool(
     tools: Mapping[str, Tool],
+    guard: Guard,
+    session_id: str,
     name: str,
     arguments: Mapping[str, Any] | str | None,
-    scope: Callable[[], Scope],
+    user_id: str | None,
+    key: str | None,
 ) -> str:
     """Run a tool call of a model. Return its result, or the error, as text for the model."""
+    guard.check_session(session_id, user_id)
     try:
-        call_scope = scope()
+        call_scope = replace(guard.scope(user_id, session_id), key=key)
         tool = tools.get(name) if isinstance(name, str) else None
         if tool is None:
             raise ToolRefused(f"There is no tool {quoted(name)}. There are: {', '.join(tools)}.")
@@ -100,12 +105,7 @@ class Toolbox:
         key: str | None = None,
     ) -> str:
         guard = self._parts.guard
-        guard.check_session(session_id, user_id)
-
-        def scope() -> Scope:
-            return replace(guard.scope(user_id, session_id), key=key)
-
-        return run_tool(self.tools(), name, arguments, scope)
+        return run_tool(self.tools(), guard, session_id, name, arguments, user_id, key)
 
     def tools(self) -> dict[str, Tool]:
         """Return all tools, by name. Raise `ConfigError` if two have the same name."""

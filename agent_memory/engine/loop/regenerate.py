@@ -14,9 +14,8 @@ from agent_memory.core.turns import Turn, turn_of
 from agent_memory.engine.edit.plans import window_before
 from agent_memory.engine.guard import scope_of
 from agent_memory.engine.paging import range_of
-from agent_memory.engine.recall.contexts import LoadedSession, View
+from agent_memory.engine.recall.contexts import LoadedSession
 from agent_memory.errors import InvalidInput
-from agent_memory.models.usage import Account
 
 if TYPE_CHECKING:
     from agent_memory.core.messages import Message
@@ -44,11 +43,8 @@ class Regenerate:
         window = packer.window(before, entries, messages)
         scope = replace(scope_of(head, user_id, session_id), shown=window.sources)
         session = LoadedSession(packer, before, entries, messages, question.message, scope, window)
-        with Account("other", scope.user_id).charged() as account:
-            by_block, warnings = self._parts.contexts.recall(scope, session.search_message())
-        by_block = self._without(head, question, by_block)
-        warnings += self._parts.troubles(head)
-        view = View(session, by_block, warnings, usage=account.usage)
+        view = self._parts.contexts.view(session)
+        view = view._replace(recalls=self._without(head, question, view.recalls))
         context = self._parts.contexts.sending(session_id, view)(messages)
         part = Span(session_id, question.seq, head.end)
         return turn_of(session_id, user_id, messages, context, part)

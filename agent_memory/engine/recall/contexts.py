@@ -162,7 +162,7 @@ class Contexts:
         session = self.see(
             session_id, to_add(query), user_id, packer=packer, query=query, **options
         )
-        return self.sending(session_id, self._view(session), form)(session.messages)
+        return self.sending(session_id, self.view(session), form)(session.messages)
 
     @apart
     def were(
@@ -194,7 +194,7 @@ class Contexts:
         """
         packer = replace(self.packer, reads_turn=reads_turn)
         session = self.see(session_id, messages, user_id, packer=packer)
-        return self.sending(session_id, self._view(session))
+        return self.sending(session_id, self.view(session))
 
     def sending(self, session_id: str, view: View, form: str | None = None) -> Pack:
         """Return a function that packs contexts, counts their recalls and logs the prompts."""
@@ -296,7 +296,8 @@ class Contexts:
             query = query and query_message(query)
         return LoadedSession(packer, head, entries, messages, query, scope, window)
 
-    def _view(self, session: LoadedSession) -> View:
+    def view(self, session: LoadedSession) -> View:
+        """Return a session with the blocks' recalls for it."""
         with Account("other", session.scope.user_id, within=current_account()).charged() as account:
             by_block, warnings = self.recall(session.scope, session.search_message())
         troubles = [*self._parts.troubles(session.head), *self.waiting(session.scope, session.head)]
