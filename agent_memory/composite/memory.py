@@ -42,7 +42,7 @@ from agent_memory.engine.recall.contexts import (
 from agent_memory.engine.recall.fan_out import FanOut
 from agent_memory.engine.recall.merged_search import SEARCHED, most_of
 from agent_memory.engine.recall.runner import resolve
-from agent_memory.engine.session import BoundSession, Session
+from agent_memory.engine.session import BoundSession, Session, bound
 from agent_memory.engine.stats import Stats
 from agent_memory.engine.tool_calls import run_tool
 from agent_memory.errors import ConfigError
@@ -462,6 +462,9 @@ class CompositeSession(BoundSession):
     """A session of a user, from `CompositeMemory.session`."""
 
     _memory: CompositeMemory
+
+    get = bound(CompositeMemory.get)
+    delete = bound(CompositeMemory.delete)
 
     @property
     def home(self) -> Session:

@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TextIO, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TextIO, TypeVar, cast
 
-from agent_memory.core.context import MemoryContext
-from agent_memory.core.messages import Message
 from agent_memory.core.notices import with_call_errors
-from agent_memory.core.prompt_log import SentContext
-from agent_memory.core.receipts import Receipt
-from agent_memory.core.records import Absorbed, Entry, Head, Recall
+from agent_memory.core.records import Absorbed, Head, Recall
 from agent_memory.core.turns import Turn, check_turn
+from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.user import User
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
     from agent_memory.composite.memory import CompositeMemory
-    from agent_memory.engine.loop.rounds import GivenTool
-    from agent_memory.engine.memory import AgentMemory
     from agent_memory.engine.transfer.snapshot import Exported
     from agent_memory.ltm_blocks.working import Scratchpad
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_OWN = ("session_id", "user_id")
+
+
+def bound(call: Callable[Concatenate[Any, str, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Return a method that makes a memory's call for the session and the user of a handle.
+
+    The method has neither as a parameter, although type checkers accept `user_id`.
+    """
+    name, signature = call.__name__, inspect.signature(call)
+    left = [each for each in signature.parameters.values() if each.name not in _OWN]
+
+    def method(self: BoundSession, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        of_memory: Callable[..., T] = getattr(self._memory, name)
+        return of_memory(self.session_id, *args, user_id=self.user_id, **kwargs)
+
+    summary = (inspect.getdoc(call) or "").partition("\n")[0]
+    method.__name__, method.__qualname__ = name, f"Session.{name}"
+    method.__doc__ = f"{summary} See `AgentMemory.{name}`."
+    method.__annotations__ = dict(inspect.unwrap(call).__annotations__)
+    method.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
+    return method
 
 
 @with_call_errors
@@ -45,18 +66,14 @@ class BoundSession:
     def __exit__(self, *exc: object) -> None:
         self.end()
 
-    def update(
-        self, message: Any, *, key: str | None = None, expected_end: int | None = None
-    ) -> Head:
-        """Append messages. See `AgentMemory.update`."""
-        return self._memory.update(
-            self.session_id, message, user_id=self.user_id, key=key, expected_end=expected_end
-        )
-
-    def get(self, message: Any = None, *, max_tokens: int | None = None) -> MemoryContext:
-        """Return the context. See `AgentMemory.get`."""
-        memory, user_id = self._memory, self.user_id
-        return memory.get(self.session_id, message, user_id=user_id, max_tokens=max_tokens)
+    update = bound(AgentMemory.update)
+    history = bound(AgentMemory.history)
+    contexts = bound(AgentMemory.contexts)
+    pop = bound(AgentMemory.pop)
+    before_turn = bound(AgentMemory.before_turn)
+    completion = bound(AgentMemory.completion)
+    call_tool = bound(AgentMemory.call_tool)
+    end = bound(AgentMemory.end)
 
     def search(self, query: str, *, limit: int = 10) -> list[Recall]:
         """Search the user's memory. See `AgentMemory.search`.
@@ -67,28 +84,6 @@ class BoundSession:
             return self._memory.search(query, session_id=self.session_id, limit=limit)
         self.update([])  # appends nothing; raises if the session belongs to another user
         return self._memory.search(query, user_id=self.user_id, limit=limit)
-
-    def history(
-        self, *, after: int = 0, limit: int | None = None, last: int | None = None
-    ) -> list[Entry]:
-        """Return the log's entries. See `AgentMemory.history`."""
-        return self._memory.history(
-            self.session_id, user_id=self.user_id, after=after, limit=limit, last=last
-        )
-
-    def contexts(self, *, after: int = 0, limit: int | None = None) -> list[SentContext]:
-        """Return the contexts that models were sent. See `AgentMemory.contexts`."""
-        return self._memory.contexts(
-            self.session_id, user_id=self.user_id, after=after, limit=limit
-        )
-
-    def pop(self, count: int = 1) -> list[Message]:
-        """Remove the newest messages. See `AgentMemory.pop`."""
-        return self._memory.pop(self.session_id, count, user_id=self.user_id)
-
-    def before_turn(self, message: Any) -> Turn:
-        """Return the context for a turn. See `AgentMemory.before_turn`."""
-        return self._memory.before_turn(self.session_id, message, user_id=self.user_id)
 
     def after_turn(
         self, turn: Turn, answer: Any, *, key: str | None = None, expected_end: int | None = None
@@ -107,56 +102,13 @@ class BoundSession:
         own = turn if self.user_id is None else replace(turn, user_id=self.user_id)
         return self._memory.after_turn(own, answer, key=key, expected_end=expected_end)
 
-    def completion(
-        self,
-        /,
-        message: Any,
-        *,
-        model: str | None = None,
-        tools: Sequence[GivenTool] | None = None,
-        stream: bool = False,
-        max_rounds: int = 8,
-        key: str | None = None,
-        expected_end: int | None = None,
-        **options: Any,
-    ) -> Any:
-        """Run a whole turn with a model. See `AgentMemory.completion`."""
-        return self._memory.completion(
-            self.session_id,
-            message,
-            user_id=self.user_id,
-            model=model,
-            tools=tools,
-            stream=stream,
-            max_rounds=max_rounds,
-            key=key,
-            expected_end=expected_end,
-            **options,
-        )
-
     def flush(self) -> list[Absorbed]:
         """Absorb all pending messages. See `AgentMemory.flush`."""
         return self._memory.flush(self.session_id, user_id=self.user_id)
 
-    def end(self) -> list[Absorbed]:
-        """Absorb pending messages and clear the scratchpad. See `AgentMemory.end`."""
-        return self._memory.end(self.session_id, user_id=self.user_id)
-
-    def delete(self) -> Receipt | None:
-        """Delete the session. See `AgentMemory.delete`."""
-        return self._memory.delete(self.session_id, user_id=self.user_id)
-
     def tools(self, format: str = "openai.chat") -> list[dict[str, Any]]:
         """Return the schemas of the memory's tools. See `AgentMemory.tools`."""
         return self._memory.tools(self.session_id, user_id=self.user_id, format=format)
-
-    def call_tool(
-        self, name: str, arguments: Mapping[str, Any] | str | None = None, *, key: str | None = None
-    ) -> str:
-        """Run a tool call of a model. See `AgentMemory.call_tool`."""
-        return self._memory.call_tool(
-            self.session_id, name, arguments, user_id=self.user_id, key=key
-        )
 
 
 @with_call_errors
@@ -171,63 +123,18 @@ class Session(BoundSession):
         user_id: The user. With None, the owner is not checked.
     """
 
-    def __init__(self, memory: AgentMemory, session_id: str, user_id: str | None) -> None:
-        super().__init__(memory, session_id, user_id)
-        self._home = memory
+    _memory: AgentMemory
 
-    def get(
-        self,
-        message: Any = None,
-        *,
-        max_tokens: int | None = None,
-        format: str | None = None,
-        window: Sequence[Any] | None = None,
-    ) -> MemoryContext:
-        """Return the context. See `AgentMemory.get`."""
-        return self._home.get(
-            self.session_id,
-            message,
-            user_id=self.user_id,
-            max_tokens=max_tokens,
-            format=format,
-            window=window,
-        )
-
-    def delete(self) -> Receipt:
-        """Delete the session. See `AgentMemory.delete`."""
-        return self._home.delete(self.session_id, user_id=self.user_id)
-
-    def head(self) -> Head | None:
-        """Return the head. See `AgentMemory.head`."""
-        return self._home.head(self.session_id, user_id=self.user_id)
-
-    def describe(self, metadata: dict[str, Any]) -> None:
-        """Store the session's metadata. See `AgentMemory.describe`."""
-        self._home.describe(self.session_id, metadata, user_id=self.user_id)
-
-    def prune(self, max_tokens: int) -> Head:
-        """Shorten the window. See `AgentMemory.prune`."""
-        return self._home.prune(self.session_id, max_tokens, user_id=self.user_id)
-
-    def pin(self, seq: int) -> None:
-        """Keep a message in the window. See `AgentMemory.pin`."""
-        self._home.pin(self.session_id, seq, user_id=self.user_id)
-
-    def unpin(self, seq: int) -> None:
-        """Undo `pin`. See `AgentMemory.unpin`."""
-        self._home.unpin(self.session_id, seq, user_id=self.user_id)
-
-    def edit(self, change: Callable[[list[Entry]], Iterable[Any]]) -> Head:
-        """Replace the log with the result of a function. See `AgentMemory.edit`."""
-        return self._home.edit(self.session_id, change, user_id=self.user_id)
-
-    def checkpoint(self) -> Receipt:
-        """Return a receipt for the stored messages. See `AgentMemory.checkpoint`."""
-        return self._home.checkpoint(self.session_id, user_id=self.user_id)
-
-    def regenerate(self) -> Turn:
-        """Return the context for another answer. See `AgentMemory.regenerate`."""
-        return self._home.regenerate(self.session_id, user_id=self.user_id)
+    get = bound(AgentMemory.get)
+    delete = bound(AgentMemory.delete)
+    head = bound(AgentMemory.head)
+    describe = bound(AgentMemory.describe)
+    prune = bound(AgentMemory.prune)
+    pin = bound(AgentMemory.pin)
+    unpin = bound(AgentMemory.unpin)
+    edit = bound(AgentMemory.edit)
+    checkpoint = bound(AgentMemory.checkpoint)
+    regenerate = bound(AgentMemory.regenerate)
 
     def working(self) -> Scratchpad:
         """Return the session's scratchpad: a handle on JSON values by key.
@@ -235,14 +142,14 @@ class Session(BoundSession):
         Raises:
             ConfigError: No `WorkingMemory` is configured.
         """
-        parts = self._home.components
+        parts = self._memory.components
         scope = parts.guard.scope(self.user_id, self.session_id)
         return cast("Scratchpad", parts.open("working", scope))
 
     def owner(self) -> User:
         """Return a handle on the memory of the session's user, or of the session if it has none."""
-        scope = self._home.components.guard.scope(self.user_id, self.session_id)
-        return User(self._home, scope.user_id, self.session_id)
+        scope = self._memory.components.guard.scope(self.user_id, self.session_id)
+        return User(self._memory, scope.user_id, self.session_id)
 
     def export(self, to: str | Path | TextIO) -> Exported:
         """Write a snapshot of the session: its log, its head, and the blocks' records of it.
@@ -263,7 +170,7 @@ class Session(BoundSession):
         """
         from agent_memory.engine.transfer.export import Exporter, written
 
-        parts = self._home.components
+        parts = self._memory.components
         parts.guard.admit(self.session_id, self.user_id)
         with written(to) as file:
             return Exporter(parts).run(self.session_id, file.write, self.user_id)
