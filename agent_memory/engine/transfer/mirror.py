@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from hashlib import sha256
-from itertools import chain, compress, islice
-from typing import TYPE_CHECKING, Any
+from itertools import chain, islice
+from typing import Any
 
 from agent_memory.core.idempotency import KeptKey
 from agent_memory.core.messages import Message
@@ -22,9 +22,6 @@ from agent_memory.errors import StoreError
 from agent_memory.stores.base import RecordStore, SessionStore, VectorStore
 from agent_memory.stores.damage import whole
 from agent_memory.stores.kernel.coding import to_micros
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _MODULUS = 2**256
 _PAGE = 200
@@ -167,18 +164,24 @@ RecordSet = FactRecords | VectorRecords
 def mirror(source: RecordSet, target: RecordSet, sums: Sums) -> Iterator[StoredRecord]:
     """Make the target's records equal to the source's, and yield each record of the source.
 
-    Equal records are not written again, so a repeated call resumes an interrupted one. Each record
-    of the target takes eight bytes of memory.
+    Equal records are not written again, so a repeated call resumes an interrupted one. Records are
+    compared by hashes. Two of them are equal in one of billions of cases, and Python salts them, so
+    that the next run finds the difference.
     """
-    there = _marks(stored.digest for stored in target.read())
-    if len(there) and _cleared(source, target):  # `remove` may have removed more records
-        there = _marks(stored.digest for stored in target.read())
-    for page in _pages(source.read()):
-        is_new = _lacking(there, [stored.digest for stored in page])
-        target.put(list(compress(page, is_new)))
+    there = _hashes(target)
+    if there and (extra := there.keys() - _hashes(source)):
+        target.remove({stored.key for stored in target.read() if hash(stored.key) in extra})
+        there = _hashes(target)  # `remove` may have removed more records
+    records = source.read()
+    while page := list(islice(records, _PAGE)):
+        target.put([each for each in page if there.get(hash(each.key)) != hash(each.digest)])
         for stored in page:
             sums.add(stored.block, stored.digest)
             yield stored
+
+
+def _hashes(records: RecordSet) -> dict[int, int]:
+    return {hash(stored.key): hash(stored.digest) for stored in records.read()}
 
 
 def summed(records: RecordSet, sums: Sums) -> Iterator[StoredRecord]:
@@ -186,42 +189,6 @@ def summed(records: RecordSet, sums: Sums) -> Iterator[StoredRecord]:
     for stored in records.read():
         sums.add(stored.block, stored.digest)
         yield stored
-
-
-def _cleared(source: RecordSet, target: RecordSet) -> bool:
-    """Remove records that only the target has. Return whether there were any."""
-    here, removed = _marks(stored.key for stored in source.read()), False
-    for page in _pages(target.read()):
-        keys = [stored.key for stored in page]
-        if extra := list(compress(keys, _lacking(here, keys))):
-            removed = True
-            target.remove(extra)
-    return removed
-
-
-def _marks(keys: Iterable[object]) -> np.ndarray:
-    """Return the sorted hashes of keys, eight bytes each.
-
-    Two keys have the same hash in one of billions of cases. Python salts hashes in each process, so
-    the same two keys have different hashes in the next run.
-    """
-    import numpy as np
-
-    return np.sort(np.fromiter(map(hash, keys), np.int64))
-
-
-def _lacking(marks: np.ndarray, keys: Sequence[object]) -> np.ndarray:
-    """Return for each key whether its hash is missing in `marks`."""
-    import numpy as np
-
-    wanted = np.fromiter(map(hash, keys), np.int64)
-    first, after = (np.searchsorted(marks, wanted, side) for side in ("left", "right"))
-    return np.equal(first, after)
-
-
-def _pages(records: Iterator[StoredRecord]) -> Iterator[list[StoredRecord]]:
-    while page := list(islice(records, _PAGE)):
-        yield page
 
 
 @dataclass(eq=False, repr=False)
