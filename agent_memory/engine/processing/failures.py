@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
@@ -12,7 +13,6 @@ from agent_memory.core import threads
 from agent_memory.core.cache import Cache
 from agent_memory.core.records import DeadLetter, Lease, Record
 from agent_memory.core.system_collections import FAILED
-from agent_memory.engine.recall.runner import TimeLimited
 from agent_memory.errors import (
     ConfigError,
     LeaseLost,
@@ -143,15 +143,12 @@ _MOST_NOTED = 10_000
 class Failures:
     """The failures of blocks: failures in this process, and stored failures of all processes.
 
-    Since the store itself may fail, no call waits for it longer than `patience` seconds, except
-    `of_blocks(now=True)`.
+    A failure of the store is ignored, except in `of_blocks(now=True)`.
     """
 
-    def __init__(self, dead_letters: DeadLetters, blocks: Collection[str], patience: float) -> None:
+    def __init__(self, dead_letters: DeadLetters, blocks: Collection[str]) -> None:
         self._dead_letters = dead_letters
         self._blocks = blocks
-        self._patience = patience
-        self._limited = TimeLimited()
         self._met: dict[str, str] = {}
         self._stored: dict[str, str] = {}
         self._looked: float | None = None
@@ -164,7 +161,8 @@ class Failures:
             self._look()
         elif self._looked is None:
             self._looked = monotonic()
-            self._within(self._look)
+            with suppress(StoreError):
+                self._look()
         elif monotonic() - self._looked >= _LOOKED_FOR:
             self._looked = monotonic()
             threads.Handover("failures", self._look)
@@ -189,9 +187,13 @@ class Failures:
         session = (block, lease.session_id)
         if self._noted.get(session) == message:
             return False
-        count = self._dead_letters.count
-        if self._within(lambda: count(block, first, last, message, lease, 0)):
+        try:
+            self._dead_letters.count(block, first, last, message, lease, 0)
             self._noted.put(session, message)
+        except LeaseLost:
+            raise
+        except StoreError:
+            pass
         return True
 
     def given_up(self, block: str) -> None:
@@ -203,19 +205,10 @@ class Failures:
         self._met.pop(block, None)
         self._noted.drop((block, session_id))
         if block in self.of_blocks():
-            self._within(lambda: self._dead_letters.works(block))
+            with suppress(StoreError):
+                self._dead_letters.works(block)
             self._stored.pop(block, None)
 
     def _look(self) -> None:
         errors = {name: self._dead_letters.failing(name) for name in self._blocks}
         self._stored = {name: error for name, error in errors.items() if error is not None}
-
-    def _within(self, call: Callable[[], object]) -> bool:
-        """Run a call to the store. Return False if the store fails or takes too long."""
-        try:
-            self._limited.run("failures", call, self._patience, lambda: None)
-        except LeaseLost:
-            raise
-        except (StoreError, TimeoutError):
-            return False
-        return True
