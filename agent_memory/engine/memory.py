@@ -752,9 +752,8 @@ class AgentMemory(OpenMemory):
     def session(self, session_id: str, user_id: str | None = None) -> Session:
         """Return a handle for one session: its methods need no ids."""
         self._guard.check_session(session_id, user_id)
-        from agent_memory.engine.session import Session
-
-        return Session(self, session_id, user_id)
+        session: type[Session] = import_module("agent_memory.engine.session").Session
+        return session(self, session_id, user_id)
 
     def user(self, user_id: str) -> User:
         """Return a handle for one user's memory: facts, notes, files, skills, places."""

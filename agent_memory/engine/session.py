@@ -71,7 +71,7 @@ class BoundSession:
     contexts = bound(AgentMemory.contexts)
     pop = bound(AgentMemory.pop)
     before_turn = bound(AgentMemory.before_turn)
-    completion = bound(AgentMemory.completion)
+    completion = bound(AgentMemory.completion)  # type: ignore[arg-type]
     call_tool = bound(AgentMemory.call_tool)
     end = bound(AgentMemory.end)
 
