@@ -27,7 +27,7 @@ from agent_memory.engine.processing.worker import Worker
 from agent_memory.ltm_blocks import record_id
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
-from tests.contract.contract import stored
+from agent_memory.testing.contract import stored
 from tests.layers import EXAMPLES
 
 T = TypeVar("T")

@@ -118,7 +118,7 @@ def _need(one: Any) -> Iterator[str]:
 
 def _named(function: FunctionType, cls: type | None) -> Iterator[Any]:
     """Yield the objects that a function of the tests names: globals and methods of its class."""
-    if not _home(function).startswith("tests."):
+    if not _home(function).startswith(("tests.", "agent_memory.testing.")):
         return
     for code in _codes(function.__code__):
         for name in code.co_names:

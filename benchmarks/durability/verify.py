@@ -10,7 +10,9 @@ import numpy as np
 from agent_memory import AgentMemory, operations
 from agent_memory.core.records import Entry, Head, Record, Scope
 from agent_memory.engine.paging import all_heads
+from agent_memory.models.embedders.local import MiniLMEmbedder
 from agent_memory.stores.base import Store
+from agent_memory.testing.contract import everything
 from benchmarks.durability.ledger import DOUBLED, LOST, REORDERED, UNFINISHED, Finding
 from benchmarks.durability.site import FACTS, VECTORS
 
@@ -141,5 +143,4 @@ def _check_records(
 def _records(store: Store, block: str, owner: str) -> list[Record]:
     if block == FACTS:  # a fact about a whole batch has no source message
         return [record for record in store.records(block, owner) if record.sources]
-    pages = store.all_vectors(block)
-    return [record for records, _ in pages for record in records if record.owner == owner]
+    return everything(store, block, owner, MiniLMEmbedder.dimension)

@@ -12,7 +12,7 @@ import pytest
 
 from agent_memory import ChatHistory, Message
 from agent_memory.errors import InvalidId, InvalidMessage
-from tests.contract.contract import together
+from agent_memory.testing.contract import together
 
 _CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"a": 1}'}}
 _RICH: list[Any] = [

@@ -13,9 +13,9 @@ import pytest
 from agent_memory.core.records import Lease
 from agent_memory.errors import LeaseLost
 from agent_memory.stores.base import Store
-from tests.contract.contract import Contract, draft, stored
-from tests.contract.rewriting_contract import entries
-from tests.contract.store_contract import WRITES, all_of, filled
+from agent_memory.testing.contract import Contract, draft, stored
+from agent_memory.testing.rewriting import entries
+from agent_memory.testing.work import WRITES, all_of, filled
 
 MINUTES = 5
 YEAR = 400 * 24 * 60

@@ -8,7 +8,7 @@ import pytest
 from agent_memory.errors import Damaged
 from agent_memory.stores.base import Store
 from agent_memory.stores.damage import noted, read_around
-from tests.contract.contract import Contract, draft, for_words, record, units, worded
+from agent_memory.testing.contract import Contract, draft, for_words, record, units, worded
 
 What = Literal["head", "message", "fact", "vector", "features", "catalog"]
 

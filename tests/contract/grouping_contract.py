@@ -13,7 +13,7 @@ from agent_memory.core.records import Draft
 from agent_memory.errors import Conflict, SessionDeleting, SessionOfAnotherUser
 from agent_memory.stores.base import Store
 from agent_memory.stores.kernel.contract import Batch, Outcome
-from tests.contract.contract import DAY, Contract, draft, stored, together
+from agent_memory.testing.contract import DAY, Contract, draft, stored, together
 
 
 def said(store: Store, session_id: str) -> list[tuple[int, Any]]:

@@ -10,7 +10,7 @@ import pytest
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head
 from agent_memory.stores.base import Counts, Store
-from tests.contract.contract import Contract, draft, stored
+from agent_memory.testing.contract import Contract, draft, stored
 
 Steps = Callable[[Callable[[Store], Any]], int]
 """Does something with a handle; how many steps it took the database."""

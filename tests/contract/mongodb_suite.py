@@ -23,7 +23,7 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb.connection import Table
 from agent_memory.stores.mongodb.kernel import MongoDBKernel
 from agent_memory.stores.mongodb.store import MongoDBStore
-from tests.contract.contract import draft
+from agent_memory.testing.contract import draft
 from tests.servers.mongodb import Link, MongoDBServer
 from tests.servers.process import CannotStart, untested
 

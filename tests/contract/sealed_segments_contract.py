@@ -9,7 +9,7 @@ from agent_memory.retrieval.vectors import LEAST_LENGTH, Vectors
 from agent_memory.stores.base import Store
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
-from tests.contract.contract import Contract, for_words, record, units, worded
+from agent_memory.testing.contract import Contract, for_words, record, units, worded
 
 _SECRET, _LATER = bytes(range(32)), bytes(range(1, 33))
 _WIDE = 2 * LEAST_LENGTH

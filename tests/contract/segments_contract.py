@@ -13,7 +13,7 @@ from agent_memory.retrieval.vectors import LEAST_LENGTH
 from agent_memory.stores import feature_bytes
 from agent_memory.stores.base import Store
 from agent_memory.stores.kernel.indexes import Indexes
-from tests.contract.contract import for_words, record, together, units, worded
+from agent_memory.testing.contract import for_words, record, together, units, worded
 from tests.contract.vector_changes_contract import VectorChangesContract
 
 _QUERY = units(1, 4)[0]

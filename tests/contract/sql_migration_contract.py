@@ -8,7 +8,7 @@ from agent_memory.errors import SchemaTooNew, StoreError
 from agent_memory.stores.base import Counts
 from agent_memory.stores.sql.migrations import FIRST, STEPS, migrate, stored_version, table_name
 from agent_memory.stores.sql.store import SQLStore
-from tests.contract.contract import draft, together
+from agent_memory.testing.contract import draft, together
 from tests.servers.sql import opened, told_nothing
 
 

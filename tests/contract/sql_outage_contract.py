@@ -11,7 +11,7 @@ import pytest
 from agent_memory.errors import ConfigError, StoreUnavailable
 from agent_memory.stores.base import Store
 from agent_memory.stores.sql.store import SQLStore
-from tests.contract.contract import draft, stored, together
+from agent_memory.testing.contract import draft, stored, together
 from tests.contract.memory_outage_contract import MemoryOutageContract
 from tests.servers.process import free_port
 from tests.servers.sql import Served, ServerFixtures, line_to, scheme_of, told_nothing

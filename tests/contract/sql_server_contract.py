@@ -10,15 +10,15 @@ import pytest
 
 from agent_memory.stores.base import Store
 from agent_memory.stores.sql.store import SQLStore
+from agent_memory.testing import StoreContract
+from agent_memory.testing.contract import draft, stored, together
 from tests.contract.clock_contract import ClockContract
-from tests.contract.contract import draft, stored, together
 from tests.contract.damage_contract import DamageContract
 from tests.contract.grouping_contract import GroupingContract
 from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import InSQL, SegmentsContract
-from tests.contract.store_contract import StoreContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract
 from tests.processes import check_fork, check_writers
 from tests.servers.sql import Served, ServerFixtures, finished, line_to, opened, scheme_of, started

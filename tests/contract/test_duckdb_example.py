@@ -10,7 +10,7 @@ import pytest
 
 from agent_memory.stores.base import Store
 from agent_memory.stores.kernel.vectors import KernelStore
-from tests.contract.store_contract import StoreContract
+from agent_memory.testing import StoreContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "duckdb_store.py"

@@ -25,7 +25,13 @@ from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore, EncryptedVectors
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.memory import MemoryStore
-from tests.contract.contract import (
+from agent_memory.testing import (
+    RecordStoreContract,
+    SessionStoreContract,
+    VectorStoreContract,
+    WorkStoreContract,
+)
+from agent_memory.testing.contract import (
     DAY,
     draft,
     everything,
@@ -36,11 +42,7 @@ from tests.contract.contract import (
     worded,
 )
 from tests.contract.import_contract import ImportContract
-from tests.contract.records_contract import RecordStoreContract
 from tests.contract.segments_contract import ManyHandlesContract
-from tests.contract.sessions_contract import SessionStoreContract
-from tests.contract.store_contract import WorkStoreContract
-from tests.contract.vectors_contract import VectorStoreContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract
 from tests.kit import Handles
 from tests.servers.sql import told_nothing

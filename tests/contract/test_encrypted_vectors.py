@@ -13,8 +13,8 @@ from agent_memory.stores.base import VectorStore
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
 from agent_memory.stores.memory import MemoryStore
-from tests.contract.contract import for_words, ranked, record, worded
-from tests.contract.views_contract import bm25
+from agent_memory.testing.contract import for_words, ranked, record, worded
+from agent_memory.testing.views import bm25
 
 SECRET, LATER = bytes(range(32)), bytes(range(1, 33))
 CANARY = "plainly-said"

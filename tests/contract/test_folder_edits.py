@@ -16,7 +16,7 @@ from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
 from agent_memory.stores.folder.files import Files
 from agent_memory.stores.folder.lines import file_name
-from tests.contract.contract import draft
+from agent_memory.testing.contract import draft
 from tests.kit import texts
 
 JSON_VALUES: list[Any] = [None, True, 5, -1, 1.5, 10**30, "text", "", [], [1], {}, {"a": 1}]

@@ -24,13 +24,13 @@ from agent_memory.stores.damage import noted
 from agent_memory.stores.folder.files import Files
 from agent_memory.stores.folder.lines import file_name, lines_in
 from agent_memory.stores.kernel.contract import Scan
+from agent_memory.testing import StoreContract
+from agent_memory.testing.contract import draft, for_words, record, units, worded
 from tests.contract.clock_contract import ClockContract
-from tests.contract.contract import draft, for_words, record, units, worded
 from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract
 from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import SegmentsContract
-from tests.contract.store_contract import StoreContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract
 from tests.kit import Handles
 from tests.processes import check_fork
@@ -71,7 +71,7 @@ class TestFolderStore(
 SAYING = """
 import sys
 from agent_memory.stores import open_store
-from tests.contract.contract import draft
+from agent_memory.testing.contract import draft
 store = open_store(sys.argv[1])
 for n in range(int(sys.argv[3])):
     store.append("s", [draft(f"{sys.argv[2]} {n}")])

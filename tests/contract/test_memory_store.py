@@ -9,13 +9,13 @@ import pytest
 from agent_memory.core.records import Draft
 from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryKernel, MemoryStore
+from agent_memory.testing import StoreContract
+from agent_memory.testing.contract import for_words, record, worded
 from tests.contract.clock_contract import ClockContract
-from tests.contract.contract import for_words, record, worded
 from tests.contract.grouping_contract import GroupingContract, refusing
 from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract
 from tests.contract.segments_contract import SegmentsContract
-from tests.contract.store_contract import StoreContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract
 
 

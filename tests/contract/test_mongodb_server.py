@@ -13,7 +13,7 @@ from agent_memory.errors import StoreError, StoreUnavailable
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb import connection
 from agent_memory.stores.mongodb.store import MongoDBStore
-from tests.contract.contract import draft, record, stored
+from agent_memory.testing.contract import draft, record, stored
 from tests.contract.memory_outage_contract import MemoryOutageContract
 from tests.contract.mongodb_suite import brisk, namespace, other, server, store, url
 from tests.servers.mongodb import MongoDBServer, RefusingServer

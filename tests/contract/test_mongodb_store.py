@@ -14,8 +14,9 @@ from agent_memory.errors import SchemaTooNew, StoreUnavailable
 from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb.store import MongoDBStore
+from agent_memory.testing import StoreContract
+from agent_memory.testing.contract import draft, record, stored, together
 from tests.contract.clock_contract import ClockContract
-from tests.contract.contract import draft, record, stored, together
 from tests.contract.damage_contract import DamageContract, What
 from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract, Steps
@@ -35,7 +36,6 @@ from tests.contract.mongodb_suite import (
 )
 from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import SegmentsContract
-from tests.contract.store_contract import StoreContract
 from tests.kit import Handles
 from tests.processes import check_fork
 from tests.servers.mongodb import Link, MongoDBServer

@@ -16,7 +16,8 @@ from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.query import Query
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb.store import MongoDBStore
-from tests.contract.contract import DAY, draft, ranked, record, stored
+from agent_memory.testing.contract import DAY, draft, ranked, record, stored
+from agent_memory.testing.rewriting import begun, entries
 from tests.contract.mongodb_suite import (
     VECTORS,
     Doc,
@@ -29,7 +30,6 @@ from tests.contract.mongodb_suite import (
     texts_of,
     url,
 )
-from tests.contract.rewriting_contract import begun, entries
 from tests.servers.mongodb import MongoDBServer
 
 __all__ = ["brisk", "server", "url"]

@@ -9,7 +9,7 @@ from agent_memory.errors import ConfigError, StoreError, StoreUnavailable
 from agent_memory.stores.sql.migrations import FIRST, STEPS, migrate, stored_version, table_name
 from agent_memory.stores.sql.schema import SCHEMAS
 from agent_memory.stores.sql.store import SQLStore
-from tests.contract.contract import draft
+from agent_memory.testing.contract import draft
 from tests.contract.sql_migration_contract import MigrationContract
 from tests.contract.sql_outage_contract import OutageContract
 from tests.contract.sql_server_contract import ServerContract

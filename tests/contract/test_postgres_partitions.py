@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from agent_memory.stores.sql.store import SQLStore
-from tests.contract.contract import draft
-from tests.contract.store_contract import StoreContract
+from agent_memory.testing import StoreContract
+from agent_memory.testing.contract import draft
 from tests.servers.postgres import PostgresServer
 from tests.servers.sql import Served, ServerFixtures, opened, serve
 

@@ -17,7 +17,7 @@ from agent_memory.retrieval.vectors import Tokens
 from agent_memory.stores.qdrant.collections import Names, embedding
 from agent_memory.stores.qdrant.points import batches
 from agent_memory.stores.qdrant.store import QdrantStore
-from tests.contract.contract import record, together, units
+from agent_memory.testing.contract import record, together, units
 from tests.servers.qdrant import Refused, Request, StandIn, server
 
 __all__ = ["server"]

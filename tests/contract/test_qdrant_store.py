@@ -22,7 +22,8 @@ from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.qdrant.collections import Names, embedding
 from agent_memory.stores.qdrant.points import MEANING, WORDS, features_at, holding
 from agent_memory.stores.qdrant.store import QdrantStore
-from tests.contract.contract import (
+from agent_memory.testing import VectorStoreContract
+from agent_memory.testing.contract import (
     everything,
     for_words,
     ranked,
@@ -32,7 +33,6 @@ from tests.contract.contract import (
     worded,
 )
 from tests.contract.vector_changes_contract import VectorChangesContract
-from tests.contract.vectors_contract import VectorStoreContract
 from tests.servers.qdrant import Request, StandIn, server
 from tests.servers.qdrant import qdrant as url
 

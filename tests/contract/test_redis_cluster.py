@@ -9,8 +9,8 @@ from redis.crc import key_slot
 from agent_memory.errors import StoreUnavailable
 from agent_memory.stores.redis.kernel import prefix_of
 from agent_memory.stores.redis.store import RedisStore
+from agent_memory.testing.contract import draft, record
 from tests.contract.clock_contract import ClockContract
-from tests.contract.contract import draft, record
 from tests.contract.long_log_contract import LongLogContract
 from tests.contract.memory_outage_contract import MemoryOutageContract
 from tests.servers.redis import RedisNodes, RedisServer

@@ -15,8 +15,8 @@ from agent_memory.stores.redis.scripts import Script
 from agent_memory.stores.redis.server import Lost
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.stores.redis.write_scripts import COMMIT
-from tests.contract.contract import draft, everything, record, stored, units
-from tests.contract.rewriting_contract import begun, entries
+from agent_memory.testing.contract import draft, everything, record, stored, units
+from agent_memory.testing.rewriting import begun, entries
 from tests.servers.redis import RedisNodes, RedisServer
 from tests.servers.redis_suite import begun as started
 from tests.servers.redis_suite import namespace, server, start

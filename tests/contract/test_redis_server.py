@@ -19,9 +19,9 @@ from agent_memory.retrieval.query import Query
 from agent_memory.stores.redis import server as redis_server
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.stores.redis.url import redis_options, redis_place
-from tests.contract.contract import draft, ranked, record, stored, together
+from agent_memory.testing.contract import draft, ranked, record, stored, together
+from agent_memory.testing.rewriting import entries
 from tests.contract.memory_outage_contract import MemoryOutageContract
-from tests.contract.rewriting_contract import entries
 from tests.servers.redis import RedisServer
 from tests.servers.redis_suite import Start, server, start, store
 from tests.servers.sql import told_nothing

@@ -15,8 +15,8 @@ from agent_memory.stores.kernel.contract import Batch, Put, Scan
 from agent_memory.stores.redis.kernel import RedisKernel
 from agent_memory.stores.redis.scripts import KINDS
 from agent_memory.stores.redis.store import RedisStore
+from agent_memory.testing.contract import draft, record, stored
 from tests.contract.clock_contract import ClockContract
-from tests.contract.contract import draft, record, stored
 from tests.contract.damage_contract import DamageContract, What
 from tests.contract.grouping_contract import GroupingContract, refusing
 from tests.contract.long_log_contract import LongLogContract, Steps

@@ -11,8 +11,7 @@ from agent_memory.ltm_blocks import NoteMemory, StaticMemory, VectorMemory
 from agent_memory.stores import MemoryStore, SQLStore
 from agent_memory.stores.base import Store
 from agent_memory.stores.routed import RoutedStore
-from tests.contract.records_contract import RecordStoreContract
-from tests.contract.vectors_contract import VectorStoreContract
+from agent_memory.testing import RecordStoreContract, VectorStoreContract
 
 BLOCKS = ("f", "facts", "notes", "theirs", "v", "w", "w_2")
 SECRET = "The vault's word is xylophone."

@@ -13,10 +13,9 @@ from agent_memory.stores import MemoryStore, SplitStore, SQLStore
 from agent_memory.stores.base import Store
 from agent_memory.stores.kernel.contract import Batch, Document, Outcome, Scan
 from agent_memory.stores.kernel.vectors import KernelStore
-from tests.contract.contract import draft, stored
+from agent_memory.testing import SessionStoreContract, WorkStoreContract
+from agent_memory.testing.contract import draft, stored
 from tests.contract.import_contract import ImportContract
-from tests.contract.sessions_contract import SessionStoreContract
-from tests.contract.store_contract import WorkStoreContract
 
 SECRET = "You are Aurelia, and the vault's word is xylophone."
 PROMPT = {"role": "system", "content": SECRET}

@@ -18,7 +18,7 @@ from agent_memory.errors import SchemaTooNew, StoreError, StoreUnavailable
 from agent_memory.stores.sql.migrations import FIRST, migrate, stored_version
 from agent_memory.stores.sql.sqlite import Database
 from agent_memory.stores.sql.store import SQLStore
-from tests.contract.contract import draft, for_words, stored, together, worded
+from agent_memory.testing.contract import draft, for_words, stored, together, worded
 
 
 @pytest.fixture

@@ -27,8 +27,8 @@ from agent_memory.stores.sql.migrations import table_name
 from agent_memory.stores.sql.sqlite_file import Connection
 from agent_memory.stores.sql.sqlite_pages import RawFile, gap, of_trees, page_size
 from agent_memory.stores.sql.store import SQLStore
-from tests.contract.contract import draft, record, together, worded
-from tests.contract.rewriting_contract import entries
+from agent_memory.testing.contract import draft, record, together, worded
+from agent_memory.testing.rewriting import entries
 
 MARK = "c4n4ry"
 ENGINE = "agent_memory.stores.sql.sqlite"

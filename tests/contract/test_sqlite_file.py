@@ -14,7 +14,7 @@ import pytest
 from agent_memory import AgentMemory
 from agent_memory.errors import StoreUnavailable
 from agent_memory.stores.sql.store import SQLStore
-from tests.contract.contract import draft
+from agent_memory.testing.contract import draft
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="open files can't be moved there")
 
@@ -218,7 +218,7 @@ def test_others_that_come_and_go_are_no_trouble(path: Path, store: SQLStore) -> 
     code = (
         "import sys\n"
         "from agent_memory.stores.sql.store import SQLStore\n"
-        "from tests.contract.contract import draft\n"
+        "from agent_memory.testing.contract import draft\n"
         "store = SQLStore(sys.argv[1])\n"
         "store.append('s', [draft('b')])\n"
         "store.secure_erase()\n"

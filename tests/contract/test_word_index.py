@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agent_memory import AgentMemory, VectorIndex, WordIndex
 from agent_memory.errors import DimensionMismatch, InvalidInput, MemoryClosed
 from agent_memory.retrieval.bm25 import TURN_LENGTH
-from tests.contract.views_contract import bm25
+from agent_memory.testing.views import bm25
 
 WORDS = ["סירה", "נהר", "מנורה", "כינור", "מנוע", "פלפל"]
 """Of a script that has no stems, so that each word is one word whatever stands beside it."""

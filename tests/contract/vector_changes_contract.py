@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from agent_memory.core.records import Hit, Record
 from agent_memory.stores.base import Store
-from tests.contract.contract import for_words, record, units, worded
-from tests.contract.views_contract import ViewsContract, bm25
+from agent_memory.testing.contract import for_words, record, units, worded
+from agent_memory.testing.views import ViewsContract, bm25
 from tests.kit import at_length
 
 _WIDTH = 5

@@ -13,7 +13,7 @@ import pytest
 from agent_memory import VectorIndex
 from agent_memory.errors import DimensionMismatch, InvalidInput
 from agent_memory.standalone.item_index import Match
-from tests.contract.contract import together
+from agent_memory.testing.contract import together
 
 Opened = Callable[[int], VectorIndex]
 """Opens the same index once more, for vectors of so many numbers."""

@@ -8,7 +8,7 @@ import numpy as np
 from agent_memory.core.idempotency import Once, key_of
 from agent_memory.core.records import Scope
 from agent_memory.stores.base import Store
-from tests.contract.contract import (
+from agent_memory.testing.contract import (
     Contract,
     draft,
     for_words,

@@ -17,7 +17,7 @@ from agent_memory.errors import ModelOutputInvalid
 from agent_memory.ltm_blocks import ExtractiveMemory, SpatialMemory, VectorMemory
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
-from tests.contract.contract import DAY, draft, record, stored, units, worded
+from agent_memory.testing.contract import DAY, draft, record, stored, units, worded
 from tests.histories import PNG, call, result
 from tests.integration.fact_model import Model
 from tests.kit import SECONDS, Silent, model_at

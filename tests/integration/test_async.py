@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from agent_memory import AsyncAgentMemory, StaticMemory, VectorMemory, operations
-from tests.contract.contract import together
+from agent_memory.testing.contract import together
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -13,7 +13,7 @@ import pytest
 from agent_memory.errors import StoreUnavailable
 from agent_memory.stores.sql.backups import back_up
 from agent_memory.stores.sql.store import SQLStore
-from tests.contract.contract import draft
+from agent_memory.testing.contract import draft
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed there")
 

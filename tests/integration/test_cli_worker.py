@@ -16,7 +16,7 @@ import pytest
 
 from agent_memory import AgentMemory, AgentMemoryConfig, VectorMemory
 from agent_memory.testing import FakeLLM
-from tests.contract.contract import everything
+from agent_memory.testing.contract import everything
 from tests.kit import SECONDS, clean_environment, run, until
 
 CONFIG = """

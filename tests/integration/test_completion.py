@@ -21,7 +21,7 @@ from agent_memory.errors import (
     ModelUnavailable,
 )
 from agent_memory.testing import FakeLLM
-from tests.contract.contract import together
+from agent_memory.testing.contract import together
 from tests.integration.turning import FACT, WEATHER, add, fake, logged, memory, remembering, results
 from tests.kit import note_waits
 

@@ -17,7 +17,7 @@ from agent_memory.errors import ConfigError, InvalidSetting, StoreUnavailable, T
 from agent_memory.ltm_blocks.files.block import Files, run_command
 from agent_memory.stores import MemoryStore, SQLStore
 from agent_memory.testing import watched
-from tests.contract.contract import together
+from agent_memory.testing.contract import together
 
 PLAN = "/memories/plan.md"
 

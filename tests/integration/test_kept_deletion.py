@@ -15,7 +15,7 @@ from agent_memory.ltm_blocks.change_log import version_owner
 from agent_memory.ltm_blocks.skills import Skill
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
-from tests.contract.contract import together
+from agent_memory.testing.contract import together
 from tests.kit import opened
 
 USERS = ("ada", "ben")

@@ -14,7 +14,7 @@ from agent_memory.errors import InvalidInput, SessionDeleting, SessionOfAnotherU
 from agent_memory.ltm_blocks.keyed_records import CollectionBlock, KeyedRecords, Whose, plain_json
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
-from tests.contract.contract import together
+from agent_memory.testing.contract import together
 from tests.kit import SECONDS, mark_deleting
 
 pytestmark = pytest.mark.usefixtures("impatient")

@@ -12,7 +12,7 @@ from pydantic import BaseModel, SecretStr
 from agent_memory.errors import ContextTooLong, ModelError, ModelRefused, ModelUnavailable
 from agent_memory.models.llm import LLM, Charges, Ledger, Usage
 from agent_memory.testing import FakeLLM
-from tests.contract.contract import together
+from agent_memory.testing.contract import together
 from tests.kit import note_waits
 
 KEY = "sk-test-canary"

@@ -21,7 +21,7 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import with_features_decrypted
 from agent_memory.testing import watched
-from tests.contract.contract import draft, record, stored, units, worded
+from agent_memory.testing.contract import draft, record, stored, units, worded
 from tests.integration.migrating import everything, file_bytes, fill, moved, opened, seen
 from tests.kit import StepwiseNotes
 

@@ -12,7 +12,7 @@ from agent_memory.engine.transfer import migrate as migrating
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
-from tests.contract.contract import draft
+from agent_memory.testing.contract import draft
 from tests.integration.migrating import everything, fill_plainly
 from tests.kit import clean_environment, run
 

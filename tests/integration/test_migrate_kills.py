@@ -21,7 +21,7 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.redis.kernel import RedisKernel
 from agent_memory.stores.redis.scripts import KINDS
 from agent_memory.testing import watched
-from tests.contract.contract import draft, for_words, record, units, worded
+from agent_memory.testing.contract import draft, for_words, record, units, worded
 from tests.integration.migrating import everything, fill_plainly
 from tests.kit import spread
 from tests.servers.redis import RedisServer

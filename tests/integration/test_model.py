@@ -27,8 +27,8 @@ from agent_memory.models.embedders.base import CachedEmbedder
 from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.sql.store import SQLStore
+from agent_memory.testing.contract import everything
 from agent_memory.testing.watching import watched
-from tests.contract.contract import everything
 from tests.kit import Echo
 
 EXAMPLES = int(os.environ.get("AGENT_MEMORY_EXAMPLES", "0"))

@@ -18,7 +18,7 @@ from agent_memory.models.embedders.base import CachedEmbedder
 from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.vectors import Encoding
 from agent_memory.stores.memory import MemoryStore
-from tests.contract.contract import together
+from agent_memory.testing.contract import together
 from tests.kit import SECONDS, opened
 
 pytestmark = pytest.mark.usefixtures("impatient")

@@ -22,8 +22,8 @@ from agent_memory.retrieval.query import Query
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
+from agent_memory.testing.contract import everything, ranked
 from agent_memory.testing.watching import watched
-from tests.contract.contract import everything, ranked
 from tests.kit import SECONDS, Cut, Echo, cut_at, until, user
 
 

@@ -21,7 +21,7 @@ from agent_memory.server.keys import KeyRing
 from agent_memory.server.metrics import LONG_SECONDS, Metrics, Watch
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
-from tests.contract.contract import together
+from agent_memory.testing.contract import together
 from tests.integration.serving import Service, serving
 from tests.kit import note_waits
 

@@ -12,7 +12,7 @@ from agent_memory import AgentMemory, AgentMemoryConfig, SkillMemory, ToolRefuse
 from agent_memory.core.records import Scope
 from agent_memory.errors import ConfigError, InvalidInput, SessionDeleting, StoreUnavailable
 from agent_memory.ltm_blocks.skills import Skill, Skills
-from tests.contract.contract import together
+from agent_memory.testing.contract import together
 from tests.kit import mark_deleting
 
 pytestmark = pytest.mark.usefixtures("impatient")

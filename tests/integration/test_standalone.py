@@ -27,9 +27,9 @@ from agent_memory.models.embedders.base import NoEmbedder
 from agent_memory.standalone.item_index import Item
 from agent_memory.stores import MemoryStore, SQLStore
 from agent_memory.strategies import FlushToLTM, Summarize, Trim
+from agent_memory.testing.contract import together
 from agent_memory.testing.watching import watched
 from tests.contract.chat_history_contract import said, texts
-from tests.contract.contract import together
 from tests.kit import Echo, mark_deleting, piped
 
 

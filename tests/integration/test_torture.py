@@ -20,11 +20,11 @@ from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
+from agent_memory.testing.contract import stored
 from benchmarks.durability.ledger import Ledger, Op
 from benchmarks.durability.servers import run
 from benchmarks.durability.site import FACTS, VECTORS, Site, finder
 from benchmarks.durability.verify import catch_up, verify
-from tests.contract.contract import stored
 from tests.kit import mark_deleting
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer

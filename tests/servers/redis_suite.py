@@ -11,8 +11,8 @@ import pytest
 
 from agent_memory.stores.base import Store
 from agent_memory.stores.redis.store import RedisStore
+from agent_memory.testing import StoreContract
 from tests.contract.import_contract import ImportContract
-from tests.contract.store_contract import StoreContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract
 from tests.kit import Handles
 from tests.servers.process import CannotStart, untested

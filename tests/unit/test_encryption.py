@@ -8,7 +8,7 @@ import pytest
 
 from agent_memory.errors import ConfigError, MissingExtra, StoreUnavailable, Undecryptable
 from agent_memory.stores.encrypted.keys import Key, Keys
-from tests.contract.contract import together
+from agent_memory.testing.contract import together
 
 SECRET, OTHER = bytes(range(32)), bytes(range(1, 33))
 PLACE = ("message", "default", "s", 1, 0)

@@ -18,8 +18,8 @@ from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import informativeness
 from agent_memory.retrieval.vectors import TOKEN, Tokens
 from agent_memory.stores.feature_bytes import blobs_of, features_of, undamaged_places
-from tests.contract.contract import record
-from tests.contract.views_contract import encoded
+from agent_memory.testing.contract import record
+from agent_memory.testing.views import encoded
 
 DIMENSION = 4
 texts = st.lists(st.dictionaries(st.integers(0, 9), st.integers(1, 8), max_size=5), max_size=8)

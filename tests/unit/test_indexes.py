@@ -15,7 +15,7 @@ from agent_memory.stores.damage import noted
 from agent_memory.stores.kernel import indexes
 from agent_memory.stores.kernel.catalogs import Catalog, changed
 from agent_memory.stores.kernel.indexes import Indexes, records_of
-from tests.contract.contract import for_words, record
+from agent_memory.testing.contract import for_words, record
 
 
 def stored(count: int, at: int = 0) -> tuple[list[Record], Features]:

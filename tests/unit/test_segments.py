@@ -14,7 +14,7 @@ from agent_memory.retrieval.segments import MOST_ROWS, Segment, in_segments, rou
 from agent_memory.retrieval.vectors import LEAST_LENGTH, Vectors
 from agent_memory.stores.feature_bytes import bytes_of, segment_of
 from agent_memory.stores.kernel.catalogs import Catalog, CatalogChange, Part, changed, opened
-from tests.contract.contract import for_words, units, worded
+from agent_memory.testing.contract import for_words, units, worded
 
 WIDE = LEAST_LENGTH
 HEX = [f"{n:032x}" for n in range(1, 400)]

@@ -28,7 +28,7 @@ from agent_memory.core.tokens.encodings import (
     joined,
 )
 from agent_memory.errors import ConfigError
-from tests.contract.contract import together
+from agent_memory.testing.contract import together
 from tests.histories import texts
 from tests.kit import at_length
 

@@ -13,7 +13,7 @@ from agent_memory import AgentMemory, Entry, Head, Trim
 from agent_memory.engine import windows
 from agent_memory.engine.windows import Windows
 from agent_memory.stores.memory import MemoryStore
-from tests.contract.contract import draft, stored, together
+from agent_memory.testing.contract import draft, stored, together
 from tests.kit import Echo
 
 

@@ -1,4 +1,4 @@
-"""Contract tests for the leases and locks of session stores; see `contract`."""
+"""Contract tests for the leases and locks of session stores; see `testing.contract`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from agent_memory.stores.base import Counts, Store
-from tests.contract.contract import Contract, draft, stored, together
+from agent_memory.testing.contract import Contract, draft, stored, together
 
 _ROUNDS = 20
 _PATIENCE = 10_000

@@ -19,12 +19,12 @@ from agent_memory.errors import LeaseLost
 from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.query import Query
 from agent_memory.stores.base import SessionStore, Store
-from tests.contract.contract import draft, ranked, record, stored, together
-from tests.contract.locks_contract import LockContract
-from tests.contract.records_contract import RecordStoreContract
-from tests.contract.rewriting_contract import entries
-from tests.contract.sessions_contract import SessionStoreContract
-from tests.contract.vectors_contract import VectorStoreContract
+from agent_memory.testing.contract import draft, ranked, record, stored, together
+from agent_memory.testing.locks import LockContract
+from agent_memory.testing.records import RecordStoreContract
+from agent_memory.testing.rewriting import entries
+from agent_memory.testing.sessions import SessionStoreContract
+from agent_memory.testing.vectors import VectorStoreContract
 
 _VECTOR = np.array([[1.0, 0.0]], dtype=np.float32)
 _TRAITS = Features.of_vectors(_VECTOR)
@@ -390,7 +390,7 @@ class WorkStoreContract(LockContract):
 class StoreContract(
     SessionStoreContract, WorkStoreContract, RecordStoreContract, VectorStoreContract
 ):
-    """Subclass this class and define the fixture `store`; see `contract`.
+    """Subclass this class and define the fixture `store`; see `testing.contract`.
 
     Two fixtures are optional: `other`, a second store object on the same data, and `elsewhere`, a
     store object on another namespace of the database.

@@ -1,4 +1,4 @@
-"""Contract tests for the search of vector stores; see `contract`."""
+"""Contract tests for the search of vector stores; see `agent_memory.testing.contract`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import PARTS, fitted
 from agent_memory.retrieval.vectors import TOKEN, Encoding
 from agent_memory.stores.base import Store
-from tests.contract.contract import Contract, for_words, record, units, worded
+from agent_memory.testing.contract import Contract, for_words, record, units, worded
 
 _TEXTS = {
     "a": "red fox red den",

@@ -1,4 +1,4 @@
-"""Contract tests for idempotent writes of session stores; see `contract`."""
+"""Contract tests for idempotent writes of session stores; see `testing.contract`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agent_memory.core.idempotency import (
 from agent_memory.core.records import Draft, Lease
 from agent_memory.errors import Conflict, LeaseLost, SessionDeleting, SessionOfAnotherUser
 from agent_memory.stores.base import Store
-from tests.contract.contract import DAY, Contract, draft, stored, together
+from agent_memory.testing.contract import DAY, Contract, draft, stored, together
 
 
 def terms(

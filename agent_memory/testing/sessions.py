@@ -1,4 +1,4 @@
-"""Contract tests for session stores; see `contract`."""
+"""Contract tests for session stores; see `agent_memory.testing.contract`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Summary
 from agent_memory.errors import SessionDeleting
 from agent_memory.stores.base import Counts, Store
-from tests.contract.appends_contract import AppendContract, ExpiryContract, LaggingContract
-from tests.contract.contract import DAY, draft, record, stored, together
-from tests.contract.once_contract import OnceContract
-from tests.contract.rewriting_contract import RewriteContract
+from agent_memory.testing.appends import AppendContract, ExpiryContract, LaggingContract
+from agent_memory.testing.contract import DAY, draft, record, stored, together
+from agent_memory.testing.once import OnceContract
+from agent_memory.testing.rewriting import RewriteContract
 
 _MESSAGES: dict[str, dict[str, Any]] = {
     "unicode": {"role": "user", "content": "Grüße 😀 \u202e עברית"},

@@ -1,4 +1,4 @@
-"""Contract tests for appending, expiring and finding messages; see `contract`."""
+"""Contract tests for appending, expiring and finding messages; see `testing.contract`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
 from agent_memory.stores.base import Counts, Store
-from tests.contract.contract import DAY, Contract, draft, stored, together
+from agent_memory.testing.contract import DAY, Contract, draft, stored, together
 
 
 class AppendContract(Contract):

@@ -1,4 +1,4 @@
-"""Contract tests for record stores, and for reading all data; see `contract`."""
+"""Contract tests for record stores, and for reading all data; see `testing.contract`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from agent_memory.core.records import Record
 from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import Store
-from tests.contract.contract import DAY, Contract, for_words, record, together, units, worded
+from agent_memory.testing.contract import DAY, Contract, for_words, record, together, units, worded
 
 
 class AllFactsContract(Contract):

@@ -1,4 +1,4 @@
-"""Contract tests for vector stores; see `contract`."""
+"""Contract tests for vector stores; see `agent_memory.testing.contract`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.index import SegmentIndex
 from agent_memory.retrieval.query import Query
 from agent_memory.stores.base import Store
-from tests.contract.contract import for_words, ranked, record, units, worded
-from tests.contract.records_contract import AllVectorsContract
-from tests.contract.views_contract import ViewsContract
+from agent_memory.testing.contract import for_words, ranked, record, units, worded
+from agent_memory.testing.records import AllVectorsContract
+from agent_memory.testing.views import ViewsContract
 
 
 def _features(count: int, dimension: int = 8, seed: int = 7) -> Features:

@@ -1,4 +1,4 @@
-"""Contract tests for rewriting a log from a seq on; see `contract`."""
+"""Contract tests for rewriting a log from a seq on; see `agent_memory.testing.contract`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Lease, Summary
 from agent_memory.errors import LeaseLost
 from agent_memory.stores.base import Counts, Store
-from tests.contract.contract import DAY, Contract, draft, stored, together
+from agent_memory.testing.contract import DAY, Contract, draft, stored, together
 
 
 def entries(first: int, last: int, suffix: str = "", total: int = 0) -> list[Entry]:
