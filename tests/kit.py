@@ -130,7 +130,6 @@ def started_threads(patch: pytest.MonkeyPatch) -> list[threading.Thread]:
     patch.setattr(threading.Thread, "start", noted)
     patch.setattr(threads, "IDLE_SECONDS", SECONDS)
     patch.setattr(threads, "_threads", threads._Threads())
-    patch.setattr(threads, "_repeater", threads._Repeater())
     return found
 
 

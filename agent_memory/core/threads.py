@@ -8,12 +8,12 @@ call begins with an empty `contextvars` context, but with the caller's tracing s
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
-from dataclasses import dataclass
 from functools import partial, wraps
 from math import inf
 from queue import Empty, SimpleQueue
@@ -52,7 +52,6 @@ class Handover(Generic[T]):
         call: The call. In a signal handler that interrupted the holder of a lock, the call is made
             immediately, on the current thread.
         abandoned: Called on the call's thread when an abandoned call has ended or failed.
-        then: Called on the call's thread with the outcome, unless the call was abandoned.
         context: The `contextvars` context of the call. None for an empty one.
     """
 
@@ -61,10 +60,9 @@ class Handover(Generic[T]):
         name: str,
         call: Callable[[], T],
         abandoned: Callable[[], None] = lambda: None,
-        then: Callable[[Future[T]], None] = lambda outcome: None,
         context: Context | None = None,
     ) -> None:
-        self._name, self._call, self._abandoned, self._then = name, call, abandoned, then
+        self._name, self._call, self._abandoned = name, call, abandoned
         self._decided = threading.Lock()  # acquired once: when the call ends or is abandoned
         self._outcomes: SimpleQueue[Future[T]] = SimpleQueue()
         self._outcome: Future[T] | None = None
@@ -76,7 +74,7 @@ class Handover(Generic[T]):
         try:
             _threads.run(name, work)
         except RuntimeError as error:  # the system has no thread left, or the interpreter stops
-            self._deliver(failed(OSError(str(error))))
+            self._outcomes.put(failed(OSError(str(error))))
 
     def ended(self, seconds: float = inf) -> bool:
         """Wait at most `seconds` for the call to end. Return whether it ended."""
@@ -114,16 +112,12 @@ class Handover(Generic[T]):
         except BaseException as error:  # noqa: BLE001 - handed to the caller, who raises it
             outcome.set_exception(error)
         if self._decided.acquire(blocking=False):
-            return partial(self._deliver, outcome)
+            return partial(self._outcomes.put, outcome)
         try:
             self._abandoned()
         except Exception:  # only logged, because the caller no longer waits
             logger.exception("the callback of the abandoned call %r failed", self._name)
         return lambda: None
-
-    def _deliver(self, outcome: Future[T]) -> None:
-        self._outcomes.put(outcome)
-        self._then(outcome)
 
 
 def start(thread: threading.Thread) -> None:
@@ -189,9 +183,9 @@ def apart(call: Callable[P, T]) -> Callable[P, T]:
 def repeated(name: str, seconds: float, call: Callable[[], bool]) -> Iterator[None]:
     """Make a call every `seconds` while the body of the `with` runs, until the call returns False.
 
-    Each call has its own thread, so that a call that hangs delays no other. The end of the body
-    waits for a running call. In a signal handler that interrupted the holder of a lock, no call is
-    made: the call might wait for the lock, while the handler waits for the call.
+    The calls have a thread of their own. The end of the body waits for a running call. In a signal
+    handler that interrupted the holder of a lock, no call is made: the call might wait for the
+    lock, while the handler waits for the call.
 
     Args:
         seconds: The seconds from the beginning of the body, or the end of a call, to the next call.
@@ -200,12 +194,25 @@ def repeated(name: str, seconds: float, call: Callable[[], bool]) -> Iterator[No
     if interrupts_a_holder():
         yield
         return
-    repeated_call = _Repeated(name, seconds, call, monotonic() + seconds)
+    ended, calling, process = threading.Event(), threading.Lock(), os.getpid()
+
+    def repeat() -> None:
+        is_wanted = True
+        while is_wanted and not ended.wait(seconds):
+            with calling:
+                try:
+                    is_wanted = not ended.is_set() and call()
+                except Exception:
+                    logger.exception("the repeated call %r failed and will be retried", name)
+
+    Handover(name, repeat)
     try:
-        _repeater.add(repeated_call)
         yield
     finally:
-        _repeater.remove(repeated_call)
+        if os.getpid() == process:  # a forked child does not have the thread
+            ended.set()
+            with calling:
+                pass
 
 
 _Jobs: TypeAlias = SimpleQueue[tuple[str, _Work]]
@@ -254,89 +261,4 @@ class _Threads:
             del work, deliver  # an idle thread holds no references
 
 
-@dataclass(eq=False, slots=True)
-class _Repeated:
-    name: str
-    seconds: float
-    call: Callable[[], bool]
-    due: float
-    running: bool = False
-
-
-class _Repeater:
-    """Starts all repeated calls of this process, from one thread that stops when there are none."""
-
-    def __init__(self) -> None:
-        self._all: set[_Repeated] = set()
-        self._begin()
-        begin_anew_in_child(self, _Repeater._begin)
-
-    def _begin(self) -> None:
-        for repeated in self._all:  # only in a forked child, which has none of the calls' threads
-            repeated.running = False
-        self._all = set()
-        self._changed = threading.Condition(fork_safe_lock())
-        self._look_at: float | None = None  # when `_look` wakes. None: not running
-
-    def add(self, repeated: _Repeated) -> None:
-        try:
-            with self._changed:
-                self._all.add(repeated)
-                looks = self._look_at is not None
-                if self._look_at is None or repeated.due < self._look_at:
-                    self._look_at = repeated.due
-                    self._changed.notify_all()
-            if not looks:
-                Handover("memory-repeater", self._look, then=self._looked)
-        except BaseException:  # perhaps an interrupt before the thread started
-            self._nobody_looks()
-            raise
-
-    def remove(self, repeated: _Repeated) -> None:
-        with self._changed:
-            self._all.discard(repeated)
-            self._changed.wait_for(lambda: not repeated.running)
-
-    def _look(self) -> None:
-        while True:
-            with self._changed:
-                now = monotonic()
-                due = [each for each in self._all if each.due <= now and not each.running]
-                for repeated in due:
-                    repeated.running = True
-                if not self._all:
-                    self._look_at = None
-                    return
-                if not due:
-                    ahead = [now + each.seconds if each.running else each.due for each in self._all]
-                    self._look_at = min(ahead)
-                    self._changed.wait(self._look_at - now)
-            self._call(due)
-
-    def _looked(self, outcome: Future[None]) -> None:
-        if outcome.exception() is not None:  # no thread could be started; the next `add` retries
-            self._nobody_looks()
-
-    def _nobody_looks(self) -> None:
-        with self._changed:
-            self._look_at = None
-
-    def _call(self, due: list[_Repeated]) -> None:
-        for repeated in due:
-            Handover(repeated.name, repeated.call, then=partial(self._called, repeated))
-
-    def _called(self, repeated: _Repeated, outcome: Future[bool]) -> None:
-        error = outcome.exception()
-        with self._changed:
-            repeated.running, repeated.due = False, monotonic() + repeated.seconds
-            if error is None and not outcome.result():
-                self._all.discard(repeated)
-            self._changed.notify_all()
-        if error is not None:
-            logger.error(
-                "the repeated call %r failed and will be retried", repeated.name, exc_info=error
-            )
-
-
 _threads = _Threads()
-_repeater = _Repeater()

@@ -168,7 +168,6 @@ def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr(threading.Thread, "start", interrupt)
         with pytest.raises(KeyboardInterrupt), repeated("beat", 0.001, lambda: True):
             pass
-        assert threads._repeater._all == set()
         patch.setattr(threading.Thread, "start", interrupt_a_wait)
         with pytest.raises(KeyboardInterrupt):
             Handover("call", lambda: None)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from threading import Event
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
@@ -69,7 +68,7 @@ class FanOut:
         self._lock = fork_safe_lock()
         self._backoff = Backoff()
         self._loaded: set[str] = set()
-        self._loading: dict[str, Future[None]] = {}
+        self._loading: dict[str, Event] = {}
         begin_anew_in_child(self, lambda fan_out: fan_out._loading.clear())
 
     def targets(self, scope: Scope) -> list[Target]:
@@ -120,11 +119,17 @@ class FanOut:
     def _load(self, name: str, block: Block) -> None:
         with self._lock:
             first = name not in self._loading
-            loading = self._loading.setdefault(name, Future())
+            loaded = self._loading.setdefault(name, Event())
+
+        def load() -> None:
+            try:
+                block.load()
+            finally:
+                loaded.set()
+
         if first:
-            Handover(f"load-{name}", block.load, then=lambda _: loading.set_result(None))
-        with suppress(TimeoutError):
-            loading.result(LOAD_SECONDS)
+            Handover(f"load-{name}", load)
+        loaded.wait(LOAD_SECONDS)
         self._loaded.add(name)
 
     def marked(
