@@ -8,7 +8,6 @@ from datetime import datetime
 from html import unescape
 from typing import Any, TypeAlias
 
-from agent_memory.core.cache import Cache, continues
 from agent_memory.core.context import BlockInfo, MemoryContext
 from agent_memory.core.formats.exact import as_json
 from agent_memory.core.idempotency import digest
@@ -20,64 +19,38 @@ from agent_memory.core.window import is_user
 Piece: TypeAlias = tuple[int, int]
 """A message of a context, or its `<memory>` element: a key to compare, and the tokens."""
 
-_PIECES: Cache[tuple[object, ...], tuple[Sequence[Entry], Sequence[Piece]]] = Cache(64)
 
-
-def pieces(
-    leading: Sequence[tuple[Message, int]],
-    turns: Sequence[Entry],
-    current: Sequence[Entry],
-    recalls: Sequence[Recall],
-    recall_tokens: int,
-    *,
-    leads: bool = False,
-) -> list[Piece]:
-    """Return a context as pieces.
-
-    With `leads`, the recalls end the first message. Otherwise they precede the newest user message.
-    """
-    above: list[Piece] = [
-        (hash((message.role, message.content if type(message.content) is str else None)), tokens)
-        for message, tokens in leading
+def pieces(shown: Shown, context: MemoryContext) -> list[Piece]:
+    """Return a context as pieces, in the order in which a model is shown them."""
+    leading = zip(shown.leading, shown.leading_tokens, strict=True)
+    above = [(hash((message.role, _text_in(message))), tokens) for message, tokens in leading]
+    entries = [*shown.turns, *shown.drafts]
+    below = [
+        (hash((entry.seq, entry.tokens, _text_in(entry.message))), entry.tokens)
+        for entry in entries
     ]
-    below = [*_pieces_of_turns(turns), *map(_piece, current)]
-    if recalls:
-        memory = hash(tuple([(recall.block, str(recall)) for recall in recalls])), recall_tokens
-        if leads:
-            key, tokens = above[0] if above else (0, 0)
-            return [(hash((key, memory[0])), tokens + recall_tokens), *above[1:], *below]
-        entries = [*turns, *current]
+    if context.recalls:
+        recalls = hash(tuple([(recall.block, str(recall)) for recall in context.recalls]))
+        tokens = context.tokens - shown.tokens
+        if context.memory_role == "leading":
+            first, first_tokens = above[0] if above else (0, 0)
+            return [(hash((first, recalls)), first_tokens + tokens), *above[1:], *below]
         newest = next((at for at in reversed(range(len(entries))) if is_user(entries[at])), 0)
-        below.insert(newest, memory)
+        below.insert(newest, (recalls, tokens))
     return [*above, *below]
 
 
-def _piece(entry: Entry) -> Piece:
-    text = entry.message.content
-    return hash((entry.seq, entry.tokens, text if type(text) is str else None)), entry.tokens
-
-
-def _pieces_of_turns(turns: Sequence[Entry]) -> Sequence[Piece]:
-    if not turns:
-        return []
-    key = (id(turns[0]),)
-    cached, cached_pieces = _PIECES.find(key) or ((), ())
-    if not continues(turns, cached):
-        cached, cached_pieces = (), ()
-    if len(cached) == len(turns):
-        return cached_pieces
-    return _PIECES.put(key, (turns, [*cached_pieces, *map(_piece, turns[len(cached) :])]))[1]
+def _text_in(message: Message) -> str | None:
+    return message.content if isinstance(message.content, str) else None
 
 
 def same(before: Sequence[Piece], now: Sequence[Piece]) -> int:
     """Return the tokens of the pieces with which both contexts begin."""
-    if now[: len(before)] == before:
-        return sum([tokens for _, tokens in before])
     common = 0
-    for (was, _), (key, tokens) in zip(before, now, strict=False):
-        if was != key:
+    for was, piece in zip(before, now, strict=False):
+        if was[0] != piece[0]:
             break
-        common += tokens
+        common += piece[1]
     return common
 
 

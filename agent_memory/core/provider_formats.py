@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from agent_memory.core.cache import Cache, continues
+from agent_memory.core.cache import Cache
 from agent_memory.core.formats.registry import Format
 from agent_memory.core.messages import STANDING, Message, compact_json
 from agent_memory.core.records import Entry, Head
@@ -32,17 +32,6 @@ class Native(NamedTuple):
     compaction: int | None = None
 
 
-class _Settled(NamedTuple):
-    """The cached entries before the newest user message, and their shown form."""
-
-    entries: list[Entry]
-    shown: list[Entry]
-    compaction: int | None
-
-
-_SETTLED: Cache[tuple[object, ...], _Settled] = Cache(64)
-
-
 def native(
     head: Head | None,
     entries: Sequence[Entry],
@@ -52,58 +41,25 @@ def native(
     cut: bool = True,
 ) -> Native:
     """Return a session's window for a format. If `cut`, a compaction replaces earlier entries."""
-    newest = next(
-        (at for at in reversed(range(len(entries))) if role_of(entries[at].message) == "user"), 0
-    )
-    settled = _settled(entries, newest, form, counter, cut)
-    shown, compaction, _ = _shown_entries(entries[len(settled.entries) :], form, counter, cut)
-    if compaction is None:
-        shown, compaction = settled.shown + shown, settled.compaction
+    shown, compaction = _shown_entries(entries, form, counter, cut)
     if compaction is not None and head is not None:
         # The compaction replaces the summary, and the window need not begin with a user message.
         head = replace(head, start=0, summary=None)
     return Native(head, shown, compaction)
 
 
-def _settled(
-    entries: Sequence[Entry], upto: int, form: Format, counter: TokenCounter, cut: bool
-) -> _Settled:
-    """Return the shown form of the first `upto` entries, and cache it.
-
-    The result covers fewer entries if an entry after `upto` may belong to one of them.
-    """
-    if not upto:
-        return _Settled([], [], None)
-    key = form.name, counter.encoding, cut, id(entries[0])
-    cached = _SETTLED.find(key)
-    if cached is None or not continues(entries[:upto], cached.entries):
-        cached = _Settled([], [], None)
-    since = len(cached.entries)
-    if since < upto:
-        shown, compaction, is_closed = _shown_entries(entries[since:upto], form, counter, cut)
-        if not is_closed:
-            return cached
-        if compaction is None:
-            shown, compaction = cached.shown + shown, cached.compaction
-        cached = _SETTLED.put(key, _Settled([*entries[:upto]], shown, compaction))
-    return cached
-
-
 def _shown_entries(
     entries: Sequence[Entry], form: Format, counter: TokenCounter, cut: bool
-) -> tuple[list[Entry], int | None, bool]:
-    """Return the shown entries from the newest compaction on, and its seq.
-
-    The third value is whether no later entry can belong to one of these entries.
-    """
+) -> tuple[list[Entry], int | None]:
+    """Return the shown entries from the newest compaction on, and its seq."""
     begin, compaction = 0, None
     messages = [entry.message for entry in entries]
     own = [place for place, message in enumerate(messages) if message.format == form.name]
     shapes = shapes_of(messages) if own else []
     special = [place for place in own if not shapes[place].views or shapes[place].compacts]
     if not special:
-        return [*entries], None, True
-    pairs, all_paired = _pairs([entries[place] for place in special], form)
+        return [*entries], None
+    pairs = _pairs([entries[place] for place in special], form)
     shown: list[Entry] = []
     pending: list[Entry] = []
     upcoming = iter([*special, len(entries)])
@@ -145,9 +101,8 @@ def _shown_entries(
             entry = _standing(entry, counter, pairs.get(entry.seq), before, is_hidden=is_hidden)
             pending = [] if goes_with else pending
         shown.append(entry)
-    is_closed = all_paired and not pending
     shown += [_standing(item, counter) for item in pending[: _led(pending, form)]]
-    return shown[begin:], compaction, is_closed
+    return shown[begin:], compaction
 
 
 def _led(pending: Sequence[Entry], form: Format) -> int:
@@ -158,11 +113,8 @@ def _led(pending: Sequence[Entry], form: Format) -> int:
     return upto
 
 
-def _pairs(special: Sequence[Entry], form: Format) -> tuple[dict[int, tuple[str, bool]], bool]:
-    """Map the seqs of paired hidden entries to (key, is output).
-
-    The second value is whether every pair has both its entries.
-    """
+def _pairs(special: Sequence[Entry], form: Format) -> dict[int, tuple[str, bool]]:
+    """Map the seqs of paired hidden entries to (key, is output)."""
     seqs_by_pair: dict[str, list[int]] = {}
     for entry in special:
         if not shape_of(entry.message).views:
@@ -170,8 +122,7 @@ def _pairs(special: Sequence[Entry], form: Format) -> tuple[dict[int, tuple[str,
             if pair is not None:
                 seqs_by_pair.setdefault(pair, []).append(entry.seq)
     complete = {pair: seqs for pair, seqs in seqs_by_pair.items() if len(seqs) == 2}
-    pairs = {seq: (pair, seq == seqs[1]) for pair, seqs in complete.items() for seq in seqs}
-    return pairs, len(complete) == len(seqs_by_pair)
+    return {seq: (pair, seq == seqs[1]) for pair, seqs in complete.items() for seq in seqs}
 
 
 def _priced(raw: Mapping[str, Any], counter: TokenCounter) -> int:

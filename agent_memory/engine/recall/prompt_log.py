@@ -54,14 +54,7 @@ class Prompts:
     def noted(self, scope: Scope, context: MemoryContext, shown: Shown) -> MemoryContext:
         """Return a context with `kept_tokens`, the tokens that repeat the session's last one."""
         owner = scope.session_id, scope.user_id
-        now = pieces(
-            list(zip(shown.leading, shown.leading_tokens, strict=True)),
-            shown.turns,
-            shown.drafts,
-            context.recalls,
-            context.tokens - shown.tokens,
-            leads=context.memory_role == "leading",
-        )
+        now = pieces(shown, context)
         with self._last.lock:
             before = self._last.get(owner)
             self._last.put(owner, now)
