@@ -280,7 +280,7 @@ def _layout(entries: Sequence[Entry]) -> _Layout:
 
 
 def _laid_out(entries: Sequence[Entry]) -> _Layout:
-    """Lay out a window. An entry of a group without all results is shown if it has other content."""
+    """Lay out a window. An entry whose group lacks results is shown if it has other content."""
     shapes = shapes_of([entry.message for entry in entries])
     shown = [shape.speaks for shape in shapes]
     for place, shape in enumerate(shapes):
