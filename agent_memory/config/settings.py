@@ -39,7 +39,6 @@ from agent_memory.core.usage import SpendingLimits
 from agent_memory.errors import ConfigError, InvalidBudget, InvalidId, InvalidShares
 from agent_memory.ltm_blocks.base import Block, NoteBlock
 from agent_memory.ltm_blocks.duck_typed import BlockField
-from agent_memory.models.embedders import is_remote
 from agent_memory.models.embedders.given import EmbeddingField
 from agent_memory.models.usage import Price
 from agent_memory.stores import check_url
@@ -254,10 +253,6 @@ class AgentMemoryConfig(Sourced):
     def _check_blocks(self) -> Self:
         if "blocks" not in self.model_fields_set and not self.all_blocks:
             object.__setattr__(self, "blocks", (_default("vector"),))
-        for name, why in _without_effect(self).items():
-            default = type(self).model_fields[name].default
-            if name in self.model_fields_set and getattr(self, name) != default:
-                raise ConfigError(f"{name}={getattr(self, name)!r} has no effect: {why}")
         for block in self.all_blocks:
             if block.routed_to is not None:
                 check_url(block.routed_to)
@@ -348,19 +343,6 @@ class AgentMemoryConfig(Sourced):
         for block in self.all_blocks:
             models += block.language_models
         return frozenset(name for model in models if (name := model or self.model) is not None)
-
-
-def _without_effect(config: AgentMemoryConfig) -> dict[str, str]:
-    """Return the settings without effect in a configuration, each with the reason and the fix."""
-    reasons: dict[str, str] = {}
-    blocks = config.all_blocks
-    if not blocks:
-        reasons["max_recall_tokens"] = "no block recalls. Add one to `blocks`, or remove it."
-    embeddings = [config.embedding, *(getattr(block, "embedding", None) for block in blocks)]
-    named = [model for model in embeddings if model is not None]
-    if config.embedding is not None and all(is_remote(model) or callable(model) for model in named):
-        reasons["embedding_threads"] = "no embedding model runs on this machine. Remove it."
-    return reasons
 
 
 def _default(kind: str, **fields: Any) -> Block:

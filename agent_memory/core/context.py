@@ -134,20 +134,19 @@ class MemoryContext:
 
     def _rendered(self) -> Rendered:
         memory = render_memory(self.recalls, list(self.blocks))
-        leading = leading_count(self.shown, self.head)
+        leading = leading_count(self.shown)
         messages = [*self.shown, *self.asked]
 
         form = format_of(self.format or CHAT)
         return rendered(messages, form, leading, memory, self.memory_role)
 
 
-def leading_count(messages: Sequence[Message], head: Head | None) -> int:
+def leading_count(messages: Sequence[Message]) -> int:
     """Count the messages before the turns of a context: the system message and the summary."""
     count = 1 if messages and messages[0].is_system else 0
-    if head is None or head.summary is None or len(messages) == count:
-        return count
-    summary = summary_message(head.summary, "user").content
-    return count + 1 if messages[count].content == summary else count
+    summary = next(iter(messages[count:]), None)
+    is_summary = summary is not None and summary.metadata.get("kind") == "summary"
+    return count + (is_summary and str(summary.content).startswith(_SUMMARY[0]))
 
 
 def summary_message(summary: Summary, role: MemoryRole) -> Message:

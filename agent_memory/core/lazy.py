@@ -5,9 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Generic, TypeVar, overload
-
-T = TypeVar("T")
+from typing import TYPE_CHECKING, Any
 
 
 def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
@@ -29,28 +27,26 @@ def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], 
     return load
 
 
-class made_once(Generic[T]):  # noqa: N801 - a decorator
-    """A property that is computed at its first read, and cached, without a lock.
+if TYPE_CHECKING:
+    from functools import cached_property as made_once
+else:
 
-    Two threads may both compute the value, but both get the same result. Before Python 3.12,
-    `functools.cached_property` holds a lock meanwhile, which would stay locked in a forked child.
-    """
+    class made_once:  # noqa: N801 - a decorator
+        """A property that is computed at its first read, and cached, without a lock.
 
-    def __init__(self, make: Callable[[Any], T]) -> None:
-        self._make = make
-        self.__doc__ = make.__doc__
+        Two threads may both compute the value, but both get the same result. Before Python 3.12,
+        `functools.cached_property` holds a lock meanwhile, which would stay locked in a forked
+        child.
+        """
 
-    def __set_name__(self, kind: type, name: str) -> None:
-        self._name = name
+        def __init__(self, make):
+            self._make = make
+            self.__doc__ = make.__doc__
 
-    @overload
-    def __get__(self, owner: None, kind: type) -> made_once[T]: ...
+        def __set_name__(self, kind, name):
+            self._name = name
 
-    @overload
-    def __get__(self, owner: object, kind: type) -> T: ...
-
-    def __get__(self, owner: object | None, kind: type) -> T | made_once[T]:
-        if owner is None:
-            return self
-        value: T = owner.__dict__.setdefault(self._name, self._make(owner))
-        return value
+        def __get__(self, owner, kind):
+            if owner is None:
+                return self
+            return owner.__dict__.setdefault(self._name, self._make(owner))

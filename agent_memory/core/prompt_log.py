@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from html import unescape
 from typing import Any, TypeAlias
 
 from agent_memory.core.context import BlockInfo, MemoryContext
@@ -13,7 +12,7 @@ from agent_memory.core.formats.exact import as_json
 from agent_memory.core.idempotency import digest
 from agent_memory.core.messages import Message
 from agent_memory.core.packing import Shown
-from agent_memory.core.records import Entry, Head, LeftOut, Recall, Summary
+from agent_memory.core.records import Entry, LeftOut, Recall
 from agent_memory.core.window import is_user
 
 Piece: TypeAlias = tuple[int, int]
@@ -219,7 +218,7 @@ def decode_context(
         tokens=fields["tokens"],
         max_tokens=fields["max_tokens"],
         warnings=fields["warnings"],
-        head=_head(session_id, at, messages[: len(leading)]),
+        head=None,
         blocks={name: BlockInfo(kind, None) for name, kind in fields["blocks"].items()},
         memory_role=fields["role"],
         format=fields["format"],
@@ -277,14 +276,3 @@ def _text(recall: Recall) -> Text:
         return Text(recall.text)
     home = recall.sources[0][0]
     return Text(recall.text, home, max(seq for name, seq in recall.sources if name == home))
-
-
-def _head(session_id: str, at: datetime, messages: Sequence[Message]) -> Head | None:
-    """Return a head with the summary that the messages contain: `to_messages()` reads it there."""
-    for message in messages:
-        if message.metadata.get("kind") == "summary" and isinstance(message.content, str):
-            text = unescape(
-                message.content.removeprefix("<summary>\n").removesuffix("\n</summary>")
-            )
-            return Head(session_id, None, created_at=at, summary=Summary(text, 0, 0, ""))
-    return None

@@ -119,7 +119,7 @@ def wrong(context: Any, log: Sequence[Entry], asked: str | None, known: set[int]
     if not cost <= context.tokens <= context.max_tokens:
         found.append(f"{cost} tokens, said to be {context.tokens}, of {context.max_tokens}")
     found += unpaired(chat)
-    turns = chat[leading_count(context.messages, context.head) :]
+    turns = chat[leading_count(context.messages) :]
     turns = [one for one in turns if not _is_memory(one)]
     shown = visible(log, was_cut=False)
     newest = shown[-1] if shown else None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, AgentMemoryConfig, errors
-from agent_memory.errors import ConfigError, InvalidSetting
+from agent_memory.errors import InvalidSetting
 from agent_memory.ltm_blocks import ExtractiveMemory, FileMemory, StaticMemory, VectorMemory
 from agent_memory.strategies import Chain, ClearTools, FlushToLTM, Summarize, Trim
 
@@ -267,23 +267,3 @@ def test_a_secret_in_the_wrong_place_is_not_repeated(monkeypatch: pytest.MonkeyP
     with pytest.raises(errors.ConfigError) as refused:
         AgentMemory(store="memory://", encryption="sk-canary")
     assert "canary" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "without", "having"),
-    [
-        ("max_recall_tokens", {"blocks": []}, {"blocks": [StaticMemory(facts=["x"])]}),
-        ("embedding_threads", {"embedding": "openai/e"}, {"embedding": "fastembed/e"}),
-        ("embedding_threads", {"embedding": lambda texts: []},
-         {"embedding": "openai/e", "blocks": [VectorMemory(embedding="local")]}),
-    ],
-)  # fmt: skip
-def test_an_option_without_effect_is_refused(
-    name: str, without: dict[str, Any], having: dict[str, Any]
-) -> None:
-    """Wrong: an option without effect is accepted, or refused where it has one."""
-    given: dict[str, Any] = {"max_recall_tokens": 99, "embedding_threads": 2}
-    with pytest.raises(ConfigError, match=f"^{name}=.* has no effect: "):
-        AgentMemoryConfig(**without, **{name: given[name]})
-    AgentMemoryConfig(**having, **{name: given[name]})
-    AgentMemoryConfig(**without, **{name: AgentMemoryConfig.model_fields[name].default})

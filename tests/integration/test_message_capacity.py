@@ -75,7 +75,7 @@ def answer(i: int) -> dict[str, Any]:
 
 
 def shown(context: MemoryContext) -> list[Message]:
-    return context.messages[leading_count(context.messages, context.head) :]
+    return context.messages[leading_count(context.messages) :]
 
 
 def held(memory: AgentMemory) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-import re
 import string
 import struct
 from collections.abc import Mapping, Sequence
@@ -123,11 +122,6 @@ _PER_MESSAGE = 4
 _PER_FIELD = 2
 _LEAST_ID = 4
 _REPLY_PRIMING = 3
-
-# Every encoding splits a text before a space that follows a non-space, and merges each side
-# separately. A line break at an end therefore changes only the tokens of the nearest word.
-_WORD = re.compile(r"\S(?= )")
-_NEAR = 64
 
 _SIMPLE_FIELDS = {"role", "content", "created_at", "metadata"}
 
@@ -290,23 +284,11 @@ class TokenCounter:
 
         White space at an end of the text merges with the line break, which may cost more tokens.
         """
-        alone = self._texts.count(text)
+        alone = self.text(text)
         if not text or not (text[0].isspace() or text[-1].isspace()):
             return alone
         before, after = "\n" * text[0].isspace(), "\n" * text[-1].isspace()
-        first, last = _WORD.search(text, 0, _NEAR), _WORD.search(text, max(0, len(text) - _NEAR))
-        if first is None or last is None or last.end() < first.end():
-            more = self._more(before, text, after)
-        else:
-            more = self._more(before, text[: first.end()], "")
-            more += self._more("", text[last.end() :], after)
-        return alone + max(0, more)
-
-    def _more(self, before: str, text: str, after: str) -> int:
-        if not (before or after):
-            return 0
-        merged = self.text(f"{before}{text}{after}")
-        return merged - len(before) - len(after) - self.text(text)
+        return max(alone, self.text(f"{before}{text}{after}") - len(before) - len(after))
 
     def _json(self, value: object) -> int:
         return self.text(json.dumps(value, ensure_ascii=False))
