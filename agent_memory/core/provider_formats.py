@@ -6,19 +6,17 @@ to this provider. A compaction is an item in which the provider summarised all i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from agent_memory.core.cache import Cache
 from agent_memory.core.formats.registry import Format
-from agent_memory.core.messages import STANDING, Message, compact_json
+from agent_memory.core.messages import STANDING, Message
 from agent_memory.core.records import Entry, Head
 from agent_memory.core.rendering import BEFORE
 from agent_memory.core.shapes import HIDDEN, role_of, shape_of, shapes_of
 from agent_memory.core.tokens.counter import TokenCounter
 
-_PRICED: Cache[tuple[str, str], int] = Cache(4_096)
 _INPUT_ROLES = ("user", "system", "developer", "tool")
 """Roles of messages that the model did not write. Reasoning cannot belong to them."""
 
@@ -62,16 +60,7 @@ def _shown_entries(
     pairs = _pairs([entries[place] for place in special], form)
     shown: list[Entry] = []
     pending: list[Entry] = []
-    upcoming = iter([*special, len(entries)])
-    at, following = 0, next(upcoming)
-    while at < len(entries):
-        if not pending and at < following:  # entries between special ones are shown unchanged
-            shown += entries[at:following]
-            at = following
-            continue
-        entry, shape = entries[at], shapes[at]
-        following = next(upcoming) if at == following else following
-        at += 1
+    for entry, shape in zip(entries, shapes, strict=True):
         message = entry.message
         raw = message.raw or {}
         is_own = message.raw is not None and message.format == form.name
@@ -125,12 +114,6 @@ def _pairs(special: Sequence[Entry], form: Format) -> dict[int, tuple[str, bool]
     return {seq: (pair, seq == seqs[1]) for pair, seqs in complete.items() for seq in seqs}
 
 
-def _priced(raw: Mapping[str, Any], counter: TokenCounter) -> int:
-    """Return the tokens of an item as JSON. The count is cached."""
-    text = compact_json(raw)
-    return _PRICED.computed((counter.encoding, text), lambda: counter.item(raw))
-
-
 def _standing(
     entry: Entry,
     counter: TokenCounter,
@@ -174,7 +157,6 @@ def _shown_entry(
             "tool_calls": [{"id": name, "type": "function"}]
         }  # fmt: skip
     own = entry.tokens if entry.encoding == counter.encoding else counter.message(original)
-    tokens = sum(_priced(item, counter) for item in items_before)
-    tokens += _priced(raw, counter) if is_hidden else own
+    tokens = sum(map(counter.item, items_before)) + (counter.item(raw) if is_hidden else own)
     message = Message(**fields, metadata=metadata)
     return replace(entry, message=message, tokens=tokens, encoding=counter.encoding)

@@ -50,13 +50,18 @@ def records_content() -> bool:
 
 
 @contextmanager
-def under_way(
-    name: str, attributes: Attributes, kind: Kind = "internal", within: Context | None = None
+def span(
+    name: str,
+    attributes: Attributes,
+    kind: Kind = "internal",
+    within: Context | None = None,
+    *,
+    is_parent: bool = True,
 ) -> Iterator[Span | None]:
     """Start a span for the duration of the `with` block. None without a provider.
 
-    Spans that begin in the block do not become its children, so that a generator may yield in the
-    block. For children, use `span` or `current`.
+    Spans that begin in the block become its children, unless `is_parent` is False. Only then may a
+    generator yield in the block.
     """
     provider = _provider()
     if provider is None:
@@ -67,27 +72,13 @@ def under_way(
     tracer = provider.get_tracer("agent_memory", __version__)
     span = tracer.start_span(name, within, _api().SpanKind[kind.upper()], _without_none(attributes))
     try:
-        yield span
+        with current(span if is_parent else None):
+            yield span
     except Exception as error:
         failed(span, _name_of(error))
         raise
     finally:
         span.end()
-
-
-def span(
-    name: str, attributes: Attributes, kind: Kind = "internal", within: Context | None = None
-) -> AbstractContextManager[Span | None]:
-    """Start a span for the duration of the block. Spans that begin in it become its children."""
-    return nullcontext() if _provider() is None else _span(name, attributes, kind, within)
-
-
-@contextmanager
-def _span(
-    name: str, attributes: Attributes, kind: Kind, within: Context | None
-) -> Iterator[Span | None]:
-    with under_way(name, attributes, kind, within) as started, current(started):
-        yield started
 
 
 def current(span: Span | None) -> AbstractContextManager[object]:

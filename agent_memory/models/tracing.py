@@ -55,7 +55,7 @@ def asking(call: Call, api_base: str | None, options: Mapping[str, Any]) -> Iter
         PURPOSE: call.purpose,
         **_address(api_base),
     }
-    with tracing.under_way(f"{operation} {model}", attributes, "client") as span:
+    with tracing.span(f"{operation} {model}", attributes, "client", is_parent=False) as span:
         if span is not None and call.kind == "completion" and tracing.records_content():
             sent = [_message(message) for message in call.sent]
             tracing.set_attributes(span, {"gen_ai.input.messages": tracing.as_json(sent)})
