@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -40,13 +40,6 @@ class Sourced(SettingsModel):
     def __init__(self, /, **fields: Any) -> None:
         settings = merged(_file.get() or {}, from_environment(type(self)))
         super().__init__(**merged(settings, fields))
-
-    @classmethod
-    def alone(cls, **fields: Any) -> Self:
-        """Create from these fields only, without a file or the environment."""
-        created = cls.__new__(cls)
-        SettingsModel.__init__(created, **fields)
-        return created
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from math import inf
 from typing import Any
 
 from agent_memory.core.formats.names import CHAT
@@ -249,11 +251,27 @@ def _is_of_a_context(message: Any) -> bool:
     )
 
 
-_NEAR, _NEARER = 0.16, 0.32
-_SOME, _MOST, _ALL = 0.02, 0.1, 0.19
-_WORDS = 0.6
+_REASONS = (
+    (
+        ("unread", -inf, "by its words alone, because it has no vector yet"),
+        ("meaning", 0.32, "close in meaning"),
+        ("meaning", 0.16, "somewhat close in meaning"),
+    ),
+    (
+        ("coverage_around", 0.19, "it or its neighbours have all of the question's words"),
+        ("coverage_around", 0.1, "it or its neighbours have most of the question's words"),
+        ("coverage_around", 0.02, "it or its neighbours have some of the question's words"),
+        ("words", 0.6, "has words like the question's"),
+    ),
+    (("meant", 1e-9, "said by the person asked about"),),
+    (("dated", 1e-9, "said in the time asked about"),),
+)
+"""Reasons for a recall, by the least value of a term in `Recall.views`; see `retrieval.score`.
+
+The first reason of each group that holds is shown.
+"""
+_REASONS_AGAINST = (("long", "but it is long"), ("asks", "but it is itself a question"))
 _LESS = -0.1
-# The numbers above are thresholds for the terms in `Recall.views`; see `retrieval.score`.
 
 
 def reason(recall: Recall) -> str:
@@ -264,34 +282,13 @@ def reason(recall: Recall) -> str:
     views = recall.views
     if recall.relevance is None:
         return f"score {recall.score:.2f}"
-    reasons = [*_meaning(views), *_words(views)]
-    if views.get("meant", 0) > 0:
-        reasons.append("said by the person asked about")
-    if views.get("dated", 0) > 0:
-        reasons.append("said in the time asked about")
-    if views.get("long", 0) < _LESS:
-        reasons.append("but it is long")
-    if views.get("asks", 0) < _LESS:
-        reasons.append("but it is itself a question")
+    reasons: list[str] = []
+    for group in _REASONS:
+        held = (text for name, least, text in group if name in views and views[name] >= least)
+        reasons += islice(held, 1)
+    reasons += [text for name, text in _REASONS_AGAINST if views.get(name, 0.0) < _LESS]
     likely = f"{min(99, round(100 * recall.relevance))} % likely"
     return f"{likely}: {', '.join(reasons)}" if reasons else likely
-
-
-def _meaning(views: Mapping[str, float]) -> list[str]:
-    if "unread" in views:
-        return ["by its words alone, because it has no vector yet"]
-    near = views.get("meaning", 0)
-    if near >= _NEARER:
-        return ["close in meaning"]
-    return ["somewhat close in meaning"] if near >= _NEAR else []
-
-
-def _words(views: Mapping[str, float]) -> list[str]:
-    covered = views.get("coverage_around", 0)
-    for least, share in ((_ALL, "all"), (_MOST, "most"), (_SOME, "some")):
-        if covered >= least:
-            return [f"it or its neighbours have {share} of the question's words"]
-    return ["has words like the question's"] if views.get("words", 0) >= _WORDS else []
 
 
 _LONGEST = 100
