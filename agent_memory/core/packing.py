@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from agent_memory.core.budget import Budget
-from agent_memory.core.cache import TEXTS
 from agent_memory.core.clearing import is_stub
 from agent_memory.core.context import (
     BlockInfo,
@@ -36,7 +35,6 @@ from agent_memory.core.window import is_user, late_results, passes, unshown, vis
 from agent_memory.errors import InvalidMessage
 
 _LEAST_CANDIDATES = 30
-_PLAIN = {"role", "content", "created_at", "metadata"}
 _LEAST_SHARE, _LEAST_SHARE_STATEMENT = 0.7, 0.91
 _TOKENS_EACH = 60  # tokens of a short message
 _SHORT = 8  # a question of at most 1/8 of the budget is short
@@ -280,15 +278,7 @@ class Packer:
         """Return the leading messages, merged into one if recalls belong to the system message."""
         if self.role == "leading":
             messages = folded(messages)
-        return _Leading(messages, list(map(self._priced, messages)))
-
-    def _priced(self, message: Message) -> int:
-        """Return the tokens of a leading message. The count of a plain message is cached."""
-        role, content = message.role, message.content
-        if not isinstance(content, str) or not message.model_fields_set <= _PLAIN:
-            return self.counter.message(message)
-        key = ("leading", self.counter.encoding, role, content)
-        return TEXTS.computed(key, lambda: self.counter.message(message))
+        return _Leading(messages, list(map(self.counter.message, messages)))
 
     def _shown(self, leading: _Leading, fitted: Fitted, drafts: Sequence[Entry]) -> Shown:
         turns, current = _split(fitted.entries, drafts)

@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from agent_memory.core.cache import TEXTS
 from agent_memory.core.excerpts import ELLIPSIS, LONGEST_TOKEN, Mark, excerpt
 from agent_memory.core.formats.neutral import dumped, mapping
 from agent_memory.core.formats.registry import Ids
@@ -23,7 +22,6 @@ from agent_memory.core.tools import READ_MESSAGE
 
 _IDS = Ids(unique=True)
 _TRIES = 6
-_LONG = 2_000  # characters above which the token count of a text is cached
 _LEAST_TEXT = 40
 """The tokens reserved for the text of each further result that `Shortener._fewer` shows."""
 _NOTE = f"[{ELLIPSIS} {{}} calls and their results left out]"
@@ -68,16 +66,6 @@ class Shortener:
         common = {"created_at": message.created_at, "metadata": message.metadata}
         return Message(**cut, **common, **format_in(message))
 
-    def cost(self, view: View) -> int:
-        """Return the tokens of a message. The count of a long text is cached."""
-        content, count = view.get("content"), self.counter.chat
-        if not isinstance(content, str) or len(content) < _LONG:
-            return count(view)
-        bare = {"role": "user", "content": ""}
-        key = ("cost", self.counter.encoding, hash(content), len(content))
-        long = TEXTS.computed(key, lambda: count({**bare, "content": content}) - count(bare))
-        return count({**view, "content": ""}) + long
-
     def entry(self, entry: Entry, room: int) -> Entry | None:
         """Return the entry within `room` tokens. None if even its shortest form does not fit."""
         if entry.tokens <= room:
@@ -86,7 +74,7 @@ class Shortener:
         cut = self.message(entry.message, room, seq)
         if cut is None:
             return None
-        return replace(entry, message=cut, tokens=self.cost(cut.to_openai() or {}))
+        return replace(entry, message=cut, tokens=self.counter.message(cut))
 
     def least(self, message: Message) -> int:
         """Return the tokens of the shortest form of a message."""
@@ -189,7 +177,7 @@ class Shortener:
                 if left <= 0:
                     break
                 shown = self._filled(frame, pieces, left, mark)
-                over = self.cost(shown) - room
+                over = self.counter.chat(shown) - room
                 if over <= 0:
                     return shown
                 left -= over + 1

@@ -15,7 +15,6 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from agent_memory.core.formats.names import ROLES
 from agent_memory.core.formats.neutral import mapping
 from agent_memory.core.limits import text_of
 from agent_memory.core.messages import Message
@@ -152,7 +151,6 @@ class TokenCounter:
             name, self.exact = encoding_for(model)
             self._texts = encoding(name)
         self.encoding = self._texts.name
-        self._roles: dict[str, int] = {}
 
     def __repr__(self) -> str:
         return f"TokenCounter({self.encoding!r})"
@@ -184,7 +182,7 @@ class TokenCounter:
         role, content = message.role, message.content
         is_simple = role not in (None, "tool") and isinstance(content, str)
         if is_simple and message.model_fields_set <= _SIMPLE_FIELDS:
-            return _PER_MESSAGE + self._role(str(role)) + self._line(str(content))
+            return _PER_MESSAGE + self.text(str(role)) + self._line(str(content))
         views = message.views()
         shown = sum(self.chat(view) for view in views)
         if message.role is not None:
@@ -215,7 +213,7 @@ class TokenCounter:
             if key == "content":
                 cost += self._content(value)
             elif key == "role" and isinstance(value, str):
-                cost += self._role(value)
+                cost += self.text(value)
             elif key == "tool_call_id":
                 cost += self._id(value)
             elif isinstance(value, str):
@@ -231,14 +229,6 @@ class TokenCounter:
     def context(self, messages: Sequence[Mapping[str, Any]]) -> int:
         """Return the tokens of a list of OpenAI chat dicts."""
         return self.overhead + sum(self.chat(message) for message in messages)
-
-    def _role(self, role: str) -> int:
-        cost = self._roles.get(role)
-        if cost is None:
-            cost = self.text(role)
-            if role in ROLES:
-                self._roles[role] = cost
-        return cost
 
     def _content(self, content: object) -> int:
         if isinstance(content, str):

@@ -26,6 +26,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.threads import apart, start
 from agent_memory.errors import ConfigError
@@ -236,7 +237,7 @@ def _shape(character: str) -> str:
     return _SHAPES.get(category) or _SHAPES_BY_GROUP[category[0]]
 
 
-_MOST_CACHED, _LONG = 4_096, 2_000
+_MOST_CACHED, _MOST_LONG, _LONG = 4_096, 1_024, 2_000
 
 # tiktoken panics at a million blanks in a row. Long runs of blanks are therefore split.
 _BLANKS = 200_000
@@ -328,5 +329,12 @@ def _counter(encoding: tiktoken.Encoding, vocabulary: Vocabulary) -> Callable[[s
         cuts = [0, *(blanks.end() for blanks in _MANY_BLANKS.finditer(text)), len(text)]
         return sum(len(encode(text[start:end])) for start, end in pairwise(cuts))
 
-    cached_count = lru_cache(_MOST_CACHED)(count)  # recalled texts are counted at each query
-    return lambda text: cached_count(text) if len(text) < _LONG else count(text)
+    short = lru_cache(_MOST_CACHED)(count)  # contexts repeat most of their texts
+    long: Cache[tuple[int, int], int] = Cache(_MOST_LONG)
+
+    def cached_count(text: str) -> int:
+        if len(text) < _LONG:
+            return short(text)
+        return long.computed((hash(text), len(text)), lambda: count(text))
+
+    return cached_count
