@@ -73,7 +73,3 @@ class Cache(OrderedDict[K, V]):
 def continues(values: Sequence[object], cached: Sequence[object]) -> bool:
     """Return whether `values` begins with the same objects as `cached`."""
     return len(cached) <= len(values) and all(map(is_, cached, values))
-
-
-TEXTS: Cache[tuple[object, ...], Any] = Cache(256)
-"""The cache of values derived from long texts."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import islice
 from math import fsum, log
 
-from agent_memory.core.cache import TEXTS
 from agent_memory.core.text import SENTENCE, last_break, terms
 
 Count = Callable[[str], int]
@@ -41,16 +40,13 @@ def excerpt(text: str, question: str, count: Count, limit: int, mark: Mark) -> s
     The excerpt has the beginning, passages that are relevant to the question, and the end. `mark`
     renders the gaps.
     """
-    key = (hash(text), len(text), count, limit, mark(0, 0))  # a string caches its hash
-    frame = TEXTS.computed(key, lambda: _framed(text, count, limit, mark))
-    if not question or not frame.passages:
-        return frame.plain
-    passages = TEXTS.computed((*key, question), lambda: _passages(text, question, count, frame))
+    frame = _framed(text, count, limit, mark)
+    passages = _passages(text, question, count, frame) if question and frame.passages else []
     if not passages:
         return frame.plain
-    return TEXTS.computed(
-        (*key, *passages), lambda: _with(text, passages, count, limit, mark, frame)
-    )
+    spans = _joined([(0, frame.begin), *passages, (frame.last, len(text))])
+    shown = _rendered(text, spans, mark)
+    return shown if count(shown) <= limit else frame.plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +77,6 @@ def _framed(text: str, count: Count, limit: int, mark: Mark) -> _Frame:
             begin = _beginning(text, count, body * 9 // 20)
             return _Frame(plain, begin, last, body * 3 // 10, gap)
     return _Frame(_begun(text, count, limit, mark))
-
-
-def _with(
-    text: str, passages: Sequence[Span], count: Count, limit: int, mark: Mark, frame: _Frame
-) -> str:
-    """Return the excerpt with the passages, or without them if they make it too long."""
-    spans = _joined([(0, frame.begin), *passages, (frame.last, len(text))])
-    shown = _rendered(text, spans, mark)
-    return shown if count(shown) <= limit else frame.plain
 
 
 def fits(text: str, count: Count, limit: int) -> bool:

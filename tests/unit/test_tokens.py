@@ -273,7 +273,7 @@ def test_a_frameworks_records_cost_nothing_and_its_thinking_does(form: str) -> N
 
 # --- Token estimates of texts, pictures, sound and files ------------------------------------------
 
-ENCODINGS = ["o200k_base", "cl100k_base", "p50k_base"]
+ENCODINGS = ["o200k_base", "cl100k_base"]
 estimate = Estimate.count
 
 rare = st.text(st.sampled_from("bqgkjzxv"), max_size=200)

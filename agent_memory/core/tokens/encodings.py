@@ -113,7 +113,6 @@ VOCABULARIES: dict[str, Vocabulary] = {
     for name, pattern, file in (
         ("o200k_base", _O200K, "fb374d419588a4632f3f557e76b4b70aebbca790"),
         ("cl100k_base", _CL100K, "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"),
-        ("p50k_base", _GPT2, "ec7223a39ce59f226a68acc30dc1af2788490e15"),
     )
 }
 VOCABULARIES[CLAUDE] = Vocabulary(_GPT2, _claude, _claude_text)
