@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import (
     AfterValidator,
+    ConfigDict,
     Field,
     ImportString,
     SecretStr,
@@ -17,7 +18,7 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from agent_memory.config.sources import Sourced, read_settings, settings
+from agent_memory.config.sources import from_environment, merged, read_settings
 from agent_memory.core.ids import Access, check_id, check_share
 from agent_memory.core.limits import MOST, quoted
 from agent_memory.core.plugins import find_kind, offering
@@ -32,6 +33,7 @@ from agent_memory.core.settings_model import (
     Positive,
     Range,
     Seconds,
+    SettingsModel,
     Threads,
 )
 from agent_memory.core.timestamps import Timezone, zone_of
@@ -59,7 +61,7 @@ KeepKeys = Literal["forever"] | Duration
 """How long idempotency keys are stored."""
 
 
-class AgentMemoryConfig(Sourced):
+class AgentMemoryConfig(SettingsModel):
     """All settings of a memory. An instance is frozen. An unknown field raises `InvalidSetting`.
 
     `model_dump()` returns the API key, and addresses with a password or options, as `SecretStr`.
@@ -156,6 +158,8 @@ class AgentMemoryConfig(Sourced):
             namespace and agent. Later grants and revocations are not overwritten.
     """
 
+    model_config = ConfigDict(validate_default=True)
+
     store: Address[str | StoreField] = Field(default="sqlite:///agent_memory.db", repr=False)
     durability: Durability = "power"
     encryption: str | None = None
@@ -194,6 +198,9 @@ class AgentMemoryConfig(Sourced):
         Field(union_mode="left_to_right"),
     ] = None
     shares: Mapping[str, Mapping[str, Access]] = {}
+
+    def __init__(self, /, **fields: Any) -> None:
+        super().__init__(**merged(from_environment(type(self)), fields))
 
     @field_validator("max_tokens")
     @classmethod
@@ -280,8 +287,7 @@ class AgentMemoryConfig(Sourced):
                 f"{path} describes a deployment of several stores. Open it with "
                 "Deployment.from_file, or on the command line select one: FILE#NAME."
             )
-        with settings(table):
-            return cls(**fields)
+        return cls(**merged(merged(table, from_environment(cls)), fields))
 
     @property
     def recall_tokens(self) -> int:

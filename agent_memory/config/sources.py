@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from agent_memory.core.limits import quoted
-from agent_memory.core.settings_model import SettingsModel
 from agent_memory.errors import ConfigError, InvalidSetting
 
 if TYPE_CHECKING:
@@ -24,32 +20,6 @@ PREFIX = "AGENT_MEMORY_"
 NESTED = "__"
 
 _MOST = 16 * 2**20
-
-_file: ContextVar[dict[str, Any] | None] = ContextVar("config_file", default=None)
-
-
-class Sourced(SettingsModel):
-    """A pydantic model whose fields come from code, the environment and a file.
-
-    Code overrides the environment, and the environment overrides the file. Mappings are merged key
-    by key.
-    """
-
-    model_config = ConfigDict(validate_default=True)
-
-    def __init__(self, /, **fields: Any) -> None:
-        settings = merged(_file.get() or {}, from_environment(type(self)))
-        super().__init__(**merged(settings, fields))
-
-
-@contextmanager
-def settings(table: dict[str, Any]) -> Iterator[None]:
-    """Use a table as the settings file of each `Sourced` model created in the `with` block."""
-    token = _file.set(table)
-    try:
-        yield
-    finally:
-        _file.reset(token)
 
 
 def from_environment(model: type[BaseModel], prefix: str = PREFIX) -> dict[str, Any]:
@@ -88,7 +58,7 @@ def from_environment(model: type[BaseModel], prefix: str = PREFIX) -> dict[str, 
 
 
 def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Merge two mappings recursively. `above` overrides `below`."""
+    """Merge two mappings key by key, recursively. `above` overrides `below`."""
     both = {**below, **above}
     for name in below.keys() & above.keys():
         if isinstance(below[name], dict) and isinstance(above[name], dict):

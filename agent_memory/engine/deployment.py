@@ -16,7 +16,6 @@ from agent_memory.config.sources import (
     from_environment,
     merged,
     read_settings,
-    settings,
 )
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import AgentMemoryError, ConfigError
@@ -133,9 +132,8 @@ def store_config(name: str, table: dict[str, Any], **fields: Any) -> AgentMemory
     """Return the settings of one store, from the file's `table`, the environment and `fields`."""
     try:
         prefix = f"{PREFIX}{STORES}{NESTED}{name.replace('-', '_')}{NESTED}".upper()
-        own = from_environment(AgentMemoryConfig, prefix)
-        with settings(table):
-            return AgentMemoryConfig(**merged(own, fields))
+        shared, own = (from_environment(AgentMemoryConfig, start) for start in (PREFIX, prefix))
+        return AgentMemoryConfig(**merged(merged(table, shared), merged(own, fields)))
     except AgentMemoryError as error:
         error.add_note(_note(name))
         raise
