@@ -202,6 +202,13 @@ class AgentMemoryConfig(SettingsModel):
     def __init__(self, /, **fields: Any) -> None:
         super().__init__(**merged(from_environment(type(self)), fields))
 
+    @classmethod
+    def alone(cls, **fields: Any) -> Self:
+        """Create from these fields only, without a file or the environment."""
+        created = cls.__new__(cls)
+        SettingsModel.__init__(created, **fields)
+        return created
+
     @field_validator("max_tokens")
     @classmethod
     def _budget(cls, value: int) -> int:

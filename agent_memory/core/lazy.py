@@ -28,7 +28,9 @@ def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], 
 
 
 if TYPE_CHECKING:
-    from functools import cached_property as made_once
+    from functools import cached_property
+
+    made_once = cached_property
 else:
 
     class made_once:  # noqa: N801 - a decorator

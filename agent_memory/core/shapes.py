@@ -63,6 +63,11 @@ def shapes_of(messages: Sequence[Message]) -> list[Shape]:
     return [message.__dict__.get(SHAPE) or shape_of(message) for message in messages]
 
 
+def are_known(messages: Iterable[Message]) -> bool:
+    """Return whether the shapes of all messages are final: their formats are registered."""
+    return all(SHAPE in message.__dict__ for message in messages)
+
+
 def role_of(message: Message) -> str | None:
     return message.role if message.role is not None else shape_of(message).role
 

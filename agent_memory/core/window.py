@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import compress
 from typing import NamedTuple
 
-from agent_memory.core.cache import Cache
+from agent_memory.core.cache import Cache, continues
 from agent_memory.core.messages import SYSTEM_ROLES
 from agent_memory.core.records import Draft, Entry, Head
-from agent_memory.core.shapes import Shape, pairs, shape_of, shapes_of
+from agent_memory.core.shapes import Shape, are_known, pairs, shape_of, shapes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,17 @@ class _Layout:
     pending: int = 0
     orphans: int = 0
 
+    def with_more(self, more: _Layout) -> _Layout:
+        """Return this layout, extended by `more`. All calls of this layout must have results."""
+        count = len(self.shown)
+        return _Layout(
+            self.shown + more.shown,
+            self.group + [count + place for place in more.group],
+            None if more.first_open is None else count + more.first_open,
+            more.pending,
+            more.orphans,
+        )
+
     def cuttable(self) -> list[bool]:
         """Return for each entry whether the window may be cut right after it."""
         if self.first_open is None and self.group == list(range(len(self.shown))):
@@ -50,7 +61,17 @@ class _Layout:
         return result
 
 
-_LAYOUTS: Cache[int, tuple[Sequence[Entry], int, _Layout]] = Cache(8)
+class _CachedLayout(NamedTuple):
+    """A cached layout."""
+
+    entries: Sequence[Entry]
+    layout: _Layout
+    # The first of the entries, up to a user message. Later entries do not change their layout.
+    settled: Sequence[Entry]
+    before: _Layout  # the layout of `settled`
+
+
+_LAYOUTS: Cache[tuple[object, ...], _CachedLayout] = Cache(64)
 
 
 def is_user(entry: Entry) -> bool:
@@ -271,16 +292,34 @@ def _shown(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _layout(entries: Sequence[Entry]) -> _Layout:
-    """Return the layout of a window. A context needs the same layout several times."""
-    window, size, layout = _LAYOUTS.find(id(entries)) or ((), 0, None)
-    if window is not entries or size != len(entries) or layout is None:
-        layout = _laid_out(entries)
-        _LAYOUTS.put(id(entries), (entries, len(entries), layout))
-    return layout
+    """Return the layout of a window. The layout before the newest user message is cached.
+
+    An entry may be shown if all calls of its group have results, or if it has other content.
+    """
+    if not entries:
+        return _Layout([], [], None)
+    key = (id(entries[0].message),)
+    cached = _LAYOUTS.find(key)
+    if (
+        cached is not None
+        and cached.entries is entries
+        and len(cached.layout.shown) == len(entries)
+    ):
+        return cached.layout  # a context needs the same layout several times
+    before, settled = _Layout([], [], None), entries[:0]
+    if cached is not None and continues(entries, cached.settled):
+        before, settled = cached.before, cached.settled
+    newest = next((i for i in reversed(range(len(entries))) if is_user(entries[i])), 0)
+    if newest > len(settled):
+        layout = before.with_more(_laid_out(entries[len(settled) : newest]))
+        is_closed = not (layout.pending or layout.orphans)  # later entries cannot complete a pair
+        if is_closed and are_known(entry.message for entry in entries[len(settled) : newest]):
+            before, settled = layout, entries[:newest]
+    layout = before.with_more(_laid_out(entries[len(settled) :]))
+    return _LAYOUTS.put(key, _CachedLayout(entries, layout, settled, before)).layout
 
 
 def _laid_out(entries: Sequence[Entry]) -> _Layout:
-    """Lay out a window. An entry whose group lacks results is shown if it has other content."""
     shapes = shapes_of([entry.message for entry in entries])
     shown = [shape.speaks for shape in shapes]
     for place, shape in enumerate(shapes):

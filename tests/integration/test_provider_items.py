@@ -2,15 +2,14 @@
 
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agent_memory import AgentMemory, InvalidInput, NullMemory, StaticMemory
 from agent_memory.core.formats import registry
-from agent_memory.core.formats.names import GOOGLE, RESPONSES
-from agent_memory.core.formats.registry import Format, format_of, register
+from agent_memory.core.formats.names import RESPONSES
+from agent_memory.core.formats.registry import Format, register
 from agent_memory.core.rendering import OPENING
 from tests.kit import user
 
@@ -186,30 +185,6 @@ def test_a_format_added_while_others_load(monkeypatch: pytest.MonkeyPatch) -> No
     goes_on.set()
     loading.join()
     assert registry.is_known("added meanwhile")
-
-
-def test_turns_are_merged_once() -> None:
-    """Wrong: each context merges the items of all turns again, so that a long window is slow."""
-    google, merged = format_of(GOOGLE), list[int]()
-
-    def counted(items: list[Any]) -> list[Any]:
-        merged.append(len(items))
-        return google.merged(items)
-
-    register(replace(google, name="counted", merged=counted, recognises=lambda value: False))
-    function = {"name": "f", "arguments": "{}"}
-    calls = [{"id": one, "type": "function", "function": function} for one in "ab"]
-    results = [{"role": "tool", "tool_call_id": one, "content": "found"} for one in "ab"]
-    with AgentMemory(store="memory://", blocks=[]) as memory:
-        for n in range(20):
-            call = {"role": "assistant", "content": None, "tool_calls": calls}
-            memory.update("s", [user(f"Find {n}."), call, *results])
-            memory.get("s", format="counted").to_messages()
-        merged.clear()
-        sent = memory.get("s", format="counted").to_messages()
-        assert sent == memory.get("s", format=GOOGLE).to_messages()
-        assert len(sent) == 60  # both results of a step are one message
-        assert sum(merged) < 20
 
 
 def test_recalls_stand_beside_the_providers_items() -> None:
