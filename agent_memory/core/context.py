@@ -146,9 +146,10 @@ class MemoryContext:
 def leading_count(messages: Sequence[Message]) -> int:
     """Count the messages before the turns of a context: the system message and the summary."""
     count = 1 if messages and messages[0].is_system else 0
-    summary = next(iter(messages[count:]), None)
-    is_summary = summary is not None and summary.metadata.get("kind") == "summary"
-    return count + (is_summary and str(summary.content).startswith(_SUMMARY[0]))
+    for message in messages[count : count + 1]:
+        is_summary = message.metadata.get("kind") == "summary"
+        count += is_summary and str(message.content).startswith(_SUMMARY[0])
+    return count
 
 
 def summary_message(summary: Summary, role: MemoryRole) -> Message:
