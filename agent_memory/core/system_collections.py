@@ -77,15 +77,10 @@ SENT_TEXTS = Reserved(
     "texts of these contexts, each erased with its source session",
     goes_with_session=True,
 )
-WORDS = Reserved(
-    "_words",
-    "the words of a session's messages, for the hooks of coding agents",
-    goes_with_session=True,
-)
 
 RESERVED = (
     *(NOTES, FAILED, FORGOTTEN, AUTHORS, GRANTS, REGISTRY, DELETED),
-    *(VALUES, KEYS, SYSTEM, INDEXES, SPENDING, FIGURES, SENT, SENT_TEXTS, WORDS),
+    *(VALUES, KEYS, SYSTEM, INDEXES, SPENDING, FIGURES, SENT, SENT_TEXTS),
 )
 """All system collections. Deletion, export and migration use this list."""
 

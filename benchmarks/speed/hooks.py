@@ -1,17 +1,14 @@
 """Measure a prompt's hook by the number of messages: `python -m benchmarks speed hooks`.
 
 A coding agent starts the hook as a process for each prompt. The table shows processor time (user
-and system), which does not depend on other load. It also shows Python alone, and a store without
-the words that the hook of a stop stores.
+and system), which does not depend on other load. It also shows Python alone.
 """
 
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -23,8 +20,6 @@ from rich.progress import Progress
 from rich.table import Table
 
 from agent_memory import AgentMemory
-from agent_memory.core.system_collections import WORDS
-from agent_memory.integrations.hooks.storing import note_words
 from benchmarks.messages import machine, message_text, question_about
 
 _USER = "ana"
@@ -33,7 +28,7 @@ _MAIN = "from agent_memory.cli.entry import main; main()"
 
 
 def fill(path: Path, count: int, parts: int) -> None:
-    """Store messages in sessions, and their words as the hook of a stop does."""
+    """Store messages in sessions."""
     with AgentMemory(f"sqlite:///{path}", model=None, blocks=[]) as memory:
         for begin in range(0, count, _SESSION):
             said = [
@@ -41,7 +36,6 @@ def fill(path: Path, count: int, parts: int) -> None:
                 for number in range(begin, min(count, begin + _SESSION))
             ]
             memory.update(f"claude-code:{begin}", said, user_id=_USER)
-        note_words(memory, _USER)
 
 
 def _text(number: int, parts: int) -> str:
@@ -65,29 +59,22 @@ def processor_ms(command: Sequence[str], given: str, rounds: int) -> list[float]
     return taken
 
 
-def without_words(path: Path) -> None:
-    """Delete the words that stops have stored."""
-    with closing(sqlite3.connect(path)) as database, database:
-        words = "DELETE FROM agent_memory_documents WHERE collection = ?"
-        database.execute(words, [f"fact:{WORDS.name}"])
-
-
 def main(
     counts: Annotated[str, typer.Option(help="Numbers of messages.")] = "1000,5000,10000,20000",
     parts: Annotated[int, typer.Option(min=1, help="Of 33 words, so many in a message.")] = 3,
     rounds: Annotated[int, typer.Option(min=1, help="Processes of each kind.")] = 25,
 ) -> None:
-    """Time a prompt's hook, with the words that stops store and without."""
+    """Time a prompt's hook."""
     console, given = Console(), json.dumps({"session_id": "other", "prompt": question_about(7)})
     console.print(machine())
-    table = Table("messages", "words", title="A prompt's hook, processor time in ms")
+    table = Table("messages", title="A prompt's hook, processor time in ms")
     for column in ("least", "median"):
         table.add_column(column, justify="right")
 
-    def row(count: str, how: str, taken: Sequence[float]) -> None:
-        table.add_row(count, how, f"{min(taken):.0f}", f"{median(taken):.0f}")
+    def row(count: str, taken: Sequence[float]) -> None:
+        table.add_row(count, f"{min(taken):.0f}", f"{median(taken):.0f}")
 
-    row("Python alone", "", processor_ms([sys.executable, "-c", "pass"], "", rounds))
+    row("Python alone", processor_ms([sys.executable, "-c", "pass"], "", rounds))
     sizes = [int(count) for count in counts.split(",")]
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("hooks", total=len(sizes))
@@ -97,8 +84,6 @@ def main(
                 fill(path, count, parts)
                 hook = [sys.executable, "-c", _MAIN, "hook", "UserPromptSubmit", "--strict"]
                 hook += ["--user", _USER, "--store", f"sqlite:///{path}"]
-                row(f"{count:,}", "noted", processor_ms(hook, given, rounds))
-                without_words(path)
-                row("", "not noted", processor_ms(hook, given, rounds))
+                row(f"{count:,}", processor_ms(hook, given, rounds))
             progress.advance(task)
     console.print(table)

@@ -26,7 +26,6 @@ from agent_memory.engine.sharing.grants import Authors
 from agent_memory.engine.stats import SharedMetrics
 from agent_memory.engine.system_records import SystemRecords
 from agent_memory.errors import InvalidSetting, ModelOutputInvalid
-from agent_memory.integrations.hooks.storing import note_words
 from agent_memory.ltm_blocks.change_log import erase
 from agent_memory.server.keys import KeyRing
 from agent_memory.stores import MemoryStore
@@ -113,7 +112,6 @@ def world() -> Iterator[World]:
             memory.delete("gone")
             memory.components.worker(1).run_once()
             SharedMetrics(store).add(memory.components.counted())
-            note_words(memory, USER)
             yield World(memory, store, system)
 
 

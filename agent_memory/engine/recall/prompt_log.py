@@ -26,7 +26,7 @@ from agent_memory.core.prompt_log import (
 from agent_memory.core.query_text import with_earlier
 from agent_memory.core.records import Entry, Head, Lease, Recall, Record, Scope
 from agent_memory.core.shapes import user_messages
-from agent_memory.core.system_collections import SENT, SENT_TEXTS, WORDS, Reserved
+from agent_memory.core.system_collections import SENT, SENT_TEXTS
 from agent_memory.core.threads import apart
 from agent_memory.engine.paging import is_there, picked_of
 from agent_memory.engine.stats import PromptStats, RecallStats
@@ -154,15 +154,14 @@ class SentContexts:
 
     def cut(self, session_id: str, end: int, lease: Lease | None = None) -> None:
         """Delete contexts that depend on messages after a seq, because these messages change."""
-        for place in (SENT, SENT_TEXTS, WORDS):
+        for place in (SENT, SENT_TEXTS):
             self._store.delete_records(place.name, session_id=session_id, after=end, lease=lease)
 
     def expire(self, session_id: str, upto: int) -> None:
-        """Delete the contexts and indexed words of turns up to a seq, which `retention` removed."""
-        for place in (SENT, WORDS):
-            for record in self._of(session_id, place):
-                if record.first <= upto:
-                    self._store.delete_records(place.name, record_id=record.id)
+        """Delete the contexts of turns up to a seq, which `retention` removed."""
+        for record in self._of(session_id):
+            if record.first <= upto:
+                self._store.delete_records(SENT.name, record_id=record.id)
 
     def read(
         self, head: Head, after: int, limit: int | None, recall_now: RecallNow
@@ -225,8 +224,8 @@ class SentContexts:
                 return "".join(entry.message.text() for entry in entries)
         return ""
 
-    def _of(self, session_id: str, place: Reserved = SENT) -> list[Record]:
-        records = self._store.records(place.name, Scope(None, session_id).owner)
+    def _of(self, session_id: str) -> list[Record]:
+        records = self._store.records(SENT.name, Scope(None, session_id).owner)
         return sorted(records, key=lambda record: (record.first, record.created_at))
 
     def _write(self, head: Head, context: StoredContext) -> None:

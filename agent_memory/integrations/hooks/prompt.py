@@ -127,10 +127,10 @@ def _holding(
     for part in parts:
         base = len(where) * _MOST_PLACES
         for word, root in begun.items():
-            if places := part.holding(root):
-                holding.setdefault(word, []).extend([base + place for place in places])
+            if places := [base + place for place, text in enumerate(part.texts) if root in text]:
+                holding.setdefault(word, []).extend(places)
         where.append((part.session, part.seqs))
-        count += part.size
+        count += len(part.texts)
     return holding, where, count
 
 

@@ -41,13 +41,10 @@ def run(
     with opened() as memory:
         if name == "SessionStart":
             return answer(event, at_start(memory, event, user_id))
-        from agent_memory.integrations.hooks.storing import note_words, store
+        from agent_memory.integrations.hooks.storing import store
 
         compacts = name == "PreCompact"
-        until = None if compacts else monotonic() + _SECONDS
-        store(memory, event, user_id, until)
-        if file is not None:
-            note_words(memory, user_id, until)
+        store(memory, event, user_id, None if compacts else monotonic() + _SECONDS)
         if compacts and memory.head(event.session_id, user_id=user_id) is not None:
             memory.checkpoint(event.session_id, user_id=user_id)
     return ""

@@ -1,4 +1,4 @@
-"""Stores the new part of a transcript, and indexes the words of sessions for later prompts."""
+"""Stores the new part of a transcript."""
 
 from __future__ import annotations
 
@@ -6,21 +6,16 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from agent_memory.core.records import Head, Record, Scope
-from agent_memory.core.system_collections import WORDS
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import Conflict, InvalidInput, InvalidMessage
 from agent_memory.integrations.hooks.events import Event
-from agent_memory.integrations.hooks.log_file import MOST, WordPlaces, packed
 from agent_memory.integrations.transcripts import chat, claude_code, codex, cursor
 from agent_memory.integrations.transcripts.chat import Line, lines_from
 from agent_memory.integrations.transcripts.own import without_ours
-from agent_memory.ltm_blocks.base import record_id
 
 logger = logging.getLogger(__name__)
 
@@ -124,65 +119,3 @@ def _one_by_one(memory: AgentMemory, event: Event, user_id: str, messages: Messa
             memory.update(event.session_id, message, user_id=user_id)
         except (Conflict, InvalidMessage) as error:
             logger.warning("%s: %s was skipped: %s", event.agent, message["id"], error)
-
-
-_LOOKED_AT = 500  # number of newest sessions; older ones were indexed when they were new
-_SPOKEN = ("user", "assistant")
-
-
-def note_words(memory: AgentMemory, user_id: str, until: float | None = None) -> None:
-    """Index the words of a user's messages that have no index yet.
-
-    Prompts also find messages without an index, but more slowly.
-
-    Args:
-        until: The time at which to stop, on the clock of `time.monotonic`; None for no limit.
-    """
-    for head in memory.sessions(user_id=user_id, newest=True, limit=_LOOKED_AT):
-        for number in _behind(memory, head):
-            _note(memory, head.session_id, number)
-            if until is not None and monotonic() > until:
-                return
-
-
-def _behind(memory: AgentMemory, head: Head) -> Iterator[int]:
-    """Yield the numbers, from 0, of a session's groups of 256 messages that need an index."""
-    store, last = memory.components.store, (head.end - 1) // MOST
-    newest = store.record(WORDS.name, _id(head.session_id, last))
-    if head.end and not (newest and _covers(newest, head, last)):
-        owner = Scope(None, head.session_id).owner
-        noted = {record.id: record for record in store.records(WORDS.name, owner)}
-        for number in range(head.expired // MOST, last + 1):
-            record = noted.get(_id(head.session_id, number))
-            if not (record and _covers(record, head, number)):
-                yield number
-
-
-def _covers(noted: Record, head: Head, number: int) -> bool:
-    try:
-        WordPlaces(noted.text)
-    except ValueError:  # written by another release or machine
-        return False
-    return noted.last >= min(head.end, (number + 1) * MOST)
-
-
-def _note(memory: AgentMemory, session_id: str, number: int) -> None:
-    """Index a group of messages, under a lease so that none of them is removed meanwhile."""
-    parts = memory.components
-    with parts.leases.hold(session_id) as lease:
-        entries = parts.store.read(session_id, after=number * MOST, limit=MOST) if lease else []
-        if not entries:
-            return  # the session is gone or leased; the next run tries again
-        first = number * MOST + 1
-        texts: list[str | None] = [None] * (entries[-1].seq - first + 1)
-        for entry in entries:
-            if entry.message.role in _SPOKEN:
-                texts[entry.seq - first] = entry.message.text()
-        owner, last, now = Scope(None, session_id).owner, entries[-1].seq, datetime.now(UTC)
-        name = _id(session_id, number)
-        record = Record(name, owner, session_id, first, last, packed(texts), (), now)
-        parts.store.put_records(WORDS.name, [record], lease=lease)
-
-
-def _id(session_id: str, number: int) -> str:
-    return record_id("words", session_id, number)
