@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from math import fsum, log
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.text import SENTENCE, last_break, terms
 
 Count = Callable[[str], int]
@@ -31,6 +32,7 @@ _MOST_TRIED = 40
 _QUESTION_END = 1_000  # only so many characters at each end of a question are used
 _PASSAGE = 400  # characters of a passage. A longer sentence is cut to the part around a word
 _WORD = 40
+_EXCERPTS: Cache[tuple[object, ...], str] = Cache(256)
 _LEAST_SHARE = 0.5  # a passage needs this share of the best passage's score
 
 
@@ -40,6 +42,11 @@ def excerpt(text: str, question: str, count: Count, limit: int, mark: Mark) -> s
     The excerpt has the beginning, passages that are relevant to the question, and the end. `mark`
     renders the gaps.
     """
+    key = (hash(text), len(text), count, limit, mark(0, 0), question)  # a string caches its hash
+    return _EXCERPTS.computed(key, lambda: _excerpt(text, question, count, limit, mark))
+
+
+def _excerpt(text: str, question: str, count: Count, limit: int, mark: Mark) -> str:
     frame = _framed(text, count, limit, mark)
     passages = _passages(text, question, count, frame) if question and frame.passages else []
     if not passages:
