@@ -85,7 +85,7 @@ class MessageTooLarge(InvalidInput):
 
 
 class InvalidSnapshot(InvalidInput):
-    """A file is not a session's snapshot, or is damaged or incomplete. The text names the line."""
+    """A file is not a session's snapshot, or is damaged or incomplete."""
 
 
 class SessionExists(InvalidInput):

@@ -170,7 +170,7 @@ def import_session(
 
     Raises:
         InvalidInput: `source` is of another type, or the session was deleted here.
-        InvalidSnapshot: The snapshot is damaged or incomplete. The error names the line.
+        InvalidSnapshot: The snapshot is damaged or incomplete.
         InvalidId: The id of the session or of its user is invalid.
         SessionExists: A session with this id exists.
         StoreError: The store failed. A worker erases the partial session.

@@ -96,7 +96,7 @@ def restore(
 ) -> None:
     """Restore a session from `snapshot`, or a whole store from `backup`.
 
-    The file is read and verified completely before anything is stored. A session can be restored
+    Nothing is visible before the file was read and verified completely. A session can be restored
     into any store that has no session of the same id. A backup replaces the whole store: the next
     call of programs that have it open fails with an error.
     """
