@@ -228,27 +228,12 @@ def test_a_preview_stores_nothing(tmp_path: Path) -> None:
         preview(tmp_path / "nowhere", "chatgpt")
 
 
-@pytest.mark.parametrize("size", [16, 1024 * 1024])
-@pytest.mark.parametrize("indent", [None, 2])
-@pytest.mark.parametrize(
-    "broken", ['"title": "Title of b"', '"current_node": "b-1"', '"id": "b-1"']
-)
-def test_an_unclosed_quote_costs_its_conversation(
-    size: int, indent: int | None, broken: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wrong: an unclosed quote loses the conversations after it, or one is read twice."""
-    monkeypatch.setattr(json_parts, "_CHUNK", size)
-    chats = [gpt_chat(name, gpt(f"{name}-1")) for name in "abcd"]
-    text = json.dumps(chats, indent=indent).replace(broken, broken[:-1], 1)
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_an_unclosed_quote_is_reported(name: str) -> None:
+    """Wrong: an unclosed quote is not reported, or makes the reader loop for ever."""
+    chats = [gpt_chat(name, gpt(f"{name}-1")) for name in "ab"]
+    text = json.dumps(chats).replace(f'"Title of {name}"', f'"Title of {name}')
     parts = list(json_parts.elements("f", BytesIO(text.encode())))
     read = [part.value["id"] for part in parts if isinstance(part, json_parts.Element)]
-    assert read == ["a", "c", "d"]
-    assert len(parts) == 4
-
-
-def test_an_unclosed_quote_at_the_end() -> None:
-    """Wrong: an unclosed quote in the last conversation makes the reader loop for ever."""
-    chats = [gpt_chat(name, gpt(f"{name}-1")) for name in "ab"]
-    text = json.dumps(chats).replace('"Title of b"', '"Title of b')
-    parts = list(json_parts.elements("f", BytesIO(text.encode())))
-    assert [isinstance(part, json_parts.Element) for part in parts] == [True, False]
+    assert read == ["a"][: "ab".index(name)]
+    assert len(parts) > len(read)

@@ -1,8 +1,7 @@
 """Reads a long JSON list element by element, and a file line by line, with size limits.
 
-Damage affects a single element. Reading continues after the closing bracket of the damaged element.
-If an unclosed quote hides the bracket, reading continues at the next object that begins with the
-same two keys as the first readable element. Without a readable element before, the rest is lost.
+Damage affects a single element, because reading continues after its closing bracket. If the bracket
+is not found, the rest of the file is not read.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import count
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from agent_memory.integrations.imports.conversations import Element, Unread
 from agent_memory.integrations.imports.files import SourceFiles
@@ -20,7 +19,6 @@ from agent_memory.integrations.transcripts.chat import LONGEST, lines_of
 
 _CHUNK = 1024 * 1024
 _LITERAL = 16  # characters at the end of the text. After an error in them, more is read
-_FORM = 4096  # characters that are searched again when more of the file is in memory
 _BETWEEN = re.compile(r"[\s,]*")
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")
@@ -39,32 +37,16 @@ def elements(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
         yield Unread(name, "not a JSON file: neither a list nor an object, in UTF-8")
         return
     scan.at += 1
-    beginning: re.Pattern[str] | None = None
     for number in count(1):
         if scan.next_character() == "]":
             return
         where, place = f"{name}, element {number}", f"character {scan.place:,}"
         before, read = scan.place, scan.value(f"{where} ({place})")
-        if isinstance(read, Unread) and scan.place == before and not scan.skip(beginning):
+        if isinstance(read, Unread) and scan.place == before and not scan.skip():
             why = f"the file ends in the middle; nothing could be read from {place}"
             yield Unread(where, why)
             return
         yield read
-        if beginning is None and isinstance(read, Element):
-            beginning = _beginning_of(read.value)
-
-
-def _beginning_of(value: Any) -> re.Pattern[str] | None:
-    """Return a pattern that finds the beginning of elements with the same first two keys.
-
-    Return None if the value is not an object with two keys.
-    """
-    keys = [json.dumps(key) for key in value][:2] if isinstance(value, dict) else []
-    if len(keys) < 2:
-        return None
-    first, second = map(re.escape, keys)
-    simple = r'(?:"(?:[^"\\]++|\\.)*+"|[^"\[\]{},]++)'
-    return re.compile(rf"\{{\s*{first}\s*:\s*{simple}\s*,\s*{second}\s*:")
 
 
 def elements_in(source: SourceFiles, *patterns: str) -> Iterator[Element | Unread]:
@@ -144,36 +126,22 @@ class _Scan:
             return loaded(where, raw.encode("utf-8", "surrogateescape"))
         return Element(where, value)
 
-    def skip(self, beginning: re.Pattern[str] | None) -> bool:
-        """Move past a damaged value, or to the beginning of a new element within it.
-
-        Return False if neither an end nor a beginning is found.
-        """
-        end = self._end()
-        while True:
-            upto = len(self._text) if end is None else end
-            match = beginning.search(self._text, self.at + 1, upto) if beginning else None
-            if match is not None or end is not None:
-                self.at = upto if match is None else match.start()
-                return True
-            self.at = max(self.at, upto - _FORM)
-            if beginning is None or not self._more():
-                return False
-
-    def _end(self) -> int | None:
-        """Return the position after a damaged value's last bracket; None if there is none."""
+    def skip(self) -> bool:
+        """Move past a damaged value's last bracket. Return False if there is none."""
         while True:
             depth = 0
             for match in _STRING_OR_BRACKET.finditer(self._text, self.at):
                 if match[0][0] == '"':
                     continue
                 if depth == 0 and match.start() > self.at:
-                    return match.start()  # not a value, but text before the next value
+                    self.at = match.start()  # not a value, but text before the next value
+                    return True
                 depth += 1 if match[0] in "{[" else -1
                 if depth <= 0:
-                    return match.end()
+                    self.at = match.end()
+                    return True
             if len(self._text) - self.at > LONGEST or not self._more():
-                return None
+                return False
 
     def _may_be_cut(self, error: Exception) -> bool:
         """Return whether the value may continue after the part in memory."""
