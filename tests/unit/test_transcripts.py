@@ -2,26 +2,20 @@
 
 import json
 import re
-from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agent_memory.core.context import render_memory
 from agent_memory.core.records import Recall
 from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.integrations.hooks.events import AGENTS, EVENTS, GEMINIS, answer, read_event
-from agent_memory.integrations.hooks.prompt import _counter
 from agent_memory.integrations.hooks.settings import PLACES, with_hooks, without_hooks
 from agent_memory.integrations.transcripts import chat, claude_code, codex, cursor
 from agent_memory.integrations.transcripts.chat import lines_from
 from agent_memory.integrations.transcripts.own import NOTICE, render, without_ours
-from agent_memory.retrieval.languages import ENGLISH
-from agent_memory.retrieval.words import roots, words
 
 
 def claude(kind: str, content: Any, **fields: Any) -> dict[str, Any]:
@@ -319,25 +313,3 @@ def test_gemini_counts_in_milliseconds() -> None:
     made = with_hooks("gemini-cli", COMMAND, {})
     ((hook,),) = [entry["hooks"] for entry in made["hooks"]["BeforeAgent"]]
     assert hook["timeout"] == 10_000
-
-
-# --- Counting the question's words in a message, without stemming the whole message ---------------
-
-_SOME = [
-    *("deploy", "deployed", "Deployment", "redeploy", "port", "ports", "the", "of", "policies"),
-    *("policy", "fly", "flies", "O'Brien", "user_id", "don't", "a-b", "x.py", "42"),
-    *("caf\u00e9", "cafe"),
-]
-
-
-@given(st.lists(st.sampled_from(_SOME), min_size=1), st.lists(st.sampled_from(_SOME)))
-def test_the_counts_are_those_of_all_words(prompt: list[str], text: list[str]) -> None:
-    """Wrong: a word is not counted because only the question's words were stemmed."""
-    asked = " ".join(prompt)
-    root_of = roots(asked, ENGLISH)
-    looked = list(dict.fromkeys(words(asked)))
-    count = _counter(asked, [root_of.get(word, word) for word in looked], ENGLISH)
-    counts, length = count(" ".join(text))
-    expected = Counter(words(" ".join(text)))
-    assert length == expected.total()
-    assert {word: counts[word] for word in looked} == {word: expected[word] for word in looked}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,13 +15,12 @@ from heapq import nsmallest
 from time import gmtime, strftime
 from typing import NamedTuple
 
-from agent_memory.core.text import STOP_WORDS
 from agent_memory.errors import StoreUnavailable
 from agent_memory.integrations.hooks.log_file import LogFile, Part, StoredMessage
 from agent_memory.integrations.transcripts.own import render
 from agent_memory.retrieval.bm25 import TURN_LENGTH, damping, odds
-from agent_memory.retrieval.languages import ENGLISH, languages_of
-from agent_memory.retrieval.words import ASCII_WORD, roots, words
+from agent_memory.retrieval.languages import languages_of
+from agent_memory.retrieval.words import roots, words
 
 _MOST_ASKED = 2_000  # characters of a prompt that are used, half from each end
 _MOST_WORDS = 24
@@ -59,7 +57,6 @@ def relevant_messages(
     root_of = roots(prompt, languages)
     holding, where, size = _holding(root_of, terms, parts)
     rarity = {word: math.log1p(odds(size, len(holders))) for word, holders in holding.items()}
-    count = _counter(prompt, [root_of.get(word, word) for word in terms], languages)
     least = _LEAST * sum(sorted(rarity.values(), reverse=True)[:_TELLING])
     hits = []
     for which in _first_look(holding, rarity):
@@ -68,42 +65,16 @@ def relevant_messages(
         if message is None:
             continue
         role, text = _spoken(message)
-        counts, length = count(text)
+        counts = Counter(words(text, languages))
         shared = [word for word in rarity if counts[word]]
         if len(shared) < min(2, len(terms)) or sum(map(rarity.__getitem__, shared)) < least:
             continue
-        if counts.total() == length and all(word in terms for word in counts):
+        if all(word in terms for word in counts):
             continue  # the message only repeats words of the prompt
-        against = damping(length, TURN_LENGTH)
+        against = damping(counts.total(), TURN_LENGTH)
         score = sum(rarity[word] * counts[word] / (counts[word] + against) for word in shared)
         hits.append(Hit(message.micros, role, text, score))
     return _different(sorted(hits, key=lambda hit: -hit.score), limit)
-
-
-def _counter(
-    prompt: str, begun: Sequence[str], languages: frozenset[str]
-) -> Callable[[str], tuple[Counter[str], int]]:
-    """Return a function that counts the prompt's words, and all words, in a text.
-
-    Stemming takes most of the time. For English in ASCII, only words that contain a root of the
-    prompt's words are therefore stemmed. The results are the same.
-    """
-
-    def count(text: str) -> tuple[Counter[str], int]:
-        counts = Counter(words(text, languages))
-        return counts, counts.total()
-
-    if languages != ENGLISH or not prompt.isascii() or len(begun) > _MOST_WORDS:
-        return count
-    begins = re.compile("|".join(map(re.escape, begun))).search
-
-    def count_plain(text: str) -> tuple[Counter[str], int]:
-        if not text.isascii():
-            return count(text)
-        written = [word for word in ASCII_WORD.findall(text.lower()) if word not in STOP_WORDS]
-        return Counter(words(" ".join(filter(begins, written)))), len(written)
-
-    return count_plain
 
 
 def _ends(prompt: str) -> str:
