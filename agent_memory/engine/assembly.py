@@ -136,9 +136,9 @@ class Components:
     @made_later
     def values(self) -> Values:
         from agent_memory.engine.values.items import StoredValue
-        from agent_memory.ltm_blocks.change_log import FollowedRecords
+        from agent_memory.ltm_blocks.versions import Versioned
 
-        return FollowedRecords(StoredValue)
+        return Versioned(lambda records: [StoredValue(record) for record in records], len)
 
     def values_of(
         self, scope: Scope, embedder: Embedder | None = None, *, of_session: bool = False

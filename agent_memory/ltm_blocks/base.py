@@ -114,7 +114,7 @@ class Block(SettingsModel, ABC):
             score much lower than the block's best recall.
         of_session: Whether the block's data belongs to a session. Its tools then need a session.
         versioned: Whether the block caches an owner's records until their version changes. An
-            import writes a new version for such a block; see `agent_memory.ltm_blocks.change_log`.
+            import writes a new version for such a block; see `agent_memory.ltm_blocks.versions`.
         kind: The name of the class in configuration files.
         name: The name of the block and its records, unique in a deployment. Default: `kind`.
         max_tokens: Maximum tokens of the block's recalls in a context; None for no separate limit.

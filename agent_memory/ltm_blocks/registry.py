@@ -13,7 +13,7 @@ from agent_memory.core.records import Head, Lease, Record, Scope
 from agent_memory.core.system_collections import FORGOTTEN as _COLLECTION
 from agent_memory.core.system_collections import REGISTRY
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.ltm_blocks.change_log import erase
+from agent_memory.ltm_blocks.versions import erase
 from agent_memory.stores.base import RecordStore, Store
 
 Registered = Literal["blocks", "indexes", "elsewhere"]

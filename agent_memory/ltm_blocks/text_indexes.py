@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agent_memory.core.cache import Cache
-from agent_memory.ltm_blocks.change_log import MOST_RECORDS
+from agent_memory.ltm_blocks.versions import MOST_RECORDS
 from agent_memory.models.embedders.best_effort import BestEffort
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 from agent_memory import AgentMemory
 from agent_memory.core.records import Scope
 from agent_memory.errors import StoreUnavailable
-from agent_memory.ltm_blocks.change_log import erase
+from agent_memory.ltm_blocks.versions import erase
 from agent_memory.stores import open_store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import watched

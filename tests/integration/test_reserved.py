@@ -26,7 +26,7 @@ from agent_memory.engine.sharing.grants import Authors
 from agent_memory.engine.stats import SharedMetrics
 from agent_memory.engine.system_records import SystemRecords
 from agent_memory.errors import InvalidSetting, ModelOutputInvalid
-from agent_memory.ltm_blocks.change_log import erase
+from agent_memory.ltm_blocks.versions import erase
 from agent_memory.server.keys import KeyRing
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM

@@ -15,7 +15,7 @@ from agent_memory.core.tools import Arguments
 from agent_memory.errors import ConfigError, InvalidInput, InvalidSnapshot
 from agent_memory.ltm_blocks import Block, NoteMemory, StaticMemory, VectorMemory
 from agent_memory.ltm_blocks.base import NoteBlock
-from agent_memory.ltm_blocks.change_log import version_of
+from agent_memory.ltm_blocks.versions import version_of
 from agent_memory.ltm_blocks.keyed_records import CollectionBlock, KeyedRecords
 from agent_memory.ltm_blocks.notes import Notes
 from agent_memory.stores import MemoryStore

@@ -18,7 +18,7 @@ from agent_memory.engine.transfer.reading import Item, Stored
 from agent_memory.engine.transfer.snapshot import VectorsForm, refused
 from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, ModelError
 from agent_memory.ltm_blocks.base import Block, batch_id, message_id
-from agent_memory.ltm_blocks.change_log import begun_anew, new_version, version_of
+from agent_memory.ltm_blocks.versions import new_epoch, new_version, version_of
 from agent_memory.ltm_blocks.keyed_records import KeyedRecords, keyed_id
 from agent_memory.ltm_blocks.registry import FORGOTTEN, register
 
@@ -198,7 +198,7 @@ class RecordImport:
                 if present.get(record.id, record.session_id) == record.session_id
             ]
             is_versioned = self._is_versioned(block, owner, records)
-            version = [new_version(owner), begun_anew(owner)] if is_versioned else []
+            version = [new_version(owner), new_epoch(owner)] if is_versioned else []
             for at in range(0, len(current), _PAGE):
                 page = current[at : at + _PAGE]
                 self._store.put_records(block, [*page, *version], lease=self._lease)

@@ -27,7 +27,7 @@ from agent_memory.engine.values.items import (
     refreshed,
 )
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.change_log import FollowedRecords, erase_owner, new_version
+from agent_memory.ltm_blocks.versions import Versioned, erase_owner, new_version
 from agent_memory.ltm_blocks.keyed_records import put_with_session
 from agent_memory.stores.base import RecordStore, Store
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _BLOCK = VALUES.name
 _EVERYBODYS = "values"
 
-Values = FollowedRecords[StoredValue]
+Values = Versioned[list[StoredValue]]
 
 
 class KeyValues:
@@ -244,7 +244,7 @@ class KeyValues:
         return self._store.owners(_BLOCK, owner_of(self._root, prefix))
 
     def _of(self, owner: str) -> list[StoredValue]:
-        return self._cache.all(self._store, _BLOCK, owner)
+        return self._cache.read(self._store, _BLOCK, owner)
 
     def _write(self, records: Sequence[Record]) -> None:
         if records:

@@ -17,7 +17,7 @@ from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Sou
 from agent_memory.core.redaction import Redactor
 from agent_memory.errors import ModelRequired
 from agent_memory.ltm_blocks.base import FactBlock, Resources, by_owner, record_id
-from agent_memory.ltm_blocks.change_log import MOST_RECORDS, erase, version_of
+from agent_memory.ltm_blocks.versions import MOST_RECORDS, erase, version_of
 from agent_memory.ltm_blocks.extractive.forms import FactForm, prompt_version
 from agent_memory.ltm_blocks.extractive.history.claims import Batch, Claim
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, ImportanceScorer

@@ -11,7 +11,7 @@ from agent_memory.core.records import Lease, Record, Span
 from agent_memory.core.system_collections import SENT_TEXTS
 from agent_memory.errors import ConfigError, InvalidInput, ModelError
 from agent_memory.ltm_blocks.base import Resources, batch_id, record_id
-from agent_memory.ltm_blocks.change_log import FollowedRecords, renew, trail_of
+from agent_memory.ltm_blocks.versions import Versioned, new_version, renew
 from agent_memory.ltm_blocks.extractive.history.claims import (
     RECALLED,
     Batch,
@@ -40,12 +40,12 @@ class Keeper:
     def __init__(self, store: RecordStore, block: str) -> None:
         self._store = store
         self._block = block
-        self._following = FollowedRecords(recorded)
+        self._entries = Versioned(lambda records: [recorded(record) for record in records], len)
 
     def read(self, owner: str, without: Span | None = None) -> Journal:
         """Return an owner's journal, without the claims from the messages of `without`."""
         erased = tombstones(self._store, self._block, owner)
-        journal = journal_of(self._following.all(self._store, self._block, owner), erased)
+        journal = journal_of(self._entries.read(self._store, self._block, owner), erased)
         if without is None:
             return journal
         claims = [each for each in journal.claims if not without.holds(each.session_id, each.seq)]
@@ -80,19 +80,8 @@ class Keeper:
         """Replace a batch's claims. The caller holds the owner's lock."""
         name = batch_id(self._block, owner, *span)
         records = [record_of_claim(claim, owner) for claim in claims]
-        records.append(record_of_batch(batch, name, owner))
-        trail = trail_of(self._store, self._block, owner)
-        cached = self._following.at(self._store, self._block, owner, trail)
-        replaced = (
-            name for name, (_, item) in cached.items() if item is not None and _derives(item, span)
-        )
-        changes = {**dict.fromkeys(replaced), **{record.id: record for record in records}}
-
-        def put(version: Sequence[Record]) -> None:
-            both = [*records, *version]
-            self._store.put_records(self._block, both, replacing=span, lease=lease)
-
-        self._following.write(owner, trail, cached, changes, put)
+        records += [record_of_batch(batch, name, owner), new_version(owner)]
+        self._store.put_records(self._block, records, replacing=span, lease=lease)
 
     def forget(self, owner: str, claims: Sequence[Claim], tombstones: Sequence[Tombstone]) -> None:
         """Delete claims, and the prompt logs of their sessions, which may quote the claims."""
@@ -102,12 +91,6 @@ class Keeper:
         for session_id in {claim.session_id for claim in claims}:
             self._store.delete_records(SENT_TEXTS.name, session_id=session_id)
         renew(self._store, self._block, owner)
-
-
-def _derives(item: Claim | Batch, span: Span) -> bool:
-    """Return whether a claim or a batch may come from a part of a session."""
-    first, last = (item.seq, item.seq) if isinstance(item, Claim) else (item.first, item.last)
-    return item.session_id == span.session_id and first <= span.last and span.first <= last
 
 
 def _counts_id(block: str, owner: str) -> str:

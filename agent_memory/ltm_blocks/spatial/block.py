@@ -16,7 +16,7 @@ from agent_memory.core.settings_model import Duration, Positive
 from agent_memory.core.tools import Tool, tool, tools_of
 from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.ltm_blocks.base import Resources
-from agent_memory.ltm_blocks.change_log import Following
+from agent_memory.ltm_blocks.versions import Versioned
 from agent_memory.ltm_blocks.keyed_records import CollectionBlock
 from agent_memory.ltm_blocks.spatial.handle import SpatialHandle
 from agent_memory.ltm_blocks.spatial.observation import MOST, Fading, SpatialMatch, rendered
@@ -85,18 +85,12 @@ class SpatialMemory(CollectionBlock):
     max_chars: Positive = 4_000
 
     _embedder: BestEffort = PrivateAttr()
-    _indexes: Following[PlaceIndex] = PrivateAttr()
+    _indexes: Versioned[PlaceIndex] = PrivateAttr()
 
     def bind(self, resources: Resources) -> Self:
         bound = super().bind(resources)
         bound._embedder = BestEffort(lambda: resources.embedders(None))
-        bound._indexes = Following(
-            bound._index_of,
-            lambda index, records: index.changed(records),
-            len,
-            _MOST_INDEXED,
-            least=1,
-        )
+        bound._indexes = Versioned(bound._index_of, len, _MOST_INDEXED, least=1)
         return bound
 
     def open(self, scope: Scope) -> SpatialHandle:

@@ -13,7 +13,7 @@ from agent_memory.core.limits import how_many, quoted, text_of
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Record
 from agent_memory.errors import InvalidInput, SessionDeleting
-from agent_memory.ltm_blocks.change_log import begun_anew, new_version, trail_of
+from agent_memory.ltm_blocks.versions import new_epoch, new_version, version_of
 from agent_memory.ltm_blocks.keyed_records import Collection, id_of_key, put_with_session
 from agent_memory.ltm_blocks.registry import register
 from agent_memory.ltm_blocks.spatial.observation import (
@@ -193,9 +193,9 @@ class SpatialHandle(Collection[Any]):
         store, owner, name = self._keyed.store, self._keyed.owner, self._limits.name
         indexes = self._limits._indexes
         with self._keyed.changing():
-            trail = trail_of(store, name, owner)
-            index = indexes.at(store, name, owner, trail)
-            if trail is None and index.get(observation_id) is None:
+            before = version_of(store, name, owner)
+            index = indexes.at(store, name, owner, before)
+            if before is None and index.get(observation_id) is None:
                 return False
 
             def put(version: Sequence[Record]) -> None:
@@ -203,7 +203,7 @@ class SpatialHandle(Collection[Any]):
                 store.delete_records(name, record_id=observation_id, owner=owner)
                 store.put_records(name, version)
 
-            indexes.write(owner, trail, index, {observation_id: None}, put)
+            indexes.write(owner, before, index.changed({observation_id: None}), put)
             return index.get(observation_id) is not None
 
     def bearing(self, message: Message | None, limit: int, now: datetime) -> list[SpatialMatch]:
@@ -246,19 +246,19 @@ class SpatialHandle(Collection[Any]):
             try:
                 put_with_session(store, name, both, keyed.scope, session_id)
             except SessionDeleting:
-                if trail is not None and keyed.scope.user_id is not None:
+                if before is not None and keyed.scope.user_id is not None:
                     # the deletion may remove the version, although the user has other observations
-                    store.put_records(name, [new_version(owner), begun_anew(owner)])
+                    store.put_records(name, [new_version(owner), new_epoch(owner)])
                 raise
 
         with keyed.changing():
-            trail = trail_of(store, name, owner)
-            index = indexes.at(store, name, owner, trail)
+            before = version_of(store, name, owner)
+            index = indexes.at(store, name, owner, before)
             if once and (existing := self._standing(index.get(new[0].id))) is not None:
                 return [existing]
             self._check_count(len(index), most, len(new))
             register(store, name)
-            indexes.write(owner, trail, index, records, put)
+            indexes.write(owner, before, index.changed(records), put)
         return [observation_of(record) for record in records.values()]
 
     def _nearest(
