@@ -202,14 +202,14 @@ def test_nothing_is_recalled() -> None:
 
 
 def test_settings(tmp_path: Path) -> None:
-    """Wrong: a configuration file cannot set the block up, or its profile has no effect."""
+    """Wrong: a configuration file cannot set the block up, or its root has no effect."""
     file = tmp_path / "memory.toml"
-    file.write_text('store = "memory://"\n[[blocks]]\nkind = "files"\nprofile = "doc"\n')
+    file.write_text('store = "memory://"\n[[blocks]]\nkind = "files"\nroot = "/notes"\n')
     with AgentMemory(AgentMemoryConfig.from_file(file)) as memory:
         files = memory.user("ana").files()
-        files.create(PLAN, "a")
-        with pytest.raises(ToolRefused, match=f"^Error: File {PLAN} already exists$"):
-            files.create(PLAN, "b")
+        files.create("/notes/plan.md", "a")
+        with pytest.raises(ToolRefused, match="^File /notes/plan.md already exists$"):
+            files.create("/notes/plan.md", "b")
     with AgentMemory("memory://") as memory, pytest.raises(ConfigError, match=r"\[FileMemory"):
         memory.user("ana").files()
 

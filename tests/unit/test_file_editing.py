@@ -18,8 +18,7 @@ from anthropic.lib.tools._beta_builtin_memory_tool import (
 from agent_memory import AgentMemory, FileMemory, ToolRefused
 from agent_memory.ltm_blocks.files import Files
 from agent_memory.ltm_blocks.files.block import run_command
-from agent_memory.ltm_blocks.files.commands import DOC, SDK
-from agent_memory.ltm_blocks.files.paths import MAX_LINES, human_size, viewed
+from agent_memory.ltm_blocks.files.commands import MAX_LINES, human_size, viewed
 
 FILES = {
     "/memories/notes.md": "one\ntwo\nthree\nfour\nfive\nsix\ntwo again\n",
@@ -46,74 +45,8 @@ def replace(path: str, old: str, new: str) -> Command:
     return {"command": "str_replace", "path": path, "old_str": old, "new_str": new}
 
 
-def insert(path: str, line: int, text: str) -> Command:
-    return {"command": "insert", "path": path, "insert_line": line, "insert_text": text}
-
-
-def delete(path: str) -> Command:
-    return {"command": "delete", "path": path}
-
-
 def rename(old: str, new: str) -> Command:
     return {"command": "rename", "old_path": old, "new_path": new}
-
-
-SAME = [
-    view("/memories/work/plan.txt"),
-    view("/memories/empty"),
-    view("/memories/notes.md", view_range=[6, -1]),
-    view("/memories/notes.md", view_range=[0, 2]),
-    view("/memories/notes.md", view_range=[3, 2]),
-    view("/memories/nope"),
-    view("/memories/notes.md/x"),
-    view("/etc/passwd"),
-    view("/memories/../x"),
-    create("/memories/new/a.md", "{path} {0}"),
-    replace("/memories/notes.md", "{x}", ""),
-    replace("/memories/notes.md", "two", ""),
-    insert("/memories/work/plan.txt", 2, "c\n\n"),
-    delete("/memories/work"),
-    rename("/memories/work", "/memories/old/work"),
-    delete("/memories"),
-    rename("/memories", "/memories/a"),
-]
-"""Commands to which both profiles reply alike."""
-
-MISSING, PLEASE = "Error: The path /memories/", "Please provide a valid path."
-DIFFERENT = [
-    (
-        view("/memories"),
-        "Here're the files and directories up to 2 levels deep in /memories, excluding hidden "
-        "items and node_modules:\n3.6K\t/memories\n0B\t/memories/empty\n38B\t/memories/notes.md\n"
-        "2.0K\t/memories/work\n2.0K\t/memories/work/deep\n4B\t/memories/work/plan.txt",
-    ),
-    (create("/memories/empty", ""), "Error: File /memories/empty already exists"),
-    (create("/memories/work", ""), "Error: File /memories/work already exists"),
-    (
-        replace("/memories/notes.md", "four\nf", "4\n\nf"),
-        "The memory file has been edited.\n"
-        "     2\ttwo\n     3\tthree\n     4\t4\n     5\t\n     6\tfive",
-    ),
-    (replace("/memories/nope", "a", "b"), f"{MISSING}nope does not exist. {PLEASE}"),
-    (replace("/memories/work", "a", "b"), f"{MISSING}work does not exist. {PLEASE}"),
-    (insert("/memories/nope", 0, "a"), f"{MISSING}nope does not exist"),
-    (insert("/memories", 0, "a"), "Error: The path /memories does not exist"),
-    *(
-        (
-            insert("/memories/notes.md", line, "a"),
-            f"Error: Invalid `insert_line` parameter: {line}. It should be within the range of "
-            "lines of the file: [0, 7]",
-        )
-        for line in (8, -1)
-    ),
-    (delete("/memories/nope"), f"{MISSING}nope does not exist"),
-    (rename("/memories/nope", "/memories/b"), f"{MISSING}nope does not exist"),
-    (
-        rename("/memories/nope", "/memories/work"),
-        "Error: The destination /memories/work already exists",
-    ),
-]
-"""The replies of the public description, where the SDK has others."""
 
 
 OWN = [
@@ -131,12 +64,9 @@ OWN = [
 
 
 @pytest.fixture(scope="module")
-def memories() -> Iterator[dict[str, AgentMemory]]:
-    blocks = {"sdk": FileMemory(), "doc": FileMemory(profile="doc")}
-    opened = {name: AgentMemory(store="memory://", blocks=[one]) for name, one in blocks.items()}
-    yield opened
-    for memory in opened.values():
-        memory.close()
+def memory() -> Iterator[AgentMemory]:
+    with AgentMemory(store="memory://", blocks=[FileMemory()]) as memory:
+        yield memory
 
 
 def filled(memory: AgentMemory) -> Files:
@@ -161,27 +91,10 @@ def told_by_sdk(tool: BetaLocalFilesystemMemoryTool, command: dict[str, Any]) ->
         return False, str(error)
 
 
-@pytest.mark.parametrize("command", SAME)
-def test_both_profiles_agree(memories: dict[str, AgentMemory], command: dict[str, Any]) -> None:
-    """Wrong: the two profiles reply differently where they should agree."""
-    replies = {told(filled(memories[profile]), command)[1] for profile in ("sdk", "doc")}
-    assert len(replies) == 1
-
-
-@pytest.mark.parametrize(("command", "reply"), DIFFERENT)
-def test_replies_of_the_description(
-    memories: dict[str, AgentMemory], command: dict[str, Any], reply: str
-) -> None:
-    """Wrong: a reply differs from the public description's wording."""
-    assert told(filled(memories["doc"]), command)[1] == reply
-
-
 @pytest.mark.parametrize(("command", "words"), OWN)
-def test_refusals_of_our_own(
-    memories: dict[str, AgentMemory], command: dict[str, Any], words: str
-) -> None:
+def test_refusals_of_our_own(memory: AgentMemory, command: dict[str, Any], words: str) -> None:
     """Wrong: a command that only we refuse is carried out, or changes a file."""
-    files = filled(memories["sdk"])
+    files = filled(memory)
     with pytest.raises(ToolRefused, match=words):
         run_command(files, command)
     assert {path: files.read(path) for path in files.paths()} == FILES
@@ -190,15 +103,12 @@ def test_refusals_of_our_own(
 def test_lines_and_sizes_in_numbers() -> None:
     """Wrong: a line number exceeds its column, or a size is formatted unlike the SDK's."""
     most = "\n" * (MAX_LINES - 1)
-    assert viewed(SDK, "/memories/a", most, [MAX_LINES, -1]).endswith("\n999999\t")
+    assert viewed("/memories/a", most, [MAX_LINES, -1]).endswith("\n999999\t")
     with pytest.raises(ToolRefused) as refused:
-        viewed(SDK, "/memories/a", most + "\n", [1, 1])
+        viewed("/memories/a", most + "\n", [1, 1])
     assert str(refused.value) == "File /memories/a exceeds maximum line limit of 999,999 lines."
     for size in [*range(5_000), *(1 << power for power in range(50)), *range(10**6, 10**7, 4_321)]:
-        assert human_size(SDK, size) == _format_file_size(size)
-    sizes = [0, 512, 1_536, 2_048, 4_096, 5_632, 1_258_291]
-    told = [human_size(DOC, size) for size in sizes]
-    assert told == ["0B", "512B", "1.5K", "2.0K", "4.0K", "5.5K", "1.2M"]
+        assert human_size(size) == _format_file_size(size)
 
 
 PATHS = [
@@ -263,12 +173,12 @@ def without_sizes_of_directories(reply: str) -> str:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_as_the_sdk_does(
-    memories: dict[str, AgentMemory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+    memory: AgentMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Wrong: the same commands give another reply, error or file than the SDK's."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
     dice, tool = random.Random(seed), BetaLocalFilesystemMemoryTool(str(tmp_path))
-    files, kept = memories["sdk"].user(f"user-{seed}").files(), dict[str, str]()
+    files, kept = memory.user(f"user-{seed}").files(), dict[str, str]()
     known = Counter[tuple[str, bool]]()
     for _ in range(300):
         command = any_command(dice, kept)

@@ -20,24 +20,22 @@ from agent_memory.core.tools import Tool
 from agent_memory.errors import ToolRefused
 from agent_memory.ltm_blocks.files.commands import (
     DESCRIPTION,
-    PROFILES,
-    ROOT,
     FileCommand,
-    Replies,
-    commands_under,
-)
-from agent_memory.ltm_blocks.files.paths import (
-    above,
-    as_stored,
-    below,
     check_text,
-    checked_path,
-    checked_root,
+    commands_under,
     inserted,
-    is_there,
     listed,
     replaced,
     viewed,
+)
+from agent_memory.ltm_blocks.files.paths import (
+    ROOT,
+    above,
+    as_stored,
+    below,
+    checked_path,
+    checked_root,
+    is_there,
 )
 from agent_memory.ltm_blocks.keyed_records import Collection, CollectionBlock
 
@@ -62,8 +60,6 @@ class FileMemory(CollectionBlock):
     its user, not with the session in which it was written.
 
     Attributes:
-        profile: Wording of the replies: "sdk" as in Anthropic's Python SDK, "doc" as in the public
-            description of the Claude memory tool.
         max_files: Maximum number of files of a user.
         max_chars: Maximum characters of a file.
         max_total_chars: Maximum characters of all files together.
@@ -75,7 +71,6 @@ class FileMemory(CollectionBlock):
     _stored_form = _StoredForm
 
     kind: Literal["files"] = "files"
-    profile: Literal["sdk", "doc"] = "sdk"
     max_files: Positive = 500
     max_chars: Positive = 100_000
     max_total_chars: Positive = 1_000_000
@@ -131,10 +126,6 @@ class Files(Collection[FileMemory]):
     _item = "file"
     _error = ToolRefused
 
-    @property
-    def _say(self) -> Replies:
-        return PROFILES[self._limits.profile]
-
     def paths(self) -> list[str]:
         """Return the paths of all files, sorted."""
         return sorted(map(self._shown, self._all()))
@@ -149,10 +140,7 @@ class Files(Collection[FileMemory]):
         Raises:
             ToolRefused: The file does not exist.
         """
-        path = self._path(path)
-        return self._file(
-            self._all(), path, self._say.missing, "The path {path} is not a file."
-        ).text
+        return self._file(self._all(), self._path(path)).text
 
     def version(self, path: str) -> str:
         """Return the version of a file, which changes with its text.
@@ -173,12 +161,10 @@ class Files(Collection[FileMemory]):
         """
         path = self._path(path)
         files = self._all()
-        if path in files:
-            return viewed(self._say, self._shown(path), files[path].text, view_range)
-        if is_there(files, path):
+        if path not in files and is_there(files, path):
             sizes = {self._shown(name): len(record.text.encode()) for name, record in files.items()}
-            return listed(self._say, self._shown(path), sizes)
-        raise ToolRefused(self._say.missing.format(path=self._shown(path)))
+            return listed(self._shown(path), sizes)
+        return viewed(self._shown(path), self._file(files, path).text, view_range)
 
     def create(self, path: str, file_text: str) -> str:
         """Create a file and its directories.
@@ -193,7 +179,7 @@ class Files(Collection[FileMemory]):
             self._check_new(files, path)
             self._check_room(files, path, redacted)
             self._put(uuid4().hex, path, redacted)
-        return self._say.created.format(path=self._shown(path)) + _note(redacted != file_text)
+        return f"File created successfully at: {self._shown(path)}{_note(redacted != file_text)}"
 
     def write(self, path: str, file_text: str, *, expected: str | None = None) -> None:
         """Write a file's text, creating the file if needed.
@@ -226,13 +212,7 @@ class Files(Collection[FileMemory]):
             ToolRefused: The file does not exist, the text does not occur exactly once, or a limit
                 of the block is exceeded.
         """
-        say = self._say
-        return self._edit(
-            path,
-            say.missing_to_replace,
-            say.folder_to_replace,
-            lambda path, text: replaced(say, path, text, old_str, new_str),
-        )
+        return self._edit(path, lambda path, text: replaced(path, text, old_str, new_str))
 
     def insert(self, path: str, insert_line: int, insert_text: str) -> str:
         """Insert lines into a file after a line; 0 is the beginning.
@@ -240,13 +220,7 @@ class Files(Collection[FileMemory]):
         Raises:
             ToolRefused: The file or line does not exist, or a limit of the block is exceeded.
         """
-        say = self._say
-        return self._edit(
-            path,
-            say.missing_to_insert,
-            say.folder_to_insert,
-            lambda path, text: inserted(say, path, text, insert_line, insert_text),
-        )
+        return self._edit(path, lambda path, text: inserted(path, text, insert_line, insert_text))
 
     def delete(self, path: str, *, expected: str | None = None) -> str:
         """Delete a file, or a directory with everything in it.
@@ -263,13 +237,11 @@ class Files(Collection[FileMemory]):
         self._keep_root(path, "delete")
         with self._keyed.changing():
             files = self._all()
-            names = below(files, path)
-            if not names:
-                raise ToolRefused(self._say.missing_to_move.format(path=self._shown(path)))
+            names = self._below(files, path)
             check_version(expected, version_of(files[path].text) if path in files else None)
             for name in names:
                 self._keyed.drop(files[name].metadata["id"])
-        return self._say.deleted.format(path=self._shown(path))
+        return f"Successfully deleted {self._shown(path)}"
 
     def rename(self, old_path: str, new_path: str) -> str:
         """Rename a file or a directory.
@@ -286,17 +258,15 @@ class Files(Collection[FileMemory]):
         with self._keyed.changing():
             files = self._all()
             if is_there(files, new_path):
-                raise ToolRefused(self._say.taken.format(path=self._shown(new_path)))
-            moved = below(files, old_path)
-            if not moved:
-                raise ToolRefused(self._say.missing_to_move.format(path=self._shown(old_path)))
+                raise ToolRefused(f"The destination {self._shown(new_path)} already exists")
+            moved = self._below(files, old_path)
             if new_path.startswith(f"{old_path}/"):
                 raise ToolRefused(f"Cannot rename {self._shown(old_path)} to a path within itself.")
             self._check_directories(files, new_path)
             paths = {name: checked_path(new_path + name.removeprefix(old_path)) for name in moved}
             for name, path in paths.items():
                 self._put(files[name].metadata["id"], path, files[name].text)
-        return self._say.renamed.format(path=self._shown(old_path), new_path=self._shown(new_path))
+        return f"Successfully renamed {self._shown(old_path)} to {self._shown(new_path)}"
 
     def _shown(self, path: str) -> str:
         """Return the path that users see for a stored path."""
@@ -316,13 +286,11 @@ class Files(Collection[FileMemory]):
             records = [record for record in records if record.created_at > since]
         return {record.metadata["path"]: record for record in records}
 
-    def _edit(
-        self, path: str, missing: str, folder: str, change: Callable[[str, str], tuple[str, str]]
-    ) -> str:
+    def _edit(self, path: str, change: Callable[[str, str], tuple[str, str]]) -> str:
         path = self._path(path)
         with self._keyed.changing():
             files = self._all(erase=True)
-            record = self._file(files, path, missing, folder)
+            record = self._file(files, path)
             text, reply = change(self._shown(path), record.text)
             redacted = self._limits.redacted(text)
             self._check_room(files, path, redacted)
@@ -335,19 +303,21 @@ class Files(Collection[FileMemory]):
 
     def _keep_root(self, path: str, verb: str) -> None:
         if path == ROOT:
-            raise ToolRefused(
-                self._say.keep_root.format(verb=verb).replace(ROOT, self._limits.root)
-            )
+            raise ToolRefused(f"Cannot {verb} the {self._limits.root} directory itself")
 
-    def _file(self, files: Mapping[str, Record], path: str, missing: str, folder: str) -> Record:
-        """Return the file of a path.
+    def _file(self, files: Mapping[str, Record], path: str) -> Record:
+        if path in files:
+            return files[path]
+        problem = "does not exist. Please provide a valid path."
+        if is_there(files, path):
+            problem = "is not a file."
+        raise ToolRefused(f"The path {self._shown(path)} {problem}")
 
-        If there is no file, refuse with the reply `folder` for a directory, or else `missing`.
-        """
-        if path not in files:
-            what = folder if is_there(files, path) else missing
-            raise ToolRefused(what.format(path=self._shown(path)))
-        return files[path]
+    def _below(self, files: Mapping[str, Record], path: str) -> list[str]:
+        """Return the stored paths that equal the path or are below it, at least one."""
+        if not (paths := below(files, path)):
+            raise ToolRefused(f"The path {self._shown(path)} does not exist")
+        return paths
 
     def _check_directories(self, files: Mapping[str, Record], path: str) -> None:
         if parent := next((parent for parent in above(path) if parent in files), None):
@@ -356,7 +326,7 @@ class Files(Collection[FileMemory]):
 
     def _check_new(self, files: Mapping[str, Record], path: str) -> None:
         if is_there(files, path):
-            raise ToolRefused(self._say.exists.format(path=self._shown(path)))
+            raise ToolRefused(f"File {self._shown(path)} already exists")
         self._check_directories(files, path)
         self._check_count(len(files), self._limits.max_files)
 

@@ -1,16 +1,26 @@
-"""The commands of the Claude memory tool, and its replies. Pure."""
+"""The commands of the Claude memory tool, and their replies. Pure.
+
+The replies are those of Anthropic's Python SDK.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Literal
 
 from pydantic import AliasChoices, Field, create_model
 
+from agent_memory.core.limits import is_whole, quoted
 from agent_memory.core.tools import Arguments
+from agent_memory.errors import ToolRefused
+from agent_memory.ltm_blocks.files.paths import ROOT, below
 
-ROOT = "/memories"
+MAX_LINES = 999_999
+_AROUND = 2
+_DEPTH = 2
+_UNITS = "BKMG"
 
 DESCRIPTION = (
     "Your files, kept under /memories beyond this conversation, for lists, plans and longer texts. "
@@ -65,72 +75,129 @@ def commands_under(root: str) -> type[FileCommand]:
     return create_model("FileCommand", __base__=FileCommand, path=(str | None, field))
 
 
-@dataclass(frozen=True, slots=True)
-class Replies:
-    """The replies of a profile, as format strings. The defaults are those of Anthropic's SDK."""
-
-    listing: str = (
-        "Here're the files and directories up to 2 levels deep in {path}, excluding hidden items:"
+def listed(path: str, sizes: Mapping[str, int]) -> str:
+    """Return a listing of a directory, two levels deep. `sizes` has the bytes of each file."""
+    shown: Counter[tuple[str, ...]] = Counter()
+    directories = set()
+    for file in below(sizes, path):
+        names = tuple(file.removeprefix(f"{path}/").split("/"))
+        for depth in range(1, min(len(names), _DEPTH) + 1):
+            if names[depth - 1].startswith("."):
+                break
+            shown[names[:depth]] += sizes[file]
+            if depth < len(names):
+                directories.add(names[:depth])
+    rows = [f"{human_size(sum(sizes[file] for file in below(sizes, path)))}\t{path}"]
+    for names in sorted(shown):
+        mark = "/" if names in directories else ""
+        rows.append(f"{human_size(shown[names])}\t{path}/{'/'.join(names)}{mark}")
+    title = (
+        f"Here're the files and directories up to {_DEPTH} levels deep in {path}, excluding hidden "
+        "items:"
     )
-    directory_mark: str = "/"
-    # names that listings omit, in addition to names that begin with a dot
-    left_out: tuple[str, ...] = ()
-    round_sizes: bool = True  # whether a size of 2,048 bytes is shown as 2K, rather than 2.0K
-    content: str = "Here's the content of {path} with line numbers:"
-    too_many_lines: str = "File {path} exceeds maximum line limit of 999,999 lines."
-    missing: str = "The path {path} does not exist. Please provide a valid path."
-    created: str = "File created successfully at: {path}"
-    exists: str = "File {path} already exists"
-    replaced: str = (
+    return "\n".join((title, *rows))
+
+
+def human_size(size: int) -> str:
+    """Return a size in readable form, such as 512B, 1.5K or 2M."""
+    unit = min((size.bit_length() - 1) // 10, len(_UNITS) - 1) if size else 0
+    number = size / 1024**unit
+    return f"{number:.{0 if number.is_integer() else 1}f}{_UNITS[unit]}"
+
+
+def check_text(text: str) -> None:
+    """Refuse a text that UTF-8 cannot represent."""
+    if not isinstance(text, str):
+        raise ToolRefused(f"The text is {quoted(text)}. Give a text.")
+    if not is_whole(text):
+        raise ToolRefused("The text contains a lone surrogate, which files cannot hold. Remove it.")
+
+
+def viewed(path: str, text: str, view_range: Sequence[int] | None) -> str:
+    """Return all lines of a text, or the first to the last of a range (-1: the end), numbered."""
+    lines = text.split("\n")
+    if len(lines) > MAX_LINES:
+        raise ToolRefused(f"File {path} exceeds maximum line limit of {MAX_LINES:,} lines.")
+    first, last = 1, len(lines)
+    if view_range is not None:
+        if (
+            not isinstance(view_range, list | tuple)
+            or [type(number) for number in view_range] != [int, int]
+            or view_range[1] < -1
+        ):
+            raise ToolRefused(
+                f"Invalid `view_range` parameter: {quoted(view_range)}. Give two line "
+                "numbers, the first and the last; -1 as the last is the end of the file."
+            )
+        first = max(view_range[0], 1)
+        last = last if view_range[1] == -1 else view_range[1]
+    title = f"Here's the content of {path} with line numbers:"
+    return _with_excerpt(title, lines, first, last)
+
+
+def replaced(path: str, text: str, old: str, new: str) -> tuple[str, str]:
+    """Replace a text that occurs once.
+
+    Returns:
+        The file's new text, and the reply: the lines around the change.
+    """
+    check_text(old)
+    check_text(new)
+    if not old:
+        raise ToolRefused("`old_str` is empty. Give the text to replace, or use insert.")
+    count = text.count(old)
+    if not count:
+        raise ToolRefused(
+            f"No replacement was performed, old_str `{old}` did not appear verbatim in {path}."
+        )
+    if count > 1:
+        raise ToolRefused(
+            f"No replacement was performed. Multiple occurrences of old_str `{old}` in lines: "
+            f"{_lines_of(text, old)}. Please ensure it is unique"
+        )
+    place = text.index(old)
+    after = text[:place] + new + text[place + len(old) :]
+    changed = text.count("\n", 0, place) + 1
+    lines = after.split("\n")
+    first = max(changed - _AROUND, 1)
+    title = (
         "The memory file has been edited. Here is the snippet showing the change (with line "
         "numbers):"
     )
-    missing_to_replace: str = "The path {path} does not exist. Please provide a valid path."
-    folder_to_replace: str = "The path {path} is not a file."
-    not_found: str = (
-        "No replacement was performed, old_str `{old_str}` did not appear verbatim in {path}."
-    )
-    not_unique: str = (
-        "No replacement was performed. Multiple occurrences of old_str `{old_str}` in lines: "
-        "{lines}. Please ensure it is unique"
-    )
-    inserted: str = "The file {path} has been edited."
-    missing_to_insert: str = "The path {path} does not exist. Please provide a valid path."
-    folder_to_insert: str = "The path {path} is not a file."
-    bad_line: str = (
-        "Invalid `insert_line` parameter: {line}. It should be within the range [0, {last}]."
-    )
-    deleted: str = "Successfully deleted {path}"
-    renamed: str = "Successfully renamed {path} to {new_path}"
-    missing_to_move: str = "The path {path} does not exist"
-    taken: str = "The destination {path} already exists"
-    keep_root: str = "Cannot {verb} the /memories directory itself"
+    return after, _with_excerpt(title, lines, first, changed + _AROUND)
 
 
-SDK = Replies()
+def inserted(path: str, text: str, line: int, added: str) -> tuple[str, str]:
+    """Insert lines after a line; 0 is the beginning. The file then ends with a line feed.
 
-DOC = Replies(
-    listing=(
-        "Here're the files and directories up to 2 levels deep in {path}, excluding hidden items "
-        "and node_modules:"
-    ),
-    directory_mark="",
-    left_out=("node_modules",),
-    round_sizes=False,
-    exists="Error: File {path} already exists",
-    replaced="The memory file has been edited.",
-    missing_to_replace=(
-        "Error: The path {path} does not exist. Please provide a valid path."
-    ),
-    folder_to_replace="Error: The path {path} does not exist. Please provide a valid path.",
-    missing_to_insert="Error: The path {path} does not exist",
-    folder_to_insert="Error: The path {path} does not exist",
-    bad_line=(
-        "Error: Invalid `insert_line` parameter: {line}. It should be within the range of lines of "
-        "the file: [0, {last}]"
-    ),
-    missing_to_move="Error: The path {path} does not exist",
-    taken="Error: The destination {path} already exists",
-)  # fmt: skip
+    Returns:
+        The file's new text, and the reply.
+    """
+    check_text(added)
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    if type(line) is not int or not 0 <= line <= len(lines):
+        raise ToolRefused(
+            f"Invalid `insert_line` parameter: {quoted(line)}. It should be within the range "
+            f"[0, {len(lines)}]."
+        )
+    lines.insert(line, added.rstrip("\n"))
+    after = "\n".join(lines)
+    after = after if after.endswith("\n") else f"{after}\n"
+    return after, f"The file {path} has been edited."
 
-PROFILES = {"sdk": SDK, "doc": DOC}
+
+def _with_excerpt(what: str, lines: Sequence[str], first: int, last: int) -> str:
+    shown = enumerate(lines[first - 1 : last], first)
+    return f"{what}\n" + "\n".join(f"{number:6d}\t{line}" for number, line in shown)
+
+
+def _lines_of(text: str, old: str) -> str:
+    """Return the lines on which each occurrence begins; occurrences may overlap."""
+    lines, place, line = [], -1, 1
+    while (at := text.find(old, place + 1)) >= 0:
+        line += text.count("\n", max(place, 0), at)
+        lines.append(str(line))
+        place = at
+    return ", ".join(lines)

@@ -1,23 +1,20 @@
-"""Validation of paths under /memories, and views and edits of a file's text. Pure."""
+"""Validation of paths under /memories. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from unicodedata import category, normalize
 
-from agent_memory.core.limits import is_whole, quoted
+from agent_memory.core.limits import quoted
 from agent_memory.errors import ToolRefused
-from agent_memory.ltm_blocks.files.commands import ROOT, Replies
 
+ROOT = "/memories"
 MAX_CHARS = 1_000
 MAX_SEGMENT_BYTES = 255
 MAX_DEPTH = 16
 
 _MOST_SHOWN = 200
-_DEPTH = 2
-_UNITS = "BKMG"
 _ROOT = re.compile(r"(/[A-Za-z0-9_-]{1,64}){1,8}")
 _LOOK_ALIKES = re.compile(
     "[\u0337\u0338\u20e5\u20eb\u2cc6\u3033\u4e36\u4e3f\ua4f8\ua4fa\U0001d16d"  # like / \ . or ..
@@ -115,33 +112,6 @@ def is_there(paths: Iterable[str], path: str) -> bool:
     return path == ROOT or bool(below(paths, path))
 
 
-def listed(say: Replies, path: str, sizes: Mapping[str, int]) -> str:
-    """Return a listing of a directory, two levels deep. `sizes` has the bytes of each file."""
-    shown: Counter[tuple[str, ...]] = Counter()
-    directories = set()
-    for file in below(sizes, path):
-        names = tuple(file.removeprefix(f"{path}/").split("/"))
-        for depth in range(1, min(len(names), _DEPTH) + 1):
-            if names[depth - 1].startswith(".") or names[depth - 1] in say.left_out:
-                break
-            shown[names[:depth]] += sizes[file]
-            if depth < len(names):
-                directories.add(names[:depth])
-    rows = [f"{human_size(say, sum(sizes[file] for file in below(sizes, path)))}\t{path}"]
-    for names in sorted(shown):
-        mark = say.directory_mark if names in directories else ""
-        rows.append(f"{human_size(say, shown[names])}\t{path}/{'/'.join(names)}{mark}")
-    return "\n".join((say.listing.format(path=path), *rows))
-
-
-def human_size(say: Replies, size: int) -> str:
-    """Return a size in readable form, such as 512B, 1.5K or 2M."""
-    unit = min((size.bit_length() - 1) // 10, len(_UNITS) - 1) if size else 0
-    number = size / 1024**unit
-    whole = unit == 0 or (say.round_sizes and number.is_integer())
-    return f"{number:.{0 if whole else 1}f}{_UNITS[unit]}"
-
-
 def checked_root(value: str) -> str:
     """Validate a custom `root` of the block, and return it without a slash at the end."""
     root = value.rstrip("/")
@@ -151,91 +121,3 @@ def checked_root(value: str) -> str:
             "letters, digits, _ and -, each after a slash."
         )
     return root
-
-
-MAX_LINES = 999_999
-_AROUND = 2
-
-
-def check_text(text: str) -> None:
-    """Refuse a text that UTF-8 cannot represent."""
-    if not isinstance(text, str):
-        raise ToolRefused(f"The text is {quoted(text)}. Give a text.")
-    if not is_whole(text):
-        raise ToolRefused("The text contains a lone surrogate, which files cannot hold. Remove it.")
-
-
-def viewed(say: Replies, path: str, text: str, view_range: Sequence[int] | None) -> str:
-    """Return all lines of a text, or the first to the last of a range (-1: the end), numbered."""
-    lines = text.split("\n")
-    if len(lines) > MAX_LINES:
-        raise ToolRefused(say.too_many_lines.format(path=path))
-    first, last = 1, len(lines)
-    if view_range is not None:
-        if (
-            not isinstance(view_range, list | tuple)
-            or [type(number) for number in view_range] != [int, int]
-            or view_range[1] < -1
-        ):
-            raise ToolRefused(
-                f"Invalid `view_range` parameter: {quoted(view_range)}. Give two line "
-                "numbers, the first and the last; -1 as the last is the end of the file."
-            )
-        first = max(view_range[0], 1)
-        last = last if view_range[1] == -1 else view_range[1]
-    return _with_excerpt(say.content.format(path=path), lines, first, last)
-
-
-def replaced(say: Replies, path: str, text: str, old: str, new: str) -> tuple[str, str]:
-    """Replace a text that occurs once.
-
-    Returns:
-        The file's new text, and the reply: the lines around the change.
-    """
-    check_text(old)
-    check_text(new)
-    if not old:
-        raise ToolRefused("`old_str` is empty. Give the text to replace, or use insert.")
-    count = text.count(old)
-    if not count:
-        raise ToolRefused(say.not_found.format(old_str=old, path=path))
-    if count > 1:
-        raise ToolRefused(say.not_unique.format(old_str=old, lines=_lines_of(text, old)))
-    place = text.index(old)
-    after = text[:place] + new + text[place + len(old) :]
-    changed = text.count("\n", 0, place) + 1
-    lines = after.split("\n")
-    first = max(changed - _AROUND, 1)
-    return after, _with_excerpt(say.replaced.format(path=path), lines, first, changed + _AROUND)
-
-
-def inserted(say: Replies, path: str, text: str, line: int, added: str) -> tuple[str, str]:
-    """Insert lines after a line; 0 is the beginning. The file then ends with a line feed.
-
-    Returns:
-        The file's new text, and the reply.
-    """
-    check_text(added)
-    lines = text.split("\n")
-    if not lines[-1]:
-        lines.pop()
-    if type(line) is not int or not 0 <= line <= len(lines):
-        raise ToolRefused(say.bad_line.format(line=quoted(line), last=len(lines)))
-    lines.insert(line, added.rstrip("\n"))
-    after = "\n".join(lines)
-    return after if after.endswith("\n") else f"{after}\n", say.inserted.format(path=path)
-
-
-def _with_excerpt(what: str, lines: Sequence[str], first: int, last: int) -> str:
-    shown = enumerate(lines[first - 1 : last], first)
-    return f"{what}\n" + "\n".join(f"{number:6d}\t{line}" for number, line in shown)
-
-
-def _lines_of(text: str, old: str) -> str:
-    """Return the lines on which each occurrence begins; occurrences may overlap."""
-    lines, place, line = [], -1, 1
-    while (at := text.find(old, place + 1)) >= 0:
-        line += text.count("\n", max(place, 0), at)
-        lines.append(str(line))
-        place = at
-    return ", ".join(lines)
