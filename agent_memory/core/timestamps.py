@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from math import inf
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -30,10 +31,14 @@ def now_utc() -> datetime:
 
 def check_moment(name: str, value: datetime | date | None) -> datetime | None:
     """Validate a time with a time zone. A date becomes the midnight at its beginning (UTC)."""
-    if value is None or (isinstance(value, datetime) and value.tzinfo is not None):
-        return value
+    if value is None:
+        return None
     if isinstance(value, date) and not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        with suppress(OverflowError):  # outside the years 1 to 9999 in UTC
+            value.astimezone(UTC)
+            return value
     raise InvalidInput(
         f"{name} is {quoted(value)}. Give a datetime with a time zone, such as "
         "datetime(2026, 3, 1, tzinfo=UTC), or a date."

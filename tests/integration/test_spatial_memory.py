@@ -110,7 +110,7 @@ def test_three_dimensions(store: Store) -> None:
      ({"text": "x" * 21}, "has 21 characters; the maximum is 20"),
      ({"text": "half \ud800"}, "half of a surrogate pair"),
      ({"position": (1, 2, 3)}, "has 3 coordinates"),
-     ({"position": (1, float("nan"))}, "contains nan"), ({"position": None}, "Give 2 numbers"),
+     ({"position": (1, float("nan"))}, r"position\[1\] is nan"), ({"position": None}, "Give 2 numbers"),
      ({"at": datetime(2026, 3, 1)}, "with a time zone"),
      ({"confidence": 1.5}, "confidence is 1.5"),
      ({"metadata": {"a": {1}}}, "metadata contains a set"),

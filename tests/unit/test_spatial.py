@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -20,10 +20,8 @@ from agent_memory.ltm_blocks.spatial.observation import (
     Moment,
     SpatialMatch,
     ago,
-    confidence_of,
-    moment_of,
+    number_of,
     position_of,
-    radius_of,
     record_of,
     rendered,
 )
@@ -54,11 +52,19 @@ def seen(
 
 
 def ids(found: Found) -> set[str]:
-    return {one.id for one in found.records}
+    return {found.record(row).id for row in range(len(found.places))}
 
 
 def record(one: Observation) -> Record:
     return record_of(one, "user:ada")
+
+
+def nearest(
+    index: PlaceIndex, here: Sequence[float], count: int, moment: Moment, radius: float = math.inf
+) -> Found:
+    found = index.search(moment, tuple(here), radius)
+    assert found.distances is not None
+    return found.cut(count, found.distances)
 
 
 def index_of(dimensions: int, fading: Fading, made: Sequence[Observation]) -> PlaceIndex:
@@ -72,12 +78,12 @@ def index_of(dimensions: int, fading: Fading, made: Sequence[Observation]) -> Pl
         ((1, 2, 3), "has 3 coordinates. This memory has 2 dimensions"),
         (7, "position is 7"),
         ("12", "position is '12'"),
-        ((1, "2"), "contains '2'"),
-        ((1, None), "contains None"),
-        ((math.nan, 0), "contains nan"),
-        ((0, math.inf), "contains inf"),
-        ((0, 1.0000001e12), "within ±1e\\+12"),
-        ((-(10**400), 0), "Give finite numbers"),
+        ((1, "2"), r"position\[1\] is '2'"),
+        ((1, None), r"position\[1\] is None"),
+        ((math.nan, 0), r"position\[0\] is nan"),
+        ((0, math.inf), r"position\[1\] is inf"),
+        ((0, 1.0000001e12), r"from -1e\+12 to 1e\+12"),
+        ((-(10**400), 0), r"position\[0\] is -1000"),
     ],
 )
 def test_a_bad_position_is_refused(given: object, wanted: str) -> None:
@@ -95,23 +101,13 @@ def test_positions_are_floats() -> None:
     assert math.copysign(1, position_of((-0.0, 0), 2)[0]) == 1
 
 
-def test_bad_radius_confidence_and_time_are_refused() -> None:
-    """Wrong: an infinite radius, a confidence of 2 or a time without a zone is accepted."""
-    assert radius_of(None) == math.inf
-    assert (radius_of(0), radius_of(2.5)) == (0.0, 2.5)
-    for radius in (-1, math.nan, math.inf, "3"):
-        with pytest.raises(InvalidInput, match="radius is"):
-            radius_of(radius)  # type: ignore[arg-type]
-    assert (confidence_of(0), confidence_of(1)) == (0.0, 1.0)
-    for confidence in (-0.01, 1.01, math.nan, None):
-        with pytest.raises(InvalidInput, match="confidence is"):
-            confidence_of(confidence)  # type: ignore[arg-type]
-    there = moment_of(datetime(2026, 3, 1, 2, tzinfo=timezone(timedelta(hours=2))))
-    assert (there, there.tzinfo) == (NOW, UTC)
-    early = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=2)))
-    for moment in (datetime(2026, 3, 1), "2026-03-01", NOW.date(), early):
-        with pytest.raises(InvalidInput, match="Give a datetime with a time zone"):
-            moment_of(moment)  # type: ignore[arg-type]
+def test_bad_numbers_are_refused() -> None:
+    """Wrong: a confidence of 2, or a text in place of a number, is accepted."""
+    assert [number_of("confidence", value, 0, 1) for value in (0, 1, True)] == [0.0, 1.0, 1.0]
+    assert number_of("radius", math.inf, 0, math.inf) == math.inf
+    for value in (-0.01, 1.01, math.nan, None, "1"):
+        with pytest.raises(InvalidInput, match="confidence is .* Give a number from 0 to 1"):
+            number_of("confidence", value, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +193,7 @@ def found_at(
 ) -> Found:
     made = [record(seen(f"{at:03}")) for at in range(len(sure))]
     ages = [0.0] * len(sure) if ages is None else ages
-    return Found(made, np.array(apart, float), np.array(sure, float), np.array(ages, float))
+    return Found(made, np.arange(len(made)), np.array(apart, float), np.array(sure, float), np.array(ages, float))
 
 
 def test_the_score_orders_what_is_found() -> None:
@@ -220,11 +216,6 @@ def test_the_score_orders_what_is_found() -> None:
     nowhere = found._replace(distances=None).ranked(1, np.array([0, 0, 0, 0, 1.0]))
     assert [(one.observation.id, one.distance) for one in nowhere] == [("004", None)]
     assert nowhere[0].relevance == 1
-    found = found_at([1, 2, 3], [1, 0.5, 0.25])
-    both = found.rows([2, 0]).joined(found)
-    assert [one.id for one in both.records] == ["002", "000", "001"]
-    assert both.distances.tolist() == [3, 1, 2]
-    assert both.confidences.tolist() == [0.25, 1, 0.5]
 
 
 @example([(3e-200, 4e-200, 0.0)], (0.0, 0.0, 0.0))  # their squares underflow
@@ -312,13 +303,13 @@ def test_the_index_finds_the_nearest(
     count = data.draw(st.integers(1, 12))
     reach = distances(np.array(places), here).tolist()
     radius = data.draw(st.sampled_from([*reach, math.inf, 0.0]) | st.floats(0, 1e13))
-    found = index.nearest(here, count, moment, radius)
+    found = nearest(index, here, count, moment, radius)
     assert ids(found) == set(nearest_of(sure, here, count, radius))
-    assert len(found.records) == len(ids(found))
+    assert len(found.places) == len(ids(found))
     assert found.distances is not None
-    places_found = np.array([one.metadata["position"] for one in found.records] or [here])
-    wanted = distances(places_found, here)
-    assert found.distances.tolist() == wanted[: len(found.records)].tolist()
+    rows = range(len(found.places))
+    places_found = np.array([found.record(row).metadata["position"] for row in rows] or [here])
+    assert found.distances.tolist() == distances(places_found, here)[: len(rows)].tolist()
 
 
 @given(crowds(), fadings, moments, st.data())
@@ -336,7 +327,7 @@ def test_the_index_finds_what_is_in_a_box(
         for one in sure_of(made, fading, moment)
         if all(a <= b <= c for a, b, c in zip(low, one.position, high, strict=True))
     }
-    assert ids(index.within(low, high, moment)) == wanted
+    assert ids(index.search(moment, box=(low, high))) == wanted
 
 
 @given(crowds(), fadings, moments, st.integers(1, 12))
@@ -347,7 +338,8 @@ def test_the_index_finds_the_newest(
     dimensions, made = crowd
     index = index_of(dimensions, fading, made)
     sure = sorted(sure_of(made, fading, moment), key=lambda one: (-one.at.timestamp(), one.id))
-    assert ids(index.newest(count, moment)) == {one.id for one in sure[:count]}
+    found = index.search(moment)
+    assert ids(found.cut(count, found.ages)) == {one.id for one in sure[:count]}
 
 
 def test_a_crowd_that_grows_and_shrinks() -> None:
@@ -372,7 +364,7 @@ def test_a_crowd_that_grows_and_shrinks() -> None:
         sure = sure_of(list(there.values()), Fading(10 * DAY, 0.05), AT)
         here = (random.uniform(0, 30), random.uniform(0, 30))
         for count, radius in ((1, math.inf), (10, math.inf), (50, 4.0), (1000, math.inf)):
-            found = index.nearest(here, count, AT, radius)
+            found = nearest(index, here, count, AT, radius)
             assert ids(found) == set(nearest_of(sure, here, count, radius))
         assert len(index) == len(there)
 
@@ -383,7 +375,7 @@ def test_what_is_read_may_be_changed() -> None:
     index = index_of(2, NEVER, [one, seen("b")])
 
     def given_out() -> list[Observation | None]:
-        found = index.newest(9, AT).ranked(9)
+        found = index.search(AT).ranked(9)
         return [index.get("a"), index.get("b"), *index.all(), *(one.observation for one in found)]
 
     for read in given_out():

@@ -25,7 +25,7 @@ from agent_memory.models.embedders.best_effort import BestEffort
 if TYPE_CHECKING:
     import numpy as np
 
-    from agent_memory.ltm_blocks.spatial.search import Found, PlaceIndex
+    from agent_memory.ltm_blocks.spatial.search import PlaceIndex
 
 _MOST = 50
 _MOST_INDEXED = 200_000  # observations of all owners
@@ -106,7 +106,7 @@ class SpatialMemory(CollectionBlock):
         if not scope.is_somebodys:
             return []
         now = datetime.now(UTC)
-        matches = self.open(scope).bearing(message, limit, now)
+        matches = self.open(scope).bearing(message, limit)
         return [
             Recall(
                 self.name,
@@ -203,11 +203,10 @@ class SpatialMemory(CollectionBlock):
     ) -> str:
         return _rendered(self.open(scope).within(low, high, query=query, limit=_MOST))
 
-    def relevance(self, question: str, found: Found) -> np.ndarray:
-        """Return for each observation the probability that it is relevant to a question."""
+    def relevance(self, question: str, texts: Sequence[str]) -> np.ndarray:
+        """Return for each text the probability that it is relevant to a question."""
         from agent_memory.retrieval.texts import TextIndex
 
-        texts = [record.text for record in found.records]
         index = TextIndex(texts, self._embedder.encode(texts))
         return index.relevance(self._embedder.query(question))
 

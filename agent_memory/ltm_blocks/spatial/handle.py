@@ -12,6 +12,7 @@ from agent_memory.core.ids import check_id
 from agent_memory.core.limits import how_many, quoted, text_of
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Record
+from agent_memory.core.timestamps import check_moment, now_utc
 from agent_memory.errors import InvalidInput, SessionDeleting
 from agent_memory.ltm_blocks.versions import new_epoch, new_version, version_of
 from agent_memory.ltm_blocks.keyed_records import Collection, id_of_key, put_with_session
@@ -21,11 +22,9 @@ from agent_memory.ltm_blocks.spatial.observation import (
     Observation,
     Position,
     SpatialMatch,
-    confidence_of,
-    moment_of,
+    number_of,
     observation_of,
     position_of,
-    radius_of,
     record_of,
 )
 
@@ -127,8 +126,7 @@ class SpatialHandle(Collection[Any]):
             InvalidInput: An argument is invalid.
         """
         count = max(how_many("k", k, 1), _COMPARED)
-        results = self._nearest(position, count, radius_of(radius), at)
-        return self._ranked(results, k, query)
+        return self._ranked(self._nearest(position, count, radius, at), k, query)
 
     def nearest(
         self, position: Iterable[float], k: int = 10, *, at: datetime | None = None
@@ -138,7 +136,7 @@ class SpatialHandle(Collection[Any]):
         Raises:
             InvalidInput: An argument is invalid.
         """
-        results = self._nearest(position, how_many("k", k, 1), inf, at)
+        results = self._nearest(position, how_many("k", k, 1), None, at)
         return sorted(self._ranked(results, k), key=_nearest_first)
 
     def within(
@@ -167,7 +165,7 @@ class SpatialHandle(Collection[Any]):
         greatest = self._position(high, "high")
         if any(lower > upper for lower, upper in zip(least, greatest, strict=True)):
             raise InvalidInput(f"low {least} is not below high {greatest}. Swap the coordinates.")
-        results = self._index().within(least, greatest, _moment(at))
+        results = self._index().search(_moment(at), box=(least, greatest))
         if query:
             results = results.cut(_COMPARED, -results.confidences)
         return self._ranked(results, how_many("limit", limit, 1), query)
@@ -206,20 +204,21 @@ class SpatialHandle(Collection[Any]):
             indexes.write(owner, before, index.changed({observation_id: None}), put)
             return index.get(observation_id) is not None
 
-    def bearing(self, message: Message | None, limit: int, now: datetime) -> list[SpatialMatch]:
+    def bearing(self, message: Message | None, limit: int) -> list[SpatialMatch]:
         """Return the observations that `SpatialMemory.get` recalls for a message."""
-        index, moment = self._index(), Moment(now.timestamp(), past=False)
+        found = self._index().search(_moment(None), self._place_of(message))
         question = message.text().strip() if message is not None else ""
-        here = self._place_of(message)
-        near = None if here is None else index.nearest(here, max(limit, _COMPARED), moment)
+        near, apart = list[int](), found.distances
+        if apart is not None:
+            near = found.first(max(limit, _COMPARED), apart)
         if not question:
-            return self._ranked(index.newest(limit, moment) if near is None else near, limit)
-        newest = index.newest(_NEWEST, moment, here)
-        results = newest if near is None else near.joined(newest)
-        relevance = self._limits.relevance(question, results)
+            rows = near if apart is not None else found.first(limit, found.ages)
+            return self._ranked(found.rows(rows), limit)
+        compared = dict.fromkeys([*near, *found.first(_NEWEST, found.ages)])
+        results = found.rows(list(compared))
+        relevance = self._limits.relevance(question, results.texts())
         meant = relevance >= self._limits.resources.min_relevance
-        if near is not None:
-            meant[: len(near.records)] = True  # near observations are always relevant
+        meant[: len(near)] = True  # near observations are always relevant
         results, relevance = results.rows(meant.nonzero()[0]), relevance[meant]
         return self._shown(results.ranked(limit, relevance))
 
@@ -262,14 +261,17 @@ class SpatialHandle(Collection[Any]):
         return [observation_of(record) for record in records.values()]
 
     def _nearest(
-        self, position: Iterable[float], count: int, radius: float, at: datetime | None
+        self, position: Iterable[float], count: int, radius: float | None, at: datetime | None
     ) -> Found:
-        where, moment = self._position(position), _moment(at)
-        return self._index().nearest(where, count, moment, radius)
+        where = self._position(position)
+        reach = inf if radius is None else number_of("radius", radius, 0, inf)
+        found = self._index().search(_moment(at), where, reach)
+        assert found.distances is not None
+        return found.cut(count, found.distances)
 
     def _ranked(self, results: Found, count: int, query: str | None = None) -> list[SpatialMatch]:
         question = "" if query is None else text_of("query", query).strip()
-        relevance = self._limits.relevance(question, results) if question else None
+        relevance = self._limits.relevance(question, results.texts()) if question else None
         return self._shown(results.ranked(count, relevance))
 
     def _shown(self, matches: list[SpatialMatch]) -> list[SpatialMatch]:
@@ -291,8 +293,8 @@ class SpatialHandle(Collection[Any]):
             id=id_of_key(None),
             text=text,
             position=position_of(position, self._limits.dimensions),
-            at=datetime.now(UTC) if at is None else moment_of(at),
-            confidence=confidence_of(confidence),
+            at=(check_moment("at", at) or now_utc()).astimezone(UTC),
+            confidence=number_of("confidence", confidence, 0, 1),
             session_id=self._keyed.scope.session_id or "",
             metadata=self._metadata(metadata, most),
         )
@@ -321,9 +323,7 @@ class SpatialHandle(Collection[Any]):
 
 
 def _moment(at: datetime | None) -> Moment:
-    if at is None:
-        return Moment(datetime.now(UTC).timestamp(), past=False)
-    return Moment(moment_of(at).timestamp(), past=True)
+    return Moment((check_moment("at", at) or now_utc()).timestamp(), past=at is not None)
 
 
 def _nearest_first(match: SpatialMatch) -> tuple[float, float, str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from math import inf, nan
+from datetime import datetime, timedelta
+from math import nan
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -105,45 +105,19 @@ def position_of(value: object, dimensions: int, name: str = "position") -> Posit
             f"{name} has {len(numbers)} coordinates. This memory has {dimensions} dimensions. Give "
             "one number for each."
         )
-    for number in numbers:
-        if not -MOST <= _number(number) <= MOST:
-            raise InvalidInput(
-                f"{name} contains {quoted(number)}. Give finite numbers within ±{MOST:g}, in a "
-                "unit of your choice."
-            )
-    return tuple(_number(number) + 0.0 for number in numbers)  # -0.0 is 0.0
+    coordinates = (number_of(f"{name}[{at}]", x, -MOST, MOST) for at, x in enumerate(numbers))
+    return tuple(number + 0.0 for number in coordinates)  # -0.0 is 0.0
 
 
-def radius_of(value: float | None) -> float:
-    """Validate a radius; infinite for None."""
-    if value is None:
-        return inf
-    radius = _number(value)
-    if not 0 <= radius < inf:
-        raise InvalidInput(
-            f"radius is {quoted(value)}. Give a number of at least 0, or leave it out."
-        )
-    return radius
-
-
-def moment_of(value: datetime) -> datetime:
-    """Validate a time and return it in UTC."""
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        try:
-            return value.astimezone(UTC)
-        except OverflowError:
-            pass
-    raise InvalidInput(
-        f"at is {quoted(value)}. Give a datetime with a time zone, such as "
-        "datetime(2026, 3, 1, tzinfo=UTC)."
-    )
-
-
-def confidence_of(value: float) -> float:
-    confidence = _number(value)
-    if not 0 <= confidence <= 1:
-        raise InvalidInput(f"confidence is {quoted(value)}. Give a number from 0 to 1.")
-    return confidence
+def number_of(name: str, value: object, least: float, most: float) -> float:
+    """Validate a number of any type, such as numpy's, and return it as a float."""
+    try:
+        number = float(value) if isinstance(value, Real) else nan
+    except OverflowError:
+        number = nan
+    if not least <= number <= most:
+        raise InvalidInput(f"{name} is {quoted(value)}. Give a number from {least:g} to {most:g}.")
+    return number
 
 
 def rendered(match: SpatialMatch, now: datetime) -> str:
@@ -160,11 +134,3 @@ def ago(age: timedelta) -> str:
         if age >= unit:
             return f"{age // unit} {name}{'s' if age // unit > 1 else ''} ago"
     return "just now"
-
-
-def _number(value: object) -> float:
-    """Return a number of any type as a float; NaN for other values."""
-    try:
-        return float(value) if isinstance(value, Real) else nan
-    except OverflowError:
-        return nan

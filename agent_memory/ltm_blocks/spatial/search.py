@@ -22,17 +22,25 @@ from agent_memory.ltm_blocks.spatial.observation import (
 
 
 class Found(NamedTuple):
-    """Search results, one row each."""
+    """The observations that a search compares, one row each."""
 
-    records: list[Record]
+    records: Sequence[Record]  # all records of the owner
+    places: np.ndarray  # the index of each row's record
     distances: np.ndarray | None
     confidences: np.ndarray
     ages: np.ndarray  # ages in seconds
 
+    def record(self, row: int) -> Record:
+        return self.records[self.places[row]]
+
+    def texts(self) -> list[str]:
+        return [self.record(row).text for row in range(len(self.places))]
+
     def rows(self, rows: Sequence[int] | np.ndarray) -> Found:
         apart = None if self.distances is None else self.distances[rows]
-        records = [self.records[row] for row in rows]
-        return Found(records, apart, self.confidences[rows], self.ages[rows])
+        return Found(
+            self.records, self.places[rows], apart, self.confidences[rows], self.ages[rows]
+        )
 
     def cut(self, count: int, column: np.ndarray) -> Found:
         """Return the `count` rows with the lowest values of a column, unordered."""
@@ -44,7 +52,7 @@ class Found(NamedTuple):
         if count < len(rows):
             rows = np.flatnonzero(columns[0] <= _least(columns[0], count))
         values = [column[rows].tolist() for column in (*columns, self.ages)]
-        ids = [self.records[row].id for row in rows]
+        ids = [self.record(row).id for row in rows]
         keys = list(zip(*values, ids, strict=True))
         return [int(rows[at]) for at in sorted(range(len(keys)), key=keys.__getitem__)[:count]]
 
@@ -54,7 +62,7 @@ class Found(NamedTuple):
         apart = np.zeros(len(scores)) if self.distances is None else self.distances
         return [
             SpatialMatch(
-                observation=observation_of(self.records[row]),
+                observation=observation_of(self.record(row)),
                 distance=None if self.distances is None else float(apart[row]),
                 confidence=float(self.confidences[row]),
                 relevance=None if relevance is None else float(relevance[row]),
@@ -62,19 +70,6 @@ class Found(NamedTuple):
             )
             for row in self.first(count, -scores, apart)
         ]
-
-    def joined(self, others: Found) -> Found:
-        """Return these results and others, without duplicates. Both are for the same position."""
-        assert self.distances is not None
-        ids = {item.id for item in self.records}
-        added = others.rows([row for row, item in enumerate(others.records) if item.id not in ids])
-        assert added.distances is not None
-        return Found(
-            [*self.records, *added.records],
-            np.concatenate([self.distances, added.distances]),
-            np.concatenate([self.confidences, added.confidences]),
-            np.concatenate([self.ages, added.ages]),
-        )
 
 
 class PlaceIndex:
@@ -119,51 +114,38 @@ class PlaceIndex:
         index._table = np.concatenate([table, new._table])
         return index
 
-    def nearest(self, position: Position, count: int, moment: Moment, radius: float = inf) -> Found:
-        """Return the nearest observations of sufficient confidence, unordered.
+    def search(
+        self,
+        moment: Moment,
+        position: Position | None = None,
+        radius: float = inf,
+        box: tuple[Position, Position] | None = None,
+    ) -> Found:
+        """Return the observations of sufficient confidence, unordered.
 
-        Ties go to the newest. The radius is inclusive.
+        Args:
+            moment: The time of the search. A search of the past ignores later observations.
+            position: The position from which distances are measured.
+            radius: Maximum distance, inclusive.
+            box: The lowest and the highest coordinates, inclusive.
         """
-        rows = self._sure(np.arange(len(self)), moment)
-        apart = distances(self._table[rows, :-2], position)
-        if len(rows) > count:
-            radius = min(radius, _least(apart, count))
-        close = apart <= radius
-        return self._results(rows[close], moment, position).cut(count, apart[close])
-
-    def within(self, low: Position, high: Position, moment: Moment) -> Found:
-        """Return the observations of sufficient confidence in a box and on its faces."""
-        places = self._table[:, :-2]
-        inside = ((places >= low) & (places <= high)).all(axis=1)
-        return self._results(self._sure(np.flatnonzero(inside), moment), moment)
-
-    def newest(self, count: int, moment: Moment, position: Position | None = None) -> Found:
-        """Return the newest observations of sufficient confidence, unordered."""
-        rows = self._sure(np.arange(len(self)), moment)
-        ages = -self._table[rows, -2]
-        if len(rows) > count:
-            rows = rows[ages <= _least(ages, count)]
-        results = self._results(rows, moment, position)
-        return results.cut(count, results.ages)
-
-    def _sure(self, rows: np.ndarray, moment: Moment) -> np.ndarray:
-        """Return the rows of sufficient confidence. A search of the past ignores later rows."""
-        sure = self._confidences(rows, moment) >= self._fading.least
+        positions, ages, apart = self._table[:, :-2], moment.seconds - self._table[:, -2], None
+        confidences = left(self._table[:, -1], ages, self._fading.half_life)
+        wanted = confidences >= self._fading.least
         if moment.past:
-            sure &= self._table[rows, -2] <= moment.seconds
-        return rows[sure]
-
-    def _confidences(self, rows: np.ndarray, moment: Moment) -> np.ndarray:
-        ages = moment.seconds - self._table[rows, -2]
-        return left(self._table[rows, -1], ages, self._fading.half_life)
-
-    def _results(self, rows: np.ndarray, moment: Moment, position: Position | None = None) -> Found:
-        apart = None if position is None else distances(self._table[rows, :-2], position)
+            wanted &= ages >= 0
+        if position is not None:
+            apart = distances(positions, position)
+            wanted &= apart <= radius
+        if box is not None:
+            wanted &= ((positions >= box[0]) & (positions <= box[1])).all(axis=1)
+        rows = np.flatnonzero(wanted)
         return Found(
-            records=[self._records[row] for row in rows.tolist()],
-            distances=apart,
-            confidences=self._confidences(rows, moment),
-            ages=moment.seconds - self._table[rows, -2],
+            self._records,
+            rows,
+            None if apart is None else apart[rows],
+            confidences[rows],
+            ages[rows],
         )
 
 
