@@ -20,10 +20,8 @@ from agent_memory.ltm_blocks.extractive.history.likeness import (
     ALIKE,
     candidates,
     gist,
-    jaccard,
     key_of,
     most_alike,
-    shingles,
 )
 from agent_memory.ltm_blocks.extractive.settling import Answer, Existing, Group, settle
 
@@ -172,21 +170,7 @@ def test_case_blanks_and_marks_do_not_count(one: str, other: str) -> None:
 def test_marks_that_are_part_of_a_word_count(one: str, other: str) -> None:
     """Wrong: two different facts get one key, and are merged without a check."""
     assert key_of(one) != key_of(other)
-
-
-def test_shingles_and_their_share() -> None:
-    """Wrong: punctuation counts as a word, or word order does not count."""
     assert key_of(" ... \u2014 !? ") == ""
-    assert shingles("...") == {("", "")}
-    assert shingles("Rex barks.") == {("", "rex"), ("rex", "barks"), ("barks", "")}
-    assert shingles("Rex") == {("", "rex"), ("rex", "")}
-    assert jaccard(shingles("Rex barks"), shingles("barks Rex")) == 0
-    short, long = shingles("likes tea"), shingles("likes tea with milk and sugar")
-    assert jaccard(short, long) == pytest.approx(2 / 8)
-    assert jaccard(long, short) == jaccard(short, long)
-    assert jaccard(short, short) == 1
-    assert jaccard(frozenset(), frozenset()) == 1
-    assert jaccard(short, frozenset()) == 0
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,10 @@ class Remembered:
 
     def __init__(self, facts: Sequence[Fact], vectors: np.ndarray) -> None:
         self.facts = facts
-        self._vectors = vectors
         texts = [f"{fact.subject} {fact.category} {fact.text}" for fact in facts]
         self._index = TextIndex(texts, [*map(encoding_of, vectors)])
         self._said_at = [last_said(fact).timestamp() for fact in facts]
-        self._duplicates: tuple[list[int], list[Stale]] = ([], [])
+        self._duplicates: tuple[list[Fact], list[Stale]] = ([], [])
 
     def current(self, now: datetime) -> list[int]:
         """Return the indexes of the current facts."""
@@ -58,14 +57,13 @@ class Remembered:
         self, now: datetime, detector: StalenessDetector, ttl: Mapping[str, timedelta]
     ) -> list[Stale]:
         """Return the current facts that are not worth recalling."""
-        places = self.current(now)
-        aged = detector.aged([self.facts[place] for place in places], now, ttl)
+        current = [self.facts[place] for place in self.current(now)]
+        aged = detector.aged(current, now, ttl)
         stale = {item.fact.id for item in aged}
-        fresh = [place for place in places if self.facts[place].id not in stale]
+        fresh = [fact for fact in current if fact.id not in stale]
         cached = self._duplicates
         if cached[0] != fresh:  # the set of current facts changes rarely
-            facts = [self.facts[place] for place in fresh]
-            cached = self._duplicates = fresh, detector.duplicates(facts, self._vectors[fresh])
+            cached = self._duplicates = fresh, detector.duplicates(fresh)
         return aged + cached[1]
 
     @made_once

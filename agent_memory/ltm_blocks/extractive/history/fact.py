@@ -210,9 +210,3 @@ class ImportanceScorer(SettingsModel):
             name: getattr(self, name) * value / whole if whole else 0.0
             for name, value in values.items()
         }
-
-    def score(
-        self, relevance: float, age_days: float = 0.0, mentions: int = 1, confidence: float = 1.0
-    ) -> float:
-        """Return the sum of `factors`."""
-        return sum(self.factors(relevance, age_days, mentions, confidence).values())

@@ -8,11 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
-from itertools import pairwise
 from math import log
 from typing import TYPE_CHECKING, Literal
-
-from pydantic import Field
 
 from agent_memory.core.settings_model import Duration, SettingsModel
 from agent_memory.ltm_blocks.extractive.history.fact import Fact
@@ -43,17 +40,6 @@ def key_of(text: str) -> str:
     """Return a text in lower case, with single blanks and without punctuation around words."""
     folded = unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'")
     return " ".join(bare for word in folded.split() if (bare := word.strip(_MARKS + _MORE_MARKS)))
-
-
-@lru_cache(_MOST_KNOWN)
-def shingles(text: str) -> frozenset[tuple[str, str]]:
-    """Return each pair of adjacent words. The beginning and the end count as empty words."""
-    return frozenset(pairwise(["", *key_of(text).split(), ""]))
-
-
-def jaccard(first: frozenset[tuple[str, str]], second: frozenset[tuple[str, str]]) -> float:
-    """Return the share of common shingles among all shingles of two texts (Broder, 1997)."""
-    return len(first & second) / len(first | second) if first or second else 1.0
 
 
 @lru_cache(_MOST_KNOWN)
@@ -141,42 +127,19 @@ class Stale:
 class StalenessDetector(SettingsModel):
     """Finds near-duplicate and old facts. They are not recalled, but stay in the history.
 
-    Near-duplicates have the same significant words, including names, numbers and negations. They
-    share most word pairs, or nearly the same vector, and hold at the same time. Of two
-    near-duplicates, the one that the user stated stays, otherwise the one stated most often,
-    otherwise the one stated last.
+    Near-duplicates have the same significant words, including names, numbers and negations, and
+    hold at the same time. Of two near-duplicates, the one that the user stated stays, otherwise the
+    one stated most often, otherwise the one stated last.
 
     Attributes:
-        jaccard: Minimum share of common word pairs (shingles) of near-duplicates.
-        cosine: Minimum cosine of near-duplicates that share only half of `jaccard`.
         max_age: How long a fact is recalled after it was last stated, or after its end if that is
             later; None for always.
         report_only: Whether to recall near-duplicate and old facts anyway; `User.stale` still
             reports them. Facts beyond the `ttl` of their category are not recalled.
     """
 
-    jaccard: float = Field(default=0.8, gt=0, le=1)
-    cosine: float = Field(default=0.92, gt=0, le=1)
     max_age: Age | None = None
     report_only: bool = False
-
-    def find(
-        self,
-        facts: Sequence[Fact],
-        vectors: np.ndarray,
-        now: datetime,
-        ttl: Mapping[str, timedelta] | None = None,
-    ) -> list[Stale]:
-        """Return the stale facts among current ones.
-
-        Args:
-            vectors: (n, dimension) of unit length; (n, 0) without an embedder.
-            ttl: For each category, how long facts are recalled after they were last stated.
-        """
-        aged = self.aged(facts, now, ttl)
-        stale = {item.fact.id for item in aged}
-        fresh = [place for place, fact in enumerate(facts) if fact.id not in stale]
-        return aged + self.duplicates([facts[place] for place in fresh], vectors[fresh])
 
     def aged(
         self, facts: Sequence[Fact], now: datetime, ttl: Mapping[str, timedelta] | None = None
@@ -192,48 +155,26 @@ class StalenessDetector(SettingsModel):
                 stale.append(Stale(fact, "old"))
         return stale
 
-    def duplicates(self, facts: Sequence[Fact], vectors: np.ndarray) -> list[Stale]:
+    def duplicates(self, facts: Sequence[Fact]) -> list[Stale]:
         """Return the facts that are near-duplicates of others."""
         order = sorted(
-            range(len(facts)),
-            key=lambda at: (
-                facts[at].role != "user",
-                -len(facts[at].evidence),
-                -last_said(facts[at]).timestamp(),
-                at,
+            facts,
+            key=lambda fact: (
+                fact.role != "user",
+                -len(fact.evidence),
+                -last_said(fact).timestamp(),
             ),
         )
-        shingles_of = {at: shingles(facts[at].text) for at in order}
-        by_gist: dict[tuple[str, tuple[tuple[str, ...], ...]], list[int]] = {}
+        by_gist: dict[tuple[str, tuple[tuple[str, ...], ...]], list[Fact]] = {}
         stale = []
-        for at in order:
-            fact = facts[at]
+        for fact in order:
             before = by_gist.setdefault((fact.subject.casefold(), gist(fact.text)), [])
-            same = next(
-                (
-                    other
-                    for other in before
-                    if self._alike(shingles_of, vectors, at, other) and _meet(fact, facts[other])
-                ),
-                None,
-            )
+            same = next((other for other in before if _meet(fact, other)), None)
             if same is None:
-                before.append(at)
+                before.append(fact)
             else:
-                stale.append(Stale(fact, "duplicate", facts[same]))
+                stale.append(Stale(fact, "duplicate", same))
         return stale
-
-    def _alike(
-        self,
-        shingles_of: Mapping[int, frozenset[tuple[str, str]]],
-        vectors: np.ndarray,
-        at: int,
-        other: int,
-    ) -> bool:
-        common = jaccard(shingles_of[at], shingles_of[other])
-        return common >= self.jaccard or (
-            common >= self.jaccard / 2 and bool(vectors[at] @ vectors[other] >= self.cosine)
-        )
 
 
 def _meet(fact: Fact, other: Fact) -> bool:
