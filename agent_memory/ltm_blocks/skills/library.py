@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,8 +17,7 @@ from agent_memory.ltm_blocks.skills.files import BrokenSkill, Skill, parse, rend
 _OWN = "users"
 _MANIFEST = "SKILL.md"
 _NO_SKILL = "readme.md"
-_OWNERS_KEPT = 100
-_TICK = 2_000_000_000  # nanoseconds; the coarsest resolution of file times
+_MOST_CACHED = 2_000  # files
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +28,8 @@ class Found:
     broken: list[BrokenSkill]
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """The parsed content of a file, with the file's stamp (its times, size and inode).
-
-    `stamp` is None if the file has just changed, because its times may not show a further change.
-    """
-
-    stamp: tuple[int, ...] | None
-    content: Skill | BrokenSkill
-
-
 class Library:
-    """Skill files, which are parsed again when they change. Thread-safe.
+    """Skill files, which are parsed again when their content changes. Thread-safe.
 
     An `owner` is the name of a directory, or None for the shared skills.
 
@@ -54,7 +40,7 @@ class Library:
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self._folder = folder
         self._max_bytes = max_bytes
-        self._cache: Cache[str | None, dict[Path, _Read]] = Cache(_OWNERS_KEPT)
+        self._parsed: Cache[tuple[str, bytes], Skill | BrokenSkill] = Cache(_MOST_CACHED)
 
     def read(self, owner: str | None) -> Found:
         """Return the current content of an owner's files.
@@ -65,14 +51,8 @@ class Library:
         home = self._home(owner)
         if not self._holds(home):
             return Found({}, [self._outside(home)])
-        cached = self._cache.get(owner, {})
         with _usable():
-            read = {
-                path: file
-                for path in self._files(home)
-                if (file := self._read(path, cached.get(path))) is not None
-            }
-        self._cache.put(owner, read)
+            read = {path: self._read(path) for path in self._files(home)}
         return self._skills(read, shared=owner is None)
 
     def seen(self, owner: str | None) -> Found:
@@ -123,7 +103,6 @@ class Library:
     def clear(self, owner: str) -> None:
         """Remove an owner's directory with everything in it. Idempotent."""
         home = self._home(owner)
-        self._cache.drop(owner)
         if not self._holds(home.parent):
             return
         with _usable():
@@ -161,19 +140,14 @@ class Library:
             elif name.endswith(".md") and name.lower() != _NO_SKILL:
                 yield path
 
-    def _read(self, path: Path, cached: _Read | None) -> _Read | None:
+    def _read(self, path: Path) -> Skill | BrokenSkill | None:
         """Return a file's content; None if it is gone."""
         try:
             is_link = path.is_symlink() or path.parent.is_symlink()
             if is_link and not self._holds(path):
-                return _Read(None, self._outside(path))
-            status = path.stat()
-            if not stat.S_ISREG(status.st_mode):  # to open a pipe would block
+                return self._outside(path)
+            if path.exists() and not path.is_file():  # to open a pipe would block
                 return self._unreadable(path, "it is not a file")
-            stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
-            if cached is not None and cached.stamp == stamp:
-                return cached
-            settled = status.st_mtime_ns < time.time_ns() - _TICK
             with path.open("rb") as file:
                 data = file.read(self._max_bytes + 1)
         except FileNotFoundError:
@@ -182,19 +156,22 @@ class Library:
             return self._unreadable(path, str(error.strerror))
         if len(data) > self._max_bytes:
             return self._unreadable(path, f"it has more than {self._max_bytes} bytes")
-        return _Read(stamp if settled else None, parse(data, self._shown(path)))
+        name = self._shown(path)
+        return self._parsed.computed((name, data), lambda: parse(data, name))
 
-    def _skills(self, read: dict[Path, _Read], *, shared: bool) -> Found:
+    def _skills(self, read: dict[Path, Skill | BrokenSkill | None], *, shared: bool) -> Found:
         result = Found({}, [])
-        for path, file in read.items():
-            if isinstance(file.content, BrokenSkill):
-                result.broken.append(file.content)
-            elif other := result.skills.get(file.content.name):
+        for path, content in read.items():
+            if content is None:
+                continue
+            if isinstance(content, BrokenSkill):
+                result.broken.append(content)
+            elif other := result.skills.get(content.name):
                 assert other.path is not None
                 problem = f"{self._shown(other.path)} has this `name` too. Rename one of them."
                 result.broken.append(BrokenSkill(self._shown(path), 1, problem))
             else:
-                result.skills[file.content.name] = replace(file.content, path=path, shared=shared)
+                result.skills[content.name] = replace(content, path=path, shared=shared)
         return result
 
     def _holds(self, path: Path) -> bool:
@@ -205,9 +182,9 @@ class Library:
         problem = "This link leads out of the folder. Put the files themselves here."
         return BrokenSkill(self._shown(path), 1, problem)
 
-    def _unreadable(self, path: Path, why: str) -> _Read:
+    def _unreadable(self, path: Path, why: str) -> BrokenSkill:
         problem = f"This cannot be read: {why}. Fix that, or remove it."
-        return _Read(None, BrokenSkill(self._shown(path), 1, problem))
+        return BrokenSkill(self._shown(path), 1, problem)
 
     def _shown(self, path: Path) -> str:
         name = path.relative_to(self._folder).as_posix()
