@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -83,99 +83,100 @@ class Unreadable(InvalidInput):
         self.line = line
 
 
-class FrontMatter:
-    """The keys and values of a front matter, with the line of each in the file.
+def front_matter(text: str) -> dict[str, yaml.Node]:
+    """Return the values of a front matter by key. It begins in the second line of the file.
 
-    Args:
-        line: Number of lines of the file before the text.
+    Raises:
+        Unreadable: The text is not YAML, or has more than texts, lists and mappings.
     """
+    try:
+        _check_plain(text)
+        root = yaml.compose(text, yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        raise _not_yaml(error) from None
+    except yaml.reader.ReaderError as error:
+        line = 2 + text.count("\n", 0, error.position)
+        raise Unreadable(line, "This line contains a control character. Remove it.") from None
+    nodes: dict[str, yaml.Node] = {}
+    if root is not None and not isinstance(root, yaml.MappingNode):
+        raise _refused(root, "This is not a line of the form `name: value`. Make it one.")
+    for key, node in root.value if root is not None else ():
+        if not isinstance(key, yaml.ScalarNode):
+            raise _refused(key, "This key is not a word. Use a word.")
+        if key.value in nodes:
+            raise _refused(key, f"`{key.value}` is repeated here. Keep one of them.")
+        nodes[key.value] = node
+    return nodes
 
-    def __init__(self, text: str, line: int) -> None:
-        self._text = text
-        self._before = line
-        self._values: dict[str, yaml.Node] = {}
-        self._loader: _Loader | None = None
-        try:
-            self._loader = _Loader(text)
-            root = self._loader.get_single_node()
-        except yaml.MarkedYAMLError as error:
-            raise self._refused(error) from None
-        except yaml.reader.ReaderError as error:
-            problem = "This line contains a control character. Remove it."
-            raise Unreadable(self._line(error.position), problem) from None
-        if root is not None and not isinstance(root, yaml.MappingNode):
-            raise Unreadable(
-                self._line_of(root), "This is not a line of the form `name: value`. Make it one."
-            )
-        for key, value in root.value if root is not None else ():
-            if not isinstance(key, yaml.ScalarNode):
-                raise Unreadable(self._line_of(key), "This key is not a word. Use a word.")
-            if key.value in self._values:
-                problem = f"`{key.value}` is repeated here. Keep one of them."
-                raise Unreadable(self._line_of(key), problem)
-            self._values[key.value] = value
 
-    def text(self, key: str) -> str:
-        """Return the text of a key as written, even if YAML reads it as another type (yes, 1)."""
-        node = self._values.get(key)
-        if node is None:
-            problem = f"`{key}` is missing. Add a line `{key}: ...` below this one."
-            raise Unreadable(self._before, problem)
-        if not isinstance(node, yaml.ScalarNode):
-            raise Unreadable(self._line_of(node), f"`{key}` is not a text. {_QUOTES}")
-        if not node.value.strip():
-            raise Unreadable(self._line_of(node), f"`{key}` is empty. Write it after the colon.")
-        return str(node.value)
+def _check_plain(text: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if getattr(event, "anchor", None) is not None:
+            problem = "Anchors and aliases (& and *) are not supported. Write the value out."
+        elif getattr(event, "tag", None) is not None:
+            problem = "Tags (!) are not supported. Remove it, or put the text in quotes."
+        elif depth > _MAX_DEPTH:
+            problem = f"This is nested more than {_MAX_DEPTH} deep. Flatten it."
+        elif isinstance(event, yaml.ScalarEvent) and not is_whole(event.value):
+            problem = "This text contains half of a surrogate pair. Write the whole character."
+        else:
+            continue
+        raise _refused(event, problem)
 
-    def texts(self, key: str) -> tuple[str, ...] | None:
-        """Return the list of texts of a key; None if the key is missing."""
-        node = self._values.get(key)
-        if node is None:
-            return None
-        if isinstance(node, yaml.ScalarNode) and not node.value:
-            return ()
-        if not isinstance(node, yaml.SequenceNode):
-            problem = f"`{key}` is not a list. Put each item on its own line, after a dash."
-            raise Unreadable(self._line_of(node), problem)
-        for item in node.value:
-            if not isinstance(item, yaml.ScalarNode):
-                problem = f"This item of `{key}` is not a text. {_QUOTES}"
-                raise Unreadable(self._line_of(item), problem)
-        return tuple(str(item.value) for item in node.value)
 
-    def others(self, names: Collection[str]) -> dict[str, Any]:
-        """Return the values of all keys that are not in `names`."""
-        return {key: self._value(node) for key, node in self._values.items() if key not in names}
+def _text(nodes: Mapping[str, yaml.Node], key: str) -> str:
+    """Return the text of a key as written, even if YAML reads it as another type (yes, 1)."""
+    node = nodes.get(key)
+    if node is None:
+        raise Unreadable(1, f"`{key}` is missing. Add a line `{key}: ...` below this one.")
+    if not isinstance(node, yaml.ScalarNode):
+        raise _refused(node, f"`{key}` is not a text. {_QUOTES}")
+    if not node.value.strip():
+        raise _refused(node, f"`{key}` is empty. Write it after the colon.")
+    return str(node.value)
 
-    def line(self, key: str) -> int:
-        return self._line_of(self._values[key])
 
-    def _value(self, node: yaml.Node) -> Any:
-        assert self._loader is not None
-        try:
-            return self._loader.construct_document(node)
-        except yaml.MarkedYAMLError as error:
-            raise self._refused(error) from None
-        except (ValueError, OverflowError):  # a date or number that does not exist
-            problem = "This is not a valid value. Put it in quotes."
-            raise Unreadable(self._line_of(node), problem) from None
+def _texts(nodes: Mapping[str, yaml.Node], key: str) -> tuple[str, ...] | None:
+    """Return the list of texts of a key; None if the key is missing."""
+    node = nodes.get(key)
+    if node is None:
+        return None
+    if isinstance(node, yaml.ScalarNode) and not node.value:
+        return ()
+    if not isinstance(node, yaml.SequenceNode):
+        raise _refused(node, f"`{key}` is not a list. Put each item on its own line, after a dash.")
+    for item in node.value:
+        if not isinstance(item, yaml.ScalarNode):
+            raise _refused(item, f"This item of `{key}` is not a text. {_QUOTES}")
+    return tuple(str(item.value) for item in node.value)
 
-    def _refused(self, error: yaml.MarkedYAMLError) -> Unreadable:
-        mark = error.problem_mark or error.context_mark
-        line = self._line(mark.index) if mark is not None else self._before
-        if isinstance(error, _NotPlain):
-            return Unreadable(line, str(error.problem))
-        since = ""
-        if error.context_mark is not None and self._line(error.context_mark.index) != line:
-            since = f", in the part that begins in line {self._line(error.context_mark.index)}"
-        return Unreadable(line, f"This is not YAML: {error.problem}{since}. {_QUOTES}")
 
-    def _line_of(self, node: yaml.Node) -> int:
-        return self._line(node.start_mark.index)
+def _value(node: yaml.Node) -> Any:
+    try:
+        return yaml.SafeLoader("").construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        raise _not_yaml(error) from None
+    except (ValueError, OverflowError):  # a date or number that does not exist
+        raise _refused(node, "This is not a valid value. Put it in quotes.") from None
 
-    def _line(self, index: int) -> int:
-        # YAML counts more characters as line ends than editors do
-        return self._before + 1 + self._text.count("\n", 0, index)
+
+def _not_yaml(error: yaml.MarkedYAMLError) -> Unreadable:
+    line, since = _line(error.problem_mark or error.context_mark), ""
+    if error.context_mark is not None and (begun := _line(error.context_mark)) != line:
+        since = f", in the part that begins in line {begun}"
+    return Unreadable(line, f"This is not YAML: {error.problem}{since}. {_QUOTES}")
+
+
+def _refused(place: yaml.Node | yaml.Event, problem: str) -> Unreadable:
+    return Unreadable(_line(place.start_mark), problem)
+
+
+def _line(mark: Any) -> int:
+    """Return the line in the file. YAML counts more characters as line ends than editors do."""
+    return 1 if mark is None else 2 + mark.buffer.count("\n", 0, mark.index)
 
 
 def as_yaml(values: Mapping[str, Any]) -> str:
@@ -193,38 +194,6 @@ def as_yaml(values: Mapping[str, Any]) -> str:
         raise InvalidInput(
             f"YAML cannot represent {error.args[1]!r}. Use texts, numbers, lists and dicts."
         ) from None
-
-
-class _NotPlain(yaml.MarkedYAMLError):
-    """An error: the YAML has more than texts, lists and mappings."""
-
-
-class _Loader(yaml.SafeLoader):
-    """A `yaml.SafeLoader` for plain YAML only."""
-
-    _depth = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
-        problem = _problem(event, self._depth)
-        if problem is not None:
-            raise _NotPlain(problem=problem, problem_mark=event.start_mark)
-        self._depth += 1
-        node = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
-
-
-def _problem(event: Any, depth: int) -> str | None:
-    if event.anchor is not None:
-        return "Anchors and aliases (& and *) are not supported. Write the value out."
-    if event.tag is not None:
-        return "Tags (!) are not supported. Remove it, or put the text in quotes."
-    if depth == _MAX_DEPTH:
-        return f"This is nested more than {_MAX_DEPTH} deep. Flatten it."
-    if isinstance(event, yaml.ScalarEvent) and not is_whole(event.value):
-        return "This text contains half of a surrogate pair. Write the whole character."
-    return None
 
 
 class _Dumper(yaml.SafeDumper):
@@ -320,14 +289,15 @@ def _parsed(text: str) -> Skill:
     end = next((n for n, line in enumerate(lines) if n and line.rstrip() == _FENCE), None)
     if end is None:
         raise Unreadable(1, "The front matter does not end. Put a line --- below its last key.")
-    front = FrontMatter("".join(f"{line}\n" for line in lines[1:end]), 1)
-    name, description = front.text("name"), front.text("description")
+    nodes = front_matter("".join(f"{line}\n" for line in lines[1:end]))
+    name, description = _text(nodes, "name"), _text(nodes, "description")
     if not _NAME.fullmatch(name):
-        raise Unreadable(front.line("name"), f"`name` has to be {_NAMED}.")
-    body, steps = "\n".join(lines[end + 1 :]), front.texts("steps")
+        raise _refused(nodes["name"], f"`name` has to be {_NAMED}.")
+    body, steps = "\n".join(lines[end + 1 :]), _texts(nodes, "steps")
     if steps is None:
         steps, body = _numbered(body)
-    tags, extra = front.texts("tags") or (), front.others(_KEYS)
+    tags = _texts(nodes, "tags") or ()
+    extra = {key: _value(node) for key, node in nodes.items() if key not in _KEYS}
     return _tidy(Skill(name, description, steps, tags, body, extra))
 
 
@@ -356,17 +326,14 @@ def _numbered(body: str) -> tuple[tuple[str, ...], str]:
         end += 1
     if not items:
         return (), body
-    steps = tuple(f"{item[0]}\n{textwrap.dedent(_text(item[1:]))}" for item in items)
-    return steps, _text([*lines[:first], *lines[end:]])
+    rests = (textwrap.dedent("\n".join(item[1:])) for item in items)
+    steps = tuple(f"{item[0]}\n{rest}" for item, rest in zip(items, rests, strict=True))
+    return steps, "\n".join([*lines[:first], *lines[end:]])
 
 
 def _goes_on(before: str, line: str) -> bool:
     """Return whether an unindented line continues the paragraph before it."""
     return bool(before.strip()) and not _OTHER_BLOCK.match(line)
-
-
-def _text(lines: Sequence[str]) -> str:
-    return "\n".join(lines)
 
 
 def _tidy(skill: Skill) -> Skill:
