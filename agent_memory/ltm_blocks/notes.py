@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Literal, Self
@@ -14,7 +13,7 @@ from agent_memory.core.fusion import with_pinned
 from agent_memory.core.idempotency import check_version, version_of
 from agent_memory.core.limits import quoted, text_of
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Recall, Record, Scope, Span
+from agent_memory.core.records import Recall, Record, Scope
 from agent_memory.core.settings_model import Positive
 from agent_memory.core.timestamps import check_moment
 from agent_memory.core.tracing import of_id, of_record, traced
@@ -113,11 +112,6 @@ class NoteMemory(CollectionBlock, NoteBlock):
 
     def drop_caches(self, scope: Scope) -> None:
         self._indexes.drop(scope.owner)
-
-    def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
-        """Forget a note by its id. Spans have no effect: notes come from no messages."""
-        is_gone = isinstance(what, str) and self.open(scope).delete(what)
-        return [str(what)] if is_gone else []
 
 
 def _namespace(notes: Notes) -> str:

@@ -62,21 +62,17 @@ class Window:
             take: The number of oldest messages that leave, instead of 30 % of a limit. More leave
                 if a limit requires it.
         """
-        low = LOW_WATER if take is None else 1.0
-        turns_kept = _room(turns, self.max_turns, low)
-        if take is None and turns_kept is None:  # the usual case: turns need not be computed
-            return _room(wanted, self.max_messages, low)
         from agent_memory.core.window import turns as turns_of
 
-        turn_sizes = [len(turn) for turn in turns_of(self.entries)]
-        if take is not None:
-            left = max(1, sum(turn_sizes) - take)
-            wanted = left if wanted is None else min(left, wanted)
-        messages = _room(wanted, self.max_messages, low)
-        if turns_kept is None:
-            return messages
-        of_turns = sum(turn_sizes[-turns_kept:])
-        return of_turns if messages is None else min(of_turns, messages)
+        low = LOW_WATER if take is None else 1.0
+        sizes = [len(turn) for turn in turns_of(self.entries)]
+        turns_kept = _room(turns, self.max_turns, low)
+        limits = (
+            _room(wanted, self.max_messages, low),
+            None if turns_kept is None else sum(sizes[-turns_kept:]),
+            None if take is None else max(1, sum(sizes) - take),
+        )
+        return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _room(wanted: int | None, most: int | None, low: float) -> int | None:
