@@ -29,16 +29,12 @@ class TextIndexes(Cache[str, "TextIndex"]):
 
     def relevance(self, owner: str, texts: Sequence[str], question: str) -> np.ndarray:
         """Return for each of an owner's texts the probability that it is relevant to a question."""
-        return self.of(owner, texts).relevance(self._embedder.query(question))
-
-    def of(self, owner: str, texts: Sequence[str]) -> TextIndex:
         from agent_memory.retrieval.texts import TextIndex
 
-        before = self.find(owner)
-        if before is not None and before.texts == texts:
-            return before
-        index = TextIndex(texts, self._embedder.encode(texts))
-        # an index without vectors is not cached while the embedder is down
-        if index.encoded or self._embedder.has_vectors() is False:
-            self.put(owner, index)
-        return index
+        index = self.find(owner)
+        if index is None or index.texts != texts:
+            index = TextIndex(texts, self._embedder.encode(texts))
+            # an index without vectors is not cached while the embedder is down
+            if index.encoded or self._embedder.has_vectors() is False:
+                self.put(owner, index)
+        return index.relevance(self._embedder.query(question))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from functools import reduce
 from math import inf
 from typing import NamedTuple
@@ -79,15 +78,14 @@ class PlaceIndex:
         self._dimensions = dimensions
         self._fading = fading
         self._records = list(records)
-        self._rows = {item.id: row for row, item in enumerate(records)}
         self._table = np.array([_row(item) for item in records], float).reshape(-1, dimensions + 2)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._records)
 
     def get(self, observation_id: str) -> Observation | None:
-        row = self._rows.get(observation_id)
-        return None if row is None else observation_of(self._records[row])
+        found = (item for item in self._records if item.id == observation_id)
+        return next(map(observation_of, found), None)
 
     def all(self) -> list[Observation]:
         return [
@@ -97,21 +95,11 @@ class PlaceIndex:
 
     def changed(self, changes: Mapping[str, Record | None]) -> PlaceIndex:
         """Return an index after changes. `changes` has records by id; None for a deleted record."""
-        new = PlaceIndex(
-            self._dimensions, self._fading, [item for item in changes.values() if item is not None]
-        )
-        index, table = copy(self), self._table
-        index._records = list(self._records)
-        if deleted := sorted(self._rows.keys() & changes.keys(), key=self._rows.__getitem__):
-            rows = [self._rows[name] for name in deleted]
-            for row in reversed(rows):
-                del index._records[row]
-            table = np.delete(table, rows, axis=0)
-            index._rows = {item.id: row for row, item in enumerate(index._records)}
-        first = len(index._records)
-        index._records += new._records
-        index._rows = index._rows | {name: first + row for name, row in new._rows.items()}
-        index._table = np.concatenate([table, new._table])
+        added = [item for item in changes.values() if item is not None]
+        rows = [row for row, item in enumerate(self._records) if item.id not in changes]
+        index = PlaceIndex(self._dimensions, self._fading, added)
+        index._records[:0] = [self._records[row] for row in rows]
+        index._table = np.concatenate([self._table[rows], index._table])
         return index
 
     def search(
