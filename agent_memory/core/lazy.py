@@ -8,8 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 
-def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """Return a `__getattr__` for a package that imports its names from their modules.
+def lazily(
+    package: str, homes: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], Any], list[str]]:
+    """Return a `__getattr__` that imports a package's names from their modules, and the names.
 
     Args:
         package: The `__name__` of the package.
@@ -24,7 +26,7 @@ def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], 
         setattr(sys.modules[package], name, value)
         return value
 
-    return load
+    return load, sorted(home_of)
 
 
 if TYPE_CHECKING:

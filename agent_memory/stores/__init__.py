@@ -144,7 +144,7 @@ def open_store(url: str, namespace: str = "default", durability: Durability | No
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazily(
+    __getattr__, _ = lazily(
         __name__,
         {
             ".encrypted.keys": ("Keys",),

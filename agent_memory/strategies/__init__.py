@@ -10,27 +10,20 @@ from typing import TYPE_CHECKING
 from agent_memory.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from agent_memory.core.window import Cut
-    from agent_memory.strategies.base import Chain, Departure, Limits, Strategy, Window
-    from agent_memory.strategies.bounded import Bounded, ClearTools, FlushToLTM, Trim
-    from agent_memory.strategies.summarize import Summarize
-
-__all__ = [
-    "Bounded",
-    "Chain",
-    "ClearTools",
-    "Cut",
-    "Departure",
-    "FlushToLTM",
-    "Limits",
-    "Strategy",
-    "Summarize",
-    "Trim",
-    "Window",
-]
+    from agent_memory.core.window import Cut as Cut
+    from agent_memory.strategies.base import Chain as Chain
+    from agent_memory.strategies.base import Departure as Departure
+    from agent_memory.strategies.base import Limits as Limits
+    from agent_memory.strategies.base import Strategy as Strategy
+    from agent_memory.strategies.base import Window as Window
+    from agent_memory.strategies.bounded import Bounded as Bounded
+    from agent_memory.strategies.bounded import ClearTools as ClearTools
+    from agent_memory.strategies.bounded import FlushToLTM as FlushToLTM
+    from agent_memory.strategies.bounded import Trim as Trim
+    from agent_memory.strategies.summarize import Summarize as Summarize
 
 if not TYPE_CHECKING:
-    __getattr__ = lazily(
+    __getattr__, __all__ = lazily(
         __name__,
         {
             ".base": ("Chain", "Departure", "Limits", "Strategy", "Window"),

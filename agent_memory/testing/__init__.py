@@ -11,27 +11,17 @@ from typing import TYPE_CHECKING
 from agent_memory.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from agent_memory.testing.contexts import check_context
-    from agent_memory.testing.fake_llm import FakeLLM
-    from agent_memory.testing.records import RecordStoreContract
-    from agent_memory.testing.sessions import SessionStoreContract
-    from agent_memory.testing.vectors import VectorStoreContract
-    from agent_memory.testing.watching import watched
-    from agent_memory.testing.work import StoreContract, WorkStoreContract
-
-__all__ = [
-    "FakeLLM",
-    "RecordStoreContract",
-    "SessionStoreContract",
-    "StoreContract",
-    "VectorStoreContract",
-    "WorkStoreContract",
-    "check_context",
-    "watched",
-]
+    from agent_memory.testing.contexts import check_context as check_context
+    from agent_memory.testing.fake_llm import FakeLLM as FakeLLM
+    from agent_memory.testing.records import RecordStoreContract as RecordStoreContract
+    from agent_memory.testing.sessions import SessionStoreContract as SessionStoreContract
+    from agent_memory.testing.vectors import VectorStoreContract as VectorStoreContract
+    from agent_memory.testing.watching import watched as watched
+    from agent_memory.testing.work import StoreContract as StoreContract
+    from agent_memory.testing.work import WorkStoreContract as WorkStoreContract
 
 if not TYPE_CHECKING:
-    __getattr__ = lazily(
+    __getattr__, __all__ = lazily(
         __name__,
         {
             ".contexts": ("check_context",),
