@@ -144,8 +144,8 @@ def test_remote_dimension(fake: FakeLLM) -> None:
 
 def test_another_dimension_is_refused(fake: FakeLLM) -> None:
     """Wrong: vectors of another dimension than known are accepted."""
-    with pytest.raises(DimensionMismatch, match=r"test-model .* 8 .* 5"):
-        remote(fake, dimension=5).embed(["a"])
+    with pytest.raises(DimensionMismatch, match=r"test-model.* 8 .* 5"):
+        CachedEmbedder(remote(fake, dimension=5)).embed(["a"])
 
 
 @pytest.mark.parametrize("status", [429, 500])

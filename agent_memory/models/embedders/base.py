@@ -150,7 +150,7 @@ class CachedEmbedder:
         embed_query = getattr(self.inner, "embed_query", None)
         if embed_query is None:
             return self.encode([text])[0]
-        return self._encoded([text], lambda _: embed_query(text)[None])[0]
+        return self._encoded([text], lambda _: [embed_query(text)])[0]
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Return the encoding of each text. Texts that are not cached are embedded in one call."""
@@ -202,32 +202,21 @@ class CachedEmbedder:
 
     def _encoded(self, texts: Sequence[str], embed: Any) -> list[Encoding]:
         """Call a function that embeds whole texts, and validate its vectors."""
-        import numpy as np
-
         from agent_memory.models.embedders.vectors import answered, unit_rows
         from agent_memory.retrieval.vectors import encoding_of
 
-        result = answered(self.name, embed, texts)
-        try:
-            rows: np.ndarray[Any, Any] = np.asarray(result)
-            count = len(rows)
-        except (TypeError, ValueError):  # rows of different lengths, or no rows
-            rows, count = np.empty(0), -1
-        if count != len(texts) or rows.ndim != 2:
-            what = f"an array of {rows.shape}" if count >= 0 else "no array of numbers"
+        source = f"The embedder {self.name!r}"
+        units = unit_rows(answered(self.name, embed, texts), source)
+        if len(units) != len(texts):
             raise ModelOutputInvalid(
-                f"The embedder {self.name!r} returned {what} for {len(texts)} texts. "
-                "Return one vector for each text, all of the same length."
+                f"{source} returned {len(units)} vectors for {len(texts)} texts. Return one vector "
+                "for each text."
             )
-        if rows.shape[1] != self.dimension:
+        if units.shape[1] != self.dimension:
             raise DimensionMismatch(
-                f"The embedder {self.name!r} returned vectors of {rows.shape[1]} numbers, where "
-                f"{self.dimension} were expected. Give each model its own name."
+                f"{source} returned vectors of {units.shape[1]} numbers, where {self.dimension} "
+                "were expected. Give each model its own name."
             )
-        try:
-            units = unit_rows(rows)
-        except ModelOutputInvalid as error:
-            raise ModelOutputInvalid(f"The embedder {self.name!r}: {error}") from error
         # copied, because a row is a view that would keep its whole batch in memory
         return [encoding_of(row.copy()) for row in units]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator
 
-from agent_memory.errors import ConfigError, ModelOutputInvalid
+from agent_memory.errors import ConfigError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,13 +45,10 @@ class GivenEmbedder:
     def dimension(self) -> int:
         """Length of a vector. If it was not given, the first access embeds a word."""
         if self._dimension is None:
+            from agent_memory.models.embedders.vectors import unit_rows
+
             rows = self._called(self._embed, ["dimension"])
-            if rows.ndim != 2 or len(rows) != 1 or not rows.shape[1]:
-                raise ModelOutputInvalid(
-                    f"The embedder {self.name!r} returned an array of {rows.shape} for one text. "
-                    "Return a list with one vector for each text."
-                )
-            self._dimension = int(rows.shape[1])
+            self._dimension = unit_rows(rows, f"The embedder {self.name!r}").shape[1]
         return self._dimension
 
     def load(self) -> None:
@@ -59,25 +56,17 @@ class GivenEmbedder:
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Return the function's result unchecked; `CachedEmbedder` validates it."""
-        import numpy as np
-
-        if not len(texts):
-            return np.zeros((0, self.dimension), np.float32)
         return self._called(self._embed, list(texts))
 
-    def _called(self, function: Callable[[Any], Any], what: Any) -> np.ndarray:
+    def _called(self, function: Callable[[Any], Any], argument: Any) -> np.ndarray:
+        import numpy as np
+
         from agent_memory.models.embedders.vectors import answered
 
-        return _array(answered(self.name, function, what))
+        def array(value: Any) -> np.ndarray:
+            return np.asarray(function(value), np.float64)
 
-
-def _array(rows: Any) -> np.ndarray:
-    import numpy as np
-
-    try:
-        return np.asarray(rows, np.float64)
-    except (TypeError, ValueError):
-        return np.empty(0)
+        return answered(self.name, array, argument)
 
 
 def check_embedding(value: object) -> object:

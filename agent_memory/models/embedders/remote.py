@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from agent_memory.errors import DimensionMismatch, ModelOutputInvalid
+from agent_memory.errors import ModelOutputInvalid
 from agent_memory.models.loading import load_litellm
 from agent_memory.models.provider import Provider
 
@@ -44,14 +44,6 @@ class LiteLLMEmbedder(Provider):
         rows: list[list[float]] = []
         for start in range(0, len(texts), _BATCH):
             rows += self._request(texts[start : start + _BATCH])
-        for row in rows:
-            if len(row) != self.dimension:
-                raise DimensionMismatch(
-                    f"{self.model} returned vectors of {len(row)} numbers, where "
-                    f"{self.dimension} were expected."
-                )
-            if not any(row):
-                raise ModelOutputInvalid(f"{self.model} returned a vector of zeros.")
         return rows
 
     def _request(self, texts: list[str]) -> list[list[float]]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from agent_memory.errors import AgentMemoryError, ModelOutputInvalid, ModelUnavailable
 
 
-def answered(name: str, function: Callable[[Any], Any], argument: Any) -> Any:
+T = TypeVar("T")
+
+
+def answered(name: str, function: Callable[[Any], T], argument: Any) -> T:
     """Call a user's function. Raise `ModelUnavailable` if it fails with an error of its own."""
     try:
         return function(argument)
@@ -22,15 +25,20 @@ def answered(name: str, function: Callable[[Any], Any], argument: Any) -> Any:
         ) from error
 
 
-def unit_rows(rows: Any) -> np.ndarray:
-    """Scale rows to length 1; zeros stay. Raise `ModelOutputInvalid` for no finite numbers."""
+def unit_rows(rows: Any, source: str = "The embedding model") -> np.ndarray:
+    """Scale rows to length 1; zeros stay. Raise `ModelOutputInvalid` for no finite numbers.
+
+    Args:
+        source: The origin of the rows, for the error.
+    """
     try:
         array = np.asarray(rows, dtype=np.float64)  # squares do not overflow in double precision
     except (TypeError, ValueError):
         array = np.full((1, 1), np.nan)
     if array.ndim != 2 or not np.isfinite(array).all():
         raise ModelOutputInvalid(
-            "The embedding model returned rows that are not all finite numbers."
+            f"{source} returned rows that are not all finite numbers. Return one vector for each "
+            "text, all of the same length."
         )
     lengths = np.linalg.norm(array, axis=1, keepdims=True)
     units: np.ndarray = np.divide(array, lengths, out=np.zeros_like(array), where=lengths > 0)
@@ -51,16 +59,17 @@ def embed_texts(texts: Sequence[str], size: int, embed: Callable[[list[str]], An
     Raises:
         ModelOutputInvalid: The model returned no valid vectors.
     """
-    vectors = np.zeros((len(texts), size), dtype=np.float32)
     filled = [index for index, text in enumerate(texts) if text.strip()]
-    if filled:
-        split = [[part for part, _ in parts_of(texts[index])] for index in filled]
-        rows = unit_rows(embed([part for parts in split for part in parts]))
-        if len(rows) > len(split):
-            lengths = np.array([len(part) for parts in split for part in parts], np.float32)
-            starts = np.cumsum([0, *(len(parts) for parts in split[:-1])])
-            rows = unit_rows(np.add.reduceat(rows * lengths[:, None], starts, axis=0))
-        vectors[filled] = rows
+    if not filled:
+        return np.zeros((len(texts), size), np.float32)
+    split = [[part for part, _ in parts_of(texts[index])] for index in filled]
+    rows = unit_rows(embed([part for parts in split for part in parts]))
+    if len(rows) > len(split):
+        lengths = np.array([len(part) for parts in split for part in parts], np.float32)
+        starts = np.cumsum([0, *(len(parts) for parts in split[:-1])])
+        rows = unit_rows(np.add.reduceat(rows * lengths[:, None], starts, axis=0))
+    vectors = np.zeros((len(texts), rows.shape[1]), np.float32)
+    vectors[filled] = rows
     return vectors
 
 
