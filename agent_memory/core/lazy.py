@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 
 def lazily(
-    package: str, homes: Mapping[str, Sequence[str]]
+    package: str, homes: Mapping[str, Sequence[str]], places: Iterable[str] = ()
 ) -> tuple[Callable[[str], Any], list[str]]:
     """Return a `__getattr__` that imports a package's names from their modules, and the names.
 
     Args:
         package: The `__name__` of the package.
         homes: For each module, relative to the package (`.trim`), the names that it defines.
+        places: More names, as "module:name".
     """
     home_of = {name: home for home, names in homes.items() for name in names}
+    home_of |= {name: home for home, _, name in (place.partition(":") for place in places)}
 
     def load(name: str) -> Any:
         if name not in home_of:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_memory.core.lazy import lazily
+from agent_memory.core.plugins import BUILT_IN
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.base import Block as Block
@@ -23,16 +24,6 @@ if TYPE_CHECKING:
 if not TYPE_CHECKING:
     __getattr__, __all__ = lazily(
         __name__,
-        {
-            ".base": ("Block", "Resources", "record_id"),
-            ".llm_reranker": ("FactChooser",),
-            ".extractive.block": ("ExtractiveMemory",),
-            ".files.block": ("FileMemory",),
-            ".notes": ("NoteMemory",),
-            ".skills.block": ("SkillMemory",),
-            ".spatial.block": ("SpatialMemory",),
-            ".static": ("StaticMemory",),
-            ".vector": ("VectorMemory",),
-            ".working": ("WorkingMemory",),
-        },
+        {".base": ("Block", "Resources", "record_id"), ".llm_reranker": ("FactChooser",)},
+        BUILT_IN["agent_memory.ltm_blocks"].values(),
     )

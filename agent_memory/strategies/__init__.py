@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_memory.core.lazy import lazily
+from agent_memory.core.plugins import BUILT_IN
 
 if TYPE_CHECKING:
     from agent_memory.core.window import Cut as Cut
@@ -26,9 +27,9 @@ if not TYPE_CHECKING:
     __getattr__, __all__ = lazily(
         __name__,
         {
-            ".base": ("Chain", "Departure", "Limits", "Strategy", "Window"),
-            ".bounded": ("Bounded", "ClearTools", "FlushToLTM", "Trim"),
-            ".summarize": ("Summarize",),
+            ".base": ("Departure", "Limits", "Strategy", "Window"),
+            ".bounded": ("Bounded",),
             "..core.window": ("Cut",),
         },
+        BUILT_IN["agent_memory.strategies"].values(),
     )

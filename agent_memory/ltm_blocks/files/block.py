@@ -22,7 +22,6 @@ from agent_memory.ltm_blocks.files.commands import (
     DESCRIPTION,
     FileCommand,
     check_text,
-    commands_under,
     inserted,
     listed,
     replaced,
@@ -106,7 +105,7 @@ class FileMemory(CollectionBlock):
             return _run(self.open(scope), command)
 
         description = DESCRIPTION.replace(ROOT, self.root)
-        return [Tool(self.name, description, commands_under(self.root), run)]
+        return [Tool(self.name, description, FileCommand, run)]
 
     def redacted(self, text: str) -> str:
         """Return a text after both redactions, of the memory and of the block."""

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import AliasChoices, Field, create_model
+from pydantic import AliasChoices, Field
 
 from agent_memory.core.limits import is_whole, quoted
 from agent_memory.core.tools import Arguments
@@ -38,8 +37,7 @@ class FileCommand(Arguments):
     )
     path: str | None = Field(
         default=None,
-        description="The file, such as /memories/notes.md; view and delete take directories too. "
-        "For all commands but rename.",
+        description="The file; view and delete take directories too. For all commands but rename.",
     )
     view_range: list[int] | None = Field(
         default=None,
@@ -62,17 +60,6 @@ class FileCommand(Arguments):
     insert_text: str | None = Field(default=None, description="For insert: what to insert.")
     old_path: str | None = Field(default=None, description="For rename: the path as it is.")
     new_path: str | None = Field(default=None, description="For rename: the path as it is to be.")
-
-
-@cache
-def commands_under(root: str) -> type[FileCommand]:
-    """Return the commands with descriptions for another root."""
-    path = FileCommand.model_fields["path"]
-    description = (path.description or "").replace(ROOT, root)
-    if description == path.description:
-        return FileCommand
-    field: Any = Field(default=None, description=description)
-    return create_model("FileCommand", __base__=FileCommand, path=(str | None, field))
 
 
 def listed(path: str, sizes: Mapping[str, int]) -> str:
