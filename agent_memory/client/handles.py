@@ -26,7 +26,7 @@ from agent_memory.errors import (
     SessionOfAnotherUser,
     UnsupportedOperation,
 )
-from agent_memory.ltm_blocks.keyed_records import require_plain
+from agent_memory.ltm_blocks.keyed_records import plain_json
 from agent_memory.ltm_blocks.working import check_key
 
 C = TypeVar("C", bound=type)
@@ -142,11 +142,11 @@ def request_of(
 def _sent(call: Call, name: str, value: Any) -> Any:
     kind = call.fields[name].type
     if call.types.get(name) in _EXACT:
-        require_plain(value, f"The {name}")
+        plain_json(value, f"The {name}")
     elif name == "puts":
         value = [Put(*put) for put in value]
         for put in value:
-            require_plain(put.value, "The value")
+            plain_json(put.value, "The value")
     elif name in ("blocks", "roles") and isinstance(value, str):
         value = [value]
     elif call.name == "set_working" and name == "key":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -10,6 +10,9 @@ from agent_memory.core.ids import MAX_ID, is_storable
 
 _MOST = 2**53  # the largest integer that every database and every JSON reader stores exactly
 _MAX_DEPTH = 110  # the deepest nesting of a message (100), and of the objects around it
+
+
+T = TypeVar("T")
 
 
 class Form(BaseModel):
@@ -25,20 +28,21 @@ def check_storable(text: str) -> str:
     return text
 
 
-def _shallow(value: dict[str, Any]) -> dict[str, Any]:
+def check_depth(value: T, most: int = _MAX_DEPTH) -> T:
+    """Check that lists and dicts are nested at most `most` deep."""
     level: list[Any] = [value]
-    for _ in range(_MAX_DEPTH):
+    for _ in range(most):
         inner = [item for item in level if isinstance(item, dict | list)]
         level = [
             item for outer in inner for item in (outer.values() if type(outer) is dict else outer)
         ]
         if not level:
             return value
-    raise ValueError(f"nested more than {_MAX_DEPTH} deep")
+    raise ValueError(f"it is nested more than {most} deep")
 
 
 Count = Annotated[int, Field(ge=0, le=_MOST)]
 Seq = Annotated[int, Field(ge=1, le=_MOST)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_ID), AfterValidator(check_storable)]
-Plain = Annotated[dict[str, Any], AfterValidator(_shallow)]
+Plain = Annotated[dict[str, Any], AfterValidator(check_depth)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
@@ -11,9 +10,8 @@ from hashlib import sha256
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 from uuid import uuid4
 
-from agent_memory.core.forms import Form
-from agent_memory.core.limits import is_whole, quoted, text_of
-from agent_memory.core.messages import compact_json
+from agent_memory.core.forms import Form, check_depth
+from agent_memory.core.limits import MAX_DEPTH, is_whole, quoted, text_of
 from agent_memory.core.records import Record, Scope, Span
 from agent_memory.errors import Conflict, InvalidInput, SessionDeleting
 from agent_memory.ltm_blocks.base import Block, ManualBlock, Resources, by_owner, record_id
@@ -24,9 +22,6 @@ from agent_memory.stores.log import check_owner
 
 Whose = Literal["session", "user"]
 B = TypeVar("B", bound=Block)
-
-_MAX_DEPTH = 100  # JSON readers and writers fail a little above a depth of 200
-_MAX_BITS = 4096  # Python refuses to write integers of more than 4,300 digits
 
 
 class KeyedRecords:
@@ -97,8 +92,8 @@ class KeyedRecords:
             SessionOfAnotherUser: The session belongs to another user.
             SessionDeleting: The session is being deleted; nothing was stored.
         """
-        require_plain(text, "The text")
-        require_plain(metadata or {}, "The metadata")
+        plain_json(text, "The text")
+        plain_json(metadata or {}, "The metadata")
         session_id, at = self.scope.session_id, at or datetime.now(UTC)
         if session_id is None or not (with_session or self._of_session):
             session_id = ""
@@ -161,7 +156,7 @@ class Collection(Generic[B]):
             raise InvalidInput(
                 f"{name} has {len(text)} characters; the maximum is {most}. {if_long}"
             )
-        require_plain(text, name)
+        plain_json(text, name)
         return text
 
     def _metadata(self, value: dict[str, Any] | None, most: int) -> dict[str, Any]:
@@ -264,40 +259,19 @@ def keyed_id(block: str, owner: str, key: str) -> str:
 
 def plain_json(value: object, what: str) -> str:
     """Return a value as compact JSON that restores it exactly. Errors name it `what`."""
-    require_plain(value, what)
-    return compact_json(value)
-
-
-def require_plain(value: object, what: str, depth: int = 0) -> None:
-    """Refuse values that JSON would not restore exactly; see `plain_json`."""
-    if isinstance(value, str):
-        if not is_whole(value):
-            raise InvalidInput(
-                f"{what} contains half of a surrogate pair, which no model can read. Give whole "
-                "characters."
-            )
-        return
-    if value is None or (isinstance(value, int) and value.bit_length() <= _MAX_BITS):
-        return
-    if isinstance(value, float) and math.isfinite(value):
-        return
-    if depth > _MAX_DEPTH:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        check_depth(value, MAX_DEPTH)
+        if not is_whole(text):
+            raise ValueError("it contains half of a surrogate pair")
+        if json.loads(text) != value:
+            raise ValueError("JSON would change it")
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(
-            f"{what} is nested more than {_MAX_DEPTH} deep. Flatten it, or give it as JSON text."
-        )
-    if type(value) is list:
-        for item in value:
-            require_plain(item, what, depth + 1)
-        return
-    if type(value) is dict and all(isinstance(key, str) for key in value):
-        for key, item in value.items():
-            require_plain(key, what)
-            require_plain(item, what, depth + 1)
-        return
-    raise InvalidInput(
-        f"{what} contains a {type(value).__name__} that JSON cannot restore exactly. Use strings, "
-        "finite numbers, booleans, None, lists, and dicts with string keys."
-    )
+            f"{what} is not plain JSON: {error}. Use strings, finite numbers, booleans, None, "
+            "lists, and dicts with string keys."
+        ) from None
+    return text
 
 
 def lock_of(block: str, owner: str) -> str:

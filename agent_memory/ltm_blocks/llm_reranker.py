@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import CancelledError
+from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 
@@ -16,7 +17,6 @@ from agent_memory.core.settings_model import Positive, Seconds, SettingsModel
 from agent_memory.core.text import escape
 from agent_memory.errors import ModelError
 from agent_memory.ltm_blocks.base import Resources
-from agent_memory.models.usage import current_account
 
 logger = logging.getLogger(__name__)
 
@@ -59,10 +59,9 @@ class FactChooser(SettingsModel):
             {"role": "system", "content": self.prompt},
             {"role": "user", "content": text},
         ]
-        call: Callable[[], _Bearing] = partial(llm.structured, messages, _Bearing)
-        account = current_account()
-        charged = call if account is None else account.charging(call)
-        handover = threads.Handover("choose-facts", charged)
+        call = partial(llm.structured, messages, _Bearing)
+        # in the caller's context, the call is charged to the caller's account
+        handover = threads.Handover("choose-facts", call, context=copy_context())
         try:
             numbers = handover.result(self.seconds).facts
         except (ModelError, OSError, TimeoutError, CancelledError) as error:

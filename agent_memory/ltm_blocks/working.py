@@ -20,7 +20,6 @@ from agent_memory.ltm_blocks.keyed_records import (
     Collection,
     CollectionBlock,
     plain_json,
-    require_plain,
 )
 
 _MAX_KEY = 128
@@ -156,7 +155,7 @@ class Scratchpad(Collection[WorkingMemory]):
             SessionDeleting: The session is being deleted; nothing was stored.
         """
         check_key(key)
-        require_plain(value, "The value")
+        plain_json(value, "The value")
         text = plain_json(within(value, self._keyed.redacted), "The value")
         with self._keyed.changing():
             others = [record.text for record in self._keyed.all() if _key(record) != key]

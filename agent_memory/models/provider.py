@@ -10,7 +10,6 @@ import logging
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -328,15 +327,7 @@ def _retry_after(error: BaseException | None) -> float:
         getattr(getattr(error, "response", None), "headers", None),
         getattr(error, "litellm_response_headers", None),
     ):
-        value = (headers or {}).get("retry-after")
-        if value is None:
-            continue
+        value = (headers or {}).get("retry-after", "")
         if re.fullmatch(r"\d+(\.\d+)?", value):
             return float(value)
-        from email.utils import parsedate_to_datetime  # slow to import
-
-        try:
-            return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-        except ValueError:
-            return 0.0
     return 0.0

@@ -16,7 +16,7 @@ from agent_memory.core.records import Record, Scope
 from agent_memory.core.system_collections import INDEXES
 from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, MemoryClosed
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.ltm_blocks.keyed_records import require_plain
+from agent_memory.ltm_blocks.keyed_records import plain_json
 from agent_memory.ltm_blocks.registry import register
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store, VectorStore, keeps_records
@@ -69,7 +69,7 @@ class Item:
             raise InvalidInput(f"Item {value.id!r} has neither `text` nor `vector`. Pass one.")
         if not isinstance(value.text, str | None):
             raise InvalidInput(f"The text of item {value.id!r} is not a string.")
-        require_plain([value.text, value.metadata], f"Item {value.id!r}")
+        plain_json([value.text, value.metadata], f"Item {value.id!r}")
         if type(value.metadata) is not dict:
             raise InvalidInput(f"The metadata of item {value.id!r} is not a dict.")
         return value

@@ -284,7 +284,13 @@ def test_json_is_plain_or_refused() -> None:
     assert plain_json({"b": [1, "é", None]}, "It") == '{"b":[1,"é",null]}'
     deep: list[Any] = []
     deep.append(deep)
-    with pytest.raises(InvalidInput, match="It is nested more than 100 deep"):
+    with pytest.raises(InvalidInput, match="It is not plain JSON: Circular reference"):
         plain_json(deep, "It")
-    with pytest.raises(InvalidInput, match="It contains a bytes"):
+    deep = []
+    for _ in range(100):
+        deep = [deep]
+    with pytest.raises(InvalidInput, match="it is nested more than 100 deep"):
+        plain_json(deep, "It")
+    assert plain_json(deep[0], "It") == "[" * 100 + "]" * 100
+    with pytest.raises(InvalidInput, match="Object of type bytes"):
         plain_json([b""], "It")

@@ -72,7 +72,7 @@ def test_a_bad_note_is_refused(url: str) -> None:
             (" \n", {}, "is empty"),
             ("x" * 21, {}, "has 21 characters; the maximum is 20"),
             ("half \ud800", {}, "half of a surrogate pair"),
-            ("Tea.", {"a": {1, 2}}, "metadata contains a set"),
+            ("Tea.", {"a": {1, 2}}, "metadata is not plain JSON: Object of type set"),
             ("Tea.", {"a": "x" * 20}, "metadata has more than 20 characters"),
         ]
         for text, metadata, wanted in bad:

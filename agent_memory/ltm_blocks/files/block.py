@@ -30,7 +30,6 @@ from agent_memory.ltm_blocks.files.commands import (
 from agent_memory.ltm_blocks.files.paths import (
     ROOT,
     above,
-    as_stored,
     below,
     checked_path,
     checked_root,
@@ -272,7 +271,7 @@ class Files(Collection[FileMemory]):
         return self._limits.root + path.removeprefix(ROOT)
 
     def _path(self, path: str) -> str:
-        return as_stored(path, self._limits.root)
+        return checked_path(path, self._limits.root)
 
     def _all(self, *, erase: bool = False) -> dict[str, Record]:
         """Return the current files by stored path. With `erase`, erase expired files."""

@@ -24,46 +24,34 @@ _LOOK_ALIKES = re.compile(
 _STAND_FOR_MORE = re.compile(r"[./\\%\u2044]")
 
 
-def checked_path(text: str) -> str:
-    """Return the normalized form of a path.
+def checked_path(text: str, root: str = ROOT) -> str:
+    """Return the stored form of a path, which begins with /memories whatever the root is.
 
     Both Unicode spellings of an accented letter (NFC, NFD) name the same file. A slash at the end
     is ignored.
 
     Raises:
-        ToolRefused: The path is outside /memories, is too long or too deep, or could be mistaken
+        ToolRefused: The path is outside the root, is too long or too deep, or could be mistaken
             for another path.
     """
     if not isinstance(text, str):
-        raise ToolRefused(f"The path is {quoted(text)}. Give a text that begins with {ROOT}.")
+        raise ToolRefused(f"The path is {quoted(text)}. Give a text that begins with {root}.")
     shown = _shown(text)
     if len(text) > MAX_CHARS or len(path := normalize("NFC", text)) > MAX_CHARS:
         raise ToolRefused(f"Path {shown} is too long: at most {MAX_CHARS} characters.")
-    if path != ROOT and not path.startswith(f"{ROOT}/"):
-        raise ToolRefused(f"Path must start with /memories, got: {shown}")
-    segments = path.split("/")[2:]
+    if path != root and not path.startswith(f"{root}/"):
+        raise ToolRefused(f"Path must start with {root}, got: {shown}")
+    segments = path[len(root) :].split("/")[1:]
     if segments and not segments[-1]:
         segments.pop()
     for segment in segments:
-        _check(segment, shown)
+        _check(segment, shown, root)
     if len(segments) > MAX_DEPTH:
         raise ToolRefused(f"Path {shown} is too deep: at most {MAX_DEPTH} levels.")
     return "/".join((ROOT, *segments))
 
 
-def as_stored(path: str, root: str) -> str:
-    """Return the stored form of a path under a custom root."""
-    if root == ROOT:
-        return checked_path(path)
-    if not isinstance(path, str) or not (path == root or path.startswith(f"{root}/")):
-        raise ToolRefused(f"Path must start with {root}, got: {quoted(path)}")
-    try:
-        return checked_path(ROOT + path[len(root) :])
-    except ToolRefused as error:
-        raise ToolRefused(str(error).replace(ROOT, root)) from None
-
-
-def _check(segment: str, shown: str) -> None:
+def _check(segment: str, shown: str, root: str) -> None:
     for char in segment:
         if not _allowed(char):
             raise ToolRefused(
@@ -73,7 +61,7 @@ def _check(segment: str, shown: str) -> None:
     if segment in ("", "."):
         raise ToolRefused(f"Path {shown} contains an empty part or a single dot. Remove it.")
     if not segment.strip(". "):
-        raise ToolRefused(f"Path {shown} would escape /memories directory")
+        raise ToolRefused(f"Path {shown} would escape {root} directory")
     if segment != segment.strip(" ") or category(segment[0])[0] == "M":
         raise ToolRefused(f"Path {shown} has a part with an invisible first or last character.")
     if len(segment.encode()) > MAX_SEGMENT_BYTES:
