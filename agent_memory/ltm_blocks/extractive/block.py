@@ -15,6 +15,7 @@ from agent_memory.core.fusion import with_pinned
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Source, Span
 from agent_memory.core.redaction import Redactor
+from agent_memory.core.settings_model import Duration
 from agent_memory.errors import ModelRequired
 from agent_memory.ltm_blocks.base import FactBlock, Resources, by_owner, record_id
 from agent_memory.ltm_blocks.versions import MOST_RECORDS, erase, version_of
@@ -23,7 +24,7 @@ from agent_memory.ltm_blocks.extractive.history.claims import Batch, Claim
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, ImportanceScorer
 from agent_memory.ltm_blocks.extractive.history.findings import Rules
 from agent_memory.ltm_blocks.extractive.history.history import Change, changes, facts_of
-from agent_memory.ltm_blocks.extractive.history.likeness import Age, Stale, StalenessDetector
+from agent_memory.ltm_blocks.extractive.history.likeness import Stale, StalenessDetector
 from agent_memory.ltm_blocks.extractive.history.sources import sources
 from agent_memory.ltm_blocks.extractive.profiles import Form, ProfileForm
 from agent_memory.ltm_blocks.extractive.storage import (
@@ -94,7 +95,7 @@ class ExtractiveMemory(FactBlock):
     redact: Redactor | ImportString[Callable[[str], str]] | None = None
     scorer: ImportanceScorer = ImportanceScorer()
     staleness: StalenessDetector = StalenessDetector()
-    ttl: Mapping[str, Age] = Field(default_factory=dict)
+    ttl: Mapping[str, Duration] = Field(default_factory=dict)
     superseded: bool = False
     choose: FactChooser | None = None
 
@@ -213,23 +214,16 @@ class ExtractiveMemory(FactBlock):
 
     def _hidden(self, remembered: Remembered, now: datetime) -> dict[int, str]:
         """Return the indexes of the facts that are not recalled, each with the reason."""
-        current = set(remembered.current(now))
-        hidden = {
-            place: f"it does not hold any more ({fact.why or 'over'})"
-            for place, fact in enumerate(remembered.facts)
-            if place not in current and not self.superseded
-        }
+        current, hidden = set(remembered.current(now)), dict[int, str]()
         stale = {
-            item.fact.id: f"it is stale ({item.why})"
-            for item in remembered.stale(now, self.staleness, self.ttl)
-            if item.why == "expired" or not self.staleness.report_only
+            item.fact.id: item.why for item in remembered.stale(now, self.staleness, self.ttl)
         }
-        of_stale = {
-            place: stale[remembered.facts[place].id]
-            for place in current
-            if remembered.facts[place].id in stale
-        }
-        return hidden | of_stale
+        for place, fact in enumerate(remembered.facts):
+            if place not in current and not self.superseded:
+                hidden[place] = f"it does not hold any more ({fact.why or 'over'})"
+            elif fact.id in stale:
+                hidden[place] = f"it is stale ({stale[fact.id]})"
+        return hidden
 
     def all_kept(self, scope: Scope) -> list[Recall]:
         from agent_memory.ltm_blocks.extractive.recalling import recalls

@@ -106,9 +106,6 @@ def _share(first: frozenset[str], second: frozenset[str]) -> float:
     return len(first & second) / least if least else 0.0
 
 
-Age = Duration
-
-
 @dataclass(frozen=True, slots=True)
 class Stale:
     """A fact that is not worth recalling.
@@ -134,12 +131,9 @@ class StalenessDetector(SettingsModel):
     Attributes:
         max_age: How long a fact is recalled after it was last stated, or after its end if that is
             later; None for always.
-        report_only: Whether to recall near-duplicate and old facts anyway; `User.stale` still
-            reports them. Facts beyond the `ttl` of their category are not recalled.
     """
 
-    max_age: Age | None = None
-    report_only: bool = False
+    max_age: Duration | None = None
 
     def aged(
         self, facts: Sequence[Fact], now: datetime, ttl: Mapping[str, timedelta] | None = None
