@@ -15,8 +15,8 @@ from agent_memory.core.limits import MAX_DEPTH, is_whole, quoted, text_of
 from agent_memory.core.records import Record, Scope, Span
 from agent_memory.errors import Conflict, InvalidInput, SessionDeleting
 from agent_memory.ltm_blocks.base import Block, ManualBlock, Resources, by_owner, record_id
-from agent_memory.ltm_blocks.versions import erase, erase_owner
 from agent_memory.ltm_blocks.registry import register
+from agent_memory.ltm_blocks.versions import erase, erase_owner
 from agent_memory.stores.base import Store
 from agent_memory.stores.log import check_owner
 

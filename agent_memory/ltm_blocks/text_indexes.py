@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from agent_memory.ltm_blocks.base import Resources
-    from agent_memory.retrieval.texts import TextIndex
 
 
 class TextIndexes(Cache[str, "TextIndex"]):

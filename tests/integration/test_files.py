@@ -208,7 +208,7 @@ def test_settings(tmp_path: Path) -> None:
     with AgentMemory(AgentMemoryConfig.from_file(file)) as memory:
         files = memory.user("ana").files()
         files.create("/notes/plan.md", "a")
-        with pytest.raises(ToolRefused, match="^File /notes/plan.md already exists$"):
+        with pytest.raises(ToolRefused, match=r"^File /notes/plan\.md already exists$"):
             files.create("/notes/plan.md", "b")
     with AgentMemory("memory://") as memory, pytest.raises(ConfigError, match=r"\[FileMemory"):
         memory.user("ana").files()

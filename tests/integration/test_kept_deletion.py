@@ -11,8 +11,8 @@ import pytest
 from agent_memory import AgentMemory, Block, FileMemory, InvalidInput, NoteMemory, SkillMemory, User
 from agent_memory.core.records import Record, Scope
 from agent_memory.ltm_blocks import SpatialMemory, WorkingMemory
-from agent_memory.ltm_blocks.versions import version_owner
 from agent_memory.ltm_blocks.skills import Skill
+from agent_memory.ltm_blocks.versions import version_owner
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import together

@@ -15,8 +15,8 @@ import pytest
 from agent_memory import AgentMemory, AgentMemoryConfig, Message, SpatialMemory
 from agent_memory.core.records import Scope
 from agent_memory.errors import ConfigError, InvalidInput, SessionDeleting, StoreUnavailable
-from agent_memory.ltm_blocks.versions import version_of, version_owner
 from agent_memory.ltm_blocks.spatial import Observation, SpatialHandle
+from agent_memory.ltm_blocks.versions import version_of, version_owner
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
@@ -110,7 +110,8 @@ def test_three_dimensions(store: Store) -> None:
      ({"text": "x" * 21}, "has 21 characters; the maximum is 20"),
      ({"text": "half \ud800"}, "half of a surrogate pair"),
      ({"position": (1, 2, 3)}, "has 3 coordinates"),
-     ({"position": (1, float("nan"))}, r"position\[1\] is nan"), ({"position": None}, "Give 2 numbers"),
+     ({"position": (1, float("nan"))}, r"position\[1\] is nan"),
+     ({"position": None}, "Give 2 numbers"),
      ({"at": datetime(2026, 3, 1)}, "with a time zone"),
      ({"confidence": 1.5}, "confidence is 1.5"),
      ({"metadata": {"a": {1}}}, "metadata is not plain JSON: Object of type set"),

@@ -106,7 +106,7 @@ def test_bad_numbers_are_refused() -> None:
     assert [number_of("confidence", value, 0, 1) for value in (0, 1, True)] == [0.0, 1.0, 1.0]
     assert number_of("radius", math.inf, 0, math.inf) == math.inf
     for value in (-0.01, 1.01, math.nan, None, "1"):
-        with pytest.raises(InvalidInput, match="confidence is .* Give a number from 0 to 1"):
+        with pytest.raises(InvalidInput, match=r"confidence is .* Give a number from 0 to 1"):
             number_of("confidence", value, 0, 1)
 
 
@@ -193,7 +193,8 @@ def found_at(
 ) -> Found:
     made = [record(seen(f"{at:03}")) for at in range(len(sure))]
     ages = [0.0] * len(sure) if ages is None else ages
-    return Found(made, np.arange(len(made)), np.array(apart, float), np.array(sure, float), np.array(ages, float))
+    columns = (np.array(values, float) for values in (apart, sure, ages))
+    return Found(made, np.arange(len(made)), *columns)
 
 
 def test_the_score_orders_what_is_found() -> None:

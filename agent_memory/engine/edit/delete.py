@@ -25,8 +25,8 @@ from agent_memory.engine.system_records import Kind
 from agent_memory.engine.values.key_values import erase_values
 from agent_memory.errors import Damaged, SessionDeleting, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block, ManualBlock, record_id
-from agent_memory.ltm_blocks.versions import erase
 from agent_memory.ltm_blocks.registry import FORGOTTEN, erase_derived, erase_indexed, registered
+from agent_memory.ltm_blocks.versions import erase
 from agent_memory.stores.damage import head_or_rest, noted
 from agent_memory.stores.log import check_owner
 

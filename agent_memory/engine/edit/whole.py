@@ -19,8 +19,8 @@ from agent_memory.engine.system_records import Kind
 from agent_memory.engine.values.items import owner_of
 from agent_memory.errors import Damaged
 from agent_memory.ltm_blocks.base import Block, ManualBlock
-from agent_memory.ltm_blocks.versions import version_owner
 from agent_memory.ltm_blocks.keyed_records import lock_of
+from agent_memory.ltm_blocks.versions import version_owner
 from agent_memory.stores.damage import noted
 from agent_memory.stores.log import check_owner
 

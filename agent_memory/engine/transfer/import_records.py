@@ -18,9 +18,9 @@ from agent_memory.engine.transfer.reading import Item, Stored
 from agent_memory.engine.transfer.snapshot import VectorsForm, refused
 from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, ModelError
 from agent_memory.ltm_blocks.base import Block, batch_id, message_id
-from agent_memory.ltm_blocks.versions import new_epoch, new_version, version_of
 from agent_memory.ltm_blocks.keyed_records import KeyedRecords, keyed_id
 from agent_memory.ltm_blocks.registry import FORGOTTEN, register
+from agent_memory.ltm_blocks.versions import new_epoch, new_version, version_of
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components

@@ -27,8 +27,8 @@ from agent_memory.engine.values.items import (
     refreshed,
 )
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.versions import Versioned, erase_owner, new_version
 from agent_memory.ltm_blocks.keyed_records import put_with_session
+from agent_memory.ltm_blocks.versions import Versioned, erase_owner, new_version
 from agent_memory.stores.base import RecordStore, Store
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from agent_memory.core.redaction import Redactor
 from agent_memory.core.settings_model import Duration
 from agent_memory.errors import ModelRequired
 from agent_memory.ltm_blocks.base import FactBlock, Resources, by_owner, record_id
-from agent_memory.ltm_blocks.versions import MOST_RECORDS, erase, version_of
 from agent_memory.ltm_blocks.extractive.forms import FactForm, prompt_version
 from agent_memory.ltm_blocks.extractive.history.claims import Batch, Claim
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, ImportanceScorer
@@ -35,6 +34,7 @@ from agent_memory.ltm_blocks.extractive.storage import (
 )
 from agent_memory.ltm_blocks.llm_reranker import FactChooser
 from agent_memory.ltm_blocks.registry import Tombstone
+from agent_memory.ltm_blocks.versions import MOST_RECORDS, erase, version_of
 from agent_memory.models.embedders.best_effort import BestEffort
 from agent_memory.models.loading import load_litellm
 
@@ -215,9 +215,7 @@ class ExtractiveMemory(FactBlock):
     def _hidden(self, remembered: Remembered, now: datetime) -> dict[int, str]:
         """Return the indexes of the facts that are not recalled, each with the reason."""
         current, hidden = set(remembered.current(now)), dict[int, str]()
-        stale = {
-            item.fact.id: item.why for item in remembered.stale(now, self.staleness, self.ttl)
-        }
+        stale = {item.fact.id: item.why for item in remembered.stale(now, self.staleness, self.ttl)}
         for place, fact in enumerate(remembered.facts):
             if place not in current and not self.superseded:
                 hidden[place] = f"it does not hold any more ({fact.why or 'over'})"

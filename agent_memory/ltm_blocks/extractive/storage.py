@@ -11,7 +11,6 @@ from agent_memory.core.records import Lease, Record, Span
 from agent_memory.core.system_collections import SENT_TEXTS
 from agent_memory.errors import ConfigError, InvalidInput, ModelError
 from agent_memory.ltm_blocks.base import Resources, batch_id, record_id
-from agent_memory.ltm_blocks.versions import Versioned, new_version, renew
 from agent_memory.ltm_blocks.extractive.history.claims import (
     RECALLED,
     Batch,
@@ -24,6 +23,7 @@ from agent_memory.ltm_blocks.extractive.history.claims import (
 )
 from agent_memory.ltm_blocks.extractive.history.fact import Fact
 from agent_memory.ltm_blocks.registry import Tombstone, bury, overlap, tombstones
+from agent_memory.ltm_blocks.versions import Versioned, new_version, renew
 from agent_memory.stores.base import RecordStore
 
 if TYPE_CHECKING:

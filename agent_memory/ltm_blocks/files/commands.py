@@ -14,7 +14,7 @@ from pydantic import AliasChoices, Field
 from agent_memory.core.limits import is_whole, quoted
 from agent_memory.core.tools import Arguments
 from agent_memory.errors import ToolRefused
-from agent_memory.ltm_blocks.files.paths import ROOT, below
+from agent_memory.ltm_blocks.files.paths import below
 
 MAX_LINES = 999_999
 _AROUND = 2

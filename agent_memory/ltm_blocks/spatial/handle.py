@@ -14,7 +14,6 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Record
 from agent_memory.core.timestamps import check_moment, now_utc
 from agent_memory.errors import InvalidInput, SessionDeleting
-from agent_memory.ltm_blocks.versions import new_epoch, new_version, version_of
 from agent_memory.ltm_blocks.keyed_records import Collection, id_of_key, put_with_session
 from agent_memory.ltm_blocks.registry import register
 from agent_memory.ltm_blocks.spatial.observation import (
@@ -27,6 +26,7 @@ from agent_memory.ltm_blocks.spatial.observation import (
     position_of,
     record_of,
 )
+from agent_memory.ltm_blocks.versions import new_epoch, new_version, version_of
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.spatial.block import SpatialMemory

@@ -9,7 +9,6 @@ import numpy as np
 
 from agent_memory.errors import AgentMemoryError, ModelOutputInvalid, ModelUnavailable
 
-
 T = TypeVar("T")
 
 
