@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from agent_memory.ltm_blocks.base import Resources
+    from agent_memory.retrieval.texts import TextIndex  # noqa: F401 - in the name of the base class
 
 
 class TextIndexes(Cache[str, "TextIndex"]):

@@ -84,7 +84,7 @@ def test_a_bad_value_is_refused(memory: AgentMemory) -> None:
     pad = memory.session("s").working()
     bad: list[Any] = [float("inf"), {1: 2}, (1,), b"x", {"a": {1}}, "half \ud800", pad]
     for value in bad:
-        with pytest.raises(InvalidInput, match="The value contains"):
+        with pytest.raises(InvalidInput, match="The value is not plain JSON"):
             pad.set("k", value)
     assert memory.sessions() == []
 

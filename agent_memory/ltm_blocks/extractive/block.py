@@ -34,7 +34,7 @@ from agent_memory.ltm_blocks.extractive.storage import (
 )
 from agent_memory.ltm_blocks.llm_reranker import FactChooser
 from agent_memory.ltm_blocks.registry import Tombstone
-from agent_memory.ltm_blocks.versions import MOST_RECORDS, erase, version_of
+from agent_memory.ltm_blocks.versions import MOST_RECORDS, Version, erase, version_of
 from agent_memory.models.embedders.best_effort import BestEffort
 from agent_memory.models.loading import load_litellm
 
@@ -100,7 +100,7 @@ class ExtractiveMemory(FactBlock):
     choose: FactChooser | None = None
 
     _form: Form | None = PrivateAttr(default=None)
-    _remembering: Cache[str, tuple[str, Remembered]] = PrivateAttr()
+    _remembering: Cache[str, tuple[Version, Remembered]] = PrivateAttr()
     _keeper: Keeper = PrivateAttr()
     _embedder: BestEffort = PrivateAttr()
 

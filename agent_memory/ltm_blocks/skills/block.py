@@ -78,6 +78,7 @@ class SkillMemory(ManualBlock):
         if os.path.isfile(self.folder):
             raise ConfigError(f"{self.folder} is a file. Give a folder; it need not exist.")
         bound = super().bind(resources)
+        bound._library = Library(self.folder.absolute(), self.max_bytes)
         bound._indexes = TextIndexes(resources)
         return bound
 

@@ -30,7 +30,7 @@ class Found(NamedTuple):
     ages: np.ndarray  # ages in seconds
 
     def record(self, row: int) -> Record:
-        return self.records[self.places[row]]
+        return self.records[int(self.places[row])]
 
     def texts(self) -> list[str]:
         return [self.record(row).text for row in range(len(self.places))]
@@ -51,7 +51,7 @@ class Found(NamedTuple):
         if count < len(rows):
             rows = np.flatnonzero(columns[0] <= _least(columns[0], count))
         values = [column[rows].tolist() for column in (*columns, self.ages)]
-        ids = [self.record(row).id for row in rows]
+        ids = [self.record(row).id for row in rows.tolist()]
         keys = list(zip(*values, ids, strict=True))
         return [int(rows[at]) for at in sorted(range(len(keys)), key=keys.__getitem__)[:count]]
 
