@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from agent_memory.core.forms import Form, check_depth
 from agent_memory.core.limits import MAX_DEPTH, is_whole, quoted, text_of
-from agent_memory.core.records import Record, Scope, Span
+from agent_memory.core.records import Record, Scope
 from agent_memory.errors import Conflict, InvalidInput, SessionDeleting
 from agent_memory.ltm_blocks.base import Block, ManualBlock, Resources, by_owner, record_id
 from agent_memory.ltm_blocks.registry import register
@@ -206,11 +206,6 @@ class CollectionBlock(ManualBlock):
             with lock if scope.session_id is None else nullcontext():
                 erase(self.resources.store, self.name, scope)
             self.drop_caches(scope)
-
-    def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
-        """Forget a user's item by its id. Spans have no effect: items come from no messages."""
-        is_id = isinstance(what, str) and not self.of_session
-        return [str(what)] if is_id and self.open(scope).delete(what) else []
 
     def validate_import(self, record: Record) -> Record:
         self._stored_form.model_validate(record.metadata)

@@ -13,7 +13,7 @@ from agent_memory.core.fusion import with_pinned
 from agent_memory.core.idempotency import check_version, version_of
 from agent_memory.core.limits import quoted, text_of
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Recall, Record, Scope
+from agent_memory.core.records import Recall, Record, Scope, Span
 from agent_memory.core.settings_model import Positive
 from agent_memory.core.timestamps import check_moment
 from agent_memory.core.tracing import of_id, of_record, traced
@@ -109,6 +109,10 @@ class NoteMemory(CollectionBlock, NoteBlock):
 
     def all_kept(self, scope: Scope) -> list[Recall]:
         return [_recall(self.name, note, 0.0) for note in self.open(scope).all()]
+
+    def forget(self, scope: Scope, what: str | Span, why: str) -> list[str]:
+        """Forget a note by its id. Spans have no effect: notes come from no messages."""
+        return [what] if isinstance(what, str) and self.open(scope).delete(what) else []
 
     def drop_caches(self, scope: Scope) -> None:
         self._indexes.drop(scope.owner)

@@ -11,7 +11,7 @@ from pydantic import Field, PrivateAttr
 
 from agent_memory.core.forms import Form, Plain, Share
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Recall, Record, Scope
+from agent_memory.core.records import Recall, Record, Scope, Span
 from agent_memory.core.settings_model import Duration, Positive
 from agent_memory.core.tools import Tool, tool, tools_of
 from agent_memory.errors import ConfigError, InvalidInput
@@ -129,6 +129,10 @@ class SpatialMemory(CollectionBlock):
             )
             for observation in self.open(scope).all()
         ]
+
+    def forget(self, scope: Scope, what: str | Span, why: str) -> list[str]:
+        """Forget an observation by its id. Spans have no effect: items come from no messages."""
+        return [what] if isinstance(what, str) and self.open(scope).delete(what) else []
 
     def drop_caches(self, scope: Scope) -> None:
         self._indexes.drop(scope.owner)
