@@ -78,15 +78,22 @@ _HOMES = {
         *("AgentMemoryError", "ConfigError", "InvalidInput", "MissingExtra", "ModelError"),
         *("SessionOfAnotherUser", "StoreError", "ToolRefused"),
     ),
-    ".ltm_blocks": (
-        *("Block", "ExtractiveMemory", "FileMemory", "NoteMemory", "SkillMemory", "SpatialMemory"),
-        *("StaticMemory", "VectorMemory", "WorkingMemory"),
-    ),
+    ".ltm_blocks.base": ("Block",),
+    ".ltm_blocks.extractive.block": ("ExtractiveMemory",),
     ".ltm_blocks.extractive.history.fact": ("Fact",),
+    ".ltm_blocks.files.block": ("FileMemory",),
+    ".ltm_blocks.notes": ("NoteMemory",),
+    ".ltm_blocks.skills.block": ("SkillMemory",),
+    ".ltm_blocks.spatial.block": ("SpatialMemory",),
+    ".ltm_blocks.static": ("StaticMemory",),
+    ".ltm_blocks.vector": ("VectorMemory",),
+    ".ltm_blocks.working": ("WorkingMemory",),
     ".standalone.chat_history": ("ChatHistory",),
     ".standalone.null": ("NullMemory",),
     ".standalone.indexes": ("VectorIndex", "WordIndex"),
-    ".strategies": ("Chain", "ClearTools", "FlushToLTM", "Strategy", "Summarize", "Trim"),
+    ".strategies.base": ("Chain", "Strategy"),
+    ".strategies.bounded": ("ClearTools", "FlushToLTM", "Trim"),
+    ".strategies.summarize": ("Summarize",),
 }
 
 if not TYPE_CHECKING:
