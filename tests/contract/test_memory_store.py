@@ -2,17 +2,15 @@
 
 import threading
 from collections.abc import Iterator
-from typing import cast
 
 import pytest
 
-from agent_memory.core.records import Draft
 from agent_memory.stores.base import Store
-from agent_memory.stores.memory import MemoryKernel, MemoryStore
+from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import StoreContract
 from agent_memory.testing.contract import for_words, record, worded
 from tests.contract.clock_contract import ClockContract
-from tests.contract.grouping_contract import GroupingContract, refusing
+from tests.contract.grouping_contract import GroupingContract
 from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract
 from tests.contract.segments_contract import SegmentsContract
@@ -41,10 +39,6 @@ class TestMemoryStore(
         store.close()
 
     @pytest.fixture
-    def unwritable(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> Draft:
-        return refusing(store, monkeypatch)
-
-    @pytest.fixture
     def elsewhere(self) -> MemoryStore:
         return MemoryStore("elsewhere")
 
@@ -58,7 +52,7 @@ def test_a_search_holds_no_lock_while_it_waits_for_another() -> None:
     with store._indexes._cache.lock:
         searching.start()
         searching.join(0.2)
-        lock = cast("MemoryKernel", store._kernel)._lock
+        lock = store._kernel._database._lock
         assert lock.acquire(timeout=10)
         lock.release()
         assert searching.is_alive()

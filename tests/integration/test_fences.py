@@ -4,14 +4,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from agent_memory import AgentMemory, FlushToLTM, Message, StoreError, operations
 from agent_memory.core.records import Entry, Lease, Recall, Scope
-from agent_memory.stores.kernel.coding import head_id
-from agent_memory.stores.memory import MemoryKernel, MemoryStore
+from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing.watching import watched
 from tests.kit import Echo, Silent, running, wait_for_calls
 
@@ -280,9 +279,8 @@ def test_a_stalled_worker(work: Act, between: Act) -> None:
 
 
 def _holder(store: MemoryStore) -> str:
-    kernel = cast("MemoryKernel", store._kernel)
-    row = kernel._view().row(head_id("s"))
-    return "" if row is None else row.holder
+    text = "SELECT holder FROM agent_memory_documents WHERE collection = 'head'"
+    return store._kernel._database.read(lambda it: it.value(text)) or ""
 
 
 def _meanwhile(place: Place, between: Act) -> None:

@@ -336,7 +336,7 @@ class FolderKernel(Kernel):
 
         def text(key: object, value: T, make: Callable[[T], str]) -> str:
             cached = before.get(key)
-            values[key] = cached if cached and cached[0] is value else (value, make(value))
+            values[key] = cached if cached and cached[0] == value else (value, make(value))
             return values[key][1]
 
         if kind == _SESSIONS:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from agent_memory.stores.encrypted.kernel import Cipher
 
 _LONGEST = 80
-_MOST = 2**63
+_MOST = 2**63 - 1
 
 Fields = dict[str, Any]
 

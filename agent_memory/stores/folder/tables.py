@@ -24,37 +24,40 @@ from agent_memory.stores.kernel.catalogs import ENCRYPTED, Catalog, Part, groupe
 from agent_memory.stores.kernel.coding import HEAD, LOCK, record_document, record_from
 from agent_memory.stores.kernel.contract import Batch, DeleteWhere, Document, Put, Scan
 from agent_memory.stores.kernel.vectors import KernelStore
-from agent_memory.stores.memory import MemoryKernel
+from agent_memory.stores.memory import MemoryDatabase
+from agent_memory.stores.sql.dialects import DOCUMENTS
+from agent_memory.stores.sql.kernel import SQLKernel
 
 if TYPE_CHECKING:
     from agent_memory.stores.encrypted.kernel import Cipher
 
 
-class Tables(MemoryKernel):
+class Tables(SQLKernel):
     """A kernel in memory whose due times and holders are saved and restored."""
 
+    def __init__(self) -> None:
+        super().__init__(MemoryDatabase(), "default")
+
     def state(self) -> State:
-        sessions = {
-            row.document.id: (row.document.first, row.due, row.holder, row.held_until)
-            for row in self._view().selected(Scan(HEAD))
-        }
-        held = self._view().selected(Scan(LOCK))
-        return State(sessions, {row.document.id: (row.holder, row.held_until) for row in held})
+        select = f"SELECT id, first, due, holder, held_until FROM {DOCUMENTS} WHERE collection = ?"
+        heads = self._database.read(lambda it: it.rows(select, [HEAD]))
+        locks = self._database.read(lambda it: it.rows(select, [LOCK]))
+        return State(
+            {name: (begun, due, holder, until) for name, begun, due, holder, until in heads},
+            {name: (holder, until) for name, _, _, holder, until in locks},
+        )
 
     def restore(self, state: State) -> None:
         """Set the stored due times, leases and locks, except for sessions created since."""
-        view = self._view()
-        for row in view.selected(Scan(HEAD)):
-            begun, due, holder, until = state.sessions.get(row.document.id, (None, None, "", 0))
-            if begun == row.document.first:
-                self._state[row.document.key] = row._replace(
-                    due=due, holder=holder, held_until=until
-                )
+        update = (
+            f"UPDATE {DOCUMENTS} SET due = ?, holder = ?, held_until = ? "
+            "WHERE collection = ? AND id = ? AND first = ?"
+        )
         locks = [Put(Document(LOCK, name)) for name in state.locks]
         self.commit([Batch([], [DeleteWhere(Scan(LOCK)), *locks])])
-        for row in self._view().selected(Scan(LOCK)):
-            holder, until = state.locks[row.document.id]
-            self._state[row.document.key] = row._replace(holder=holder, held_until=until)
+        held = [(None, *lease, LOCK, name, 0) for name, lease in state.locks.items()]
+        heads = [(*times, HEAD, name, begun) for name, (begun, *times) in state.sessions.items()]
+        self._database.write(lambda it: it.run_each(update, [*held, *heads]))
 
 
 class Vectors(KernelStore):
@@ -124,7 +127,7 @@ class Vectors(KernelStore):
         yield line_of({"block": block, "dimension": opened[0], "model": opened[1]})
         documents = self._tables.scan(Scan(f"vector:{block}"))
         before = self._lines.get(block, {})
-        lines = {doc.id: before[doc.id] for doc in documents if before.get(doc.id, [0])[0] is doc}
+        lines = {doc.id: before[doc.id] for doc in documents if before.get(doc.id, [0])[0] == doc}
         new: dict[str, list[Document]] = {}
         for doc in documents:
             if doc.id not in lines:

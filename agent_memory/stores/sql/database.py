@@ -100,6 +100,7 @@ class SQLDatabase(Protocol):
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
+        return
 
 
 class _Closes(Protocol):
