@@ -85,9 +85,9 @@ class DuckDBKernel(Kernel):
         self._connection = duckdb.connect(path)
         self._connection.execute(SCHEMA)
 
-    def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
+    def commit(self, batch: Batch) -> Outcome:
         with self._transaction():
-            return [self._commit(batch) for batch in batches]
+            return self._commit(batch)
 
     def documents(
         self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True

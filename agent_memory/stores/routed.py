@@ -26,7 +26,7 @@ from agent_memory.stores.kernel.contract import (
     Write,
 )
 from agent_memory.stores.kernel.vectors import KernelStore
-from agent_memory.stores.kernel.wrapping import KernelWrapper, one_by_one, take_keys
+from agent_memory.stores.kernel.wrapping import KernelWrapper, take_keys
 
 
 class RoutedStore(KernelStore):
@@ -83,10 +83,7 @@ class RoutedKernel(KernelWrapper):
         block = at.id if at.collection == BLOCKS else at.collection.partition(":")[2]
         return self._routes.get(block, self.inner)
 
-    def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
-        return one_by_one(self._commit, batches)
-
-    def _commit(self, batch: Batch) -> Outcome:
+    def commit(self, batch: Batch) -> Outcome:
         """Commit a batch in parts, one per kernel. The common kernel, with the leases, is first."""
         done = DONE
         for kernel in self._all:
@@ -98,7 +95,7 @@ class RoutedKernel(KernelWrapper):
             writes = [part for write in batch.writes for part in self._part(write, kernel)]
             if conditions or writes:
                 tail = batch.tail if kernel is self.inner else ""
-                (outcome,) = kernel.commit([Batch(conditions, writes, tail)])
+                outcome = kernel.commit(Batch(conditions, writes, tail))
                 if not outcome.done:
                     return outcome
                 done = outcome if tail else done

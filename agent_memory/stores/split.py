@@ -44,7 +44,7 @@ from agent_memory.stores.kernel.contract import (
     VersionIs,
 )
 from agent_memory.stores.kernel.vectors import KernelStore
-from agent_memory.stores.kernel.wrapping import KernelWrapper, one_by_one, take_keys
+from agent_memory.stores.kernel.wrapping import KernelWrapper, take_keys
 
 logger = logging.getLogger(__name__)
 
@@ -93,10 +93,7 @@ class SplitKernel(KernelWrapper):
         self._system = system
         self._cache: Cache[str, _Messages] = Cache(_MOST_CACHED)
 
-    def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
-        return one_by_one(self._commit, batches)
-
-    def _commit(self, batch: Batch) -> Outcome:
+    def commit(self, batch: Batch) -> Outcome:
         heads = {it.id for it in batch.conditions if isinstance(it, Missing)}
         begun = [at.id for at in heads if at.collection == HEAD]
         gone = [at for it in batch.writes if isinstance(it, Delete) for at in it.ids]
@@ -104,14 +101,14 @@ class SplitKernel(KernelWrapper):
         if begun or ended:
             before = self.inner.documents(ended, bodies=False)
             records = [self._scan(at.id, names=True) for at in ended]
-            (outcome,) = self.inner.commit([Batch(batch.conditions, [])])
+            outcome = self.inner.commit(Batch(batch.conditions, []))
             if not outcome.done:
                 return self._outcome(outcome)
             for session in begun:
                 self._cache.put(session, _Messages(0, {}, {}))  # drops an earlier session's data
             self._delete(before, records)
         self._empty(batch)
-        (outcome,) = super().commit([batch])
+        outcome = super().commit(batch)
         if outcome.done:
             for session in begun:
                 # a deletion in another process may have removed the messages
@@ -126,7 +123,7 @@ class SplitKernel(KernelWrapper):
         current = {(head.id, head.first) for head in now if head is not None}
         for head, own in zip(before, records, strict=True):
             if head is not None and own and (head.id, head.first) in current:
-                self._system.commit([Batch([], [Delete([document.key for document in own])])])
+                self._system.commit(Batch([], [Delete([document.key for document in own])]))
                 self._cache.drop(head.id)
 
     def _empty(self, batch: Batch) -> None:
@@ -197,7 +194,7 @@ class SplitKernel(KernelWrapper):
             if isinstance(head.body, Unreadable) and not isinstance(head.body.error, Damaged):
                 logger.warning("session %r is postponed: %s", head.id, head.body.error)
                 later = Due(head.key, micros_of(UNREADABLE_SECONDS))
-                self.inner.commit([Batch([VersionIs(head.key, head.version)], [later])])
+                self.inner.commit(Batch([VersionIs(head.key, head.version)], [later]))
                 documents = [other for other in documents if other is not head]
         return documents
 
@@ -254,7 +251,7 @@ class SplitKernel(KernelWrapper):
             sources=(),
             created_at=datetime.now(UTC),
         )
-        self._system.commit([Batch([], [Put(record_document(_PLACE, record, 0))])])
+        self._system.commit(Batch([], [Put(record_document(_PLACE, record, 0))]))
 
     def _restore(self, session_id: str) -> None:
         """Write a session's cached messages again if they are no longer stored."""

@@ -1,6 +1,5 @@
 """Contract tests for appending to several sessions in one transaction."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -160,10 +159,10 @@ def refusing(store: Store, patch: pytest.MonkeyPatch) -> Draft:
     kernel: Any = store._kernel  # type: ignore[attr-defined]
     commit = kernel.commit
 
-    def refuse(batches: Sequence[Batch]) -> list[Outcome]:
-        if "too much" in repr(batches):
+    def refuse(batch: Batch) -> Outcome:
+        if "too much" in repr(batch):
             raise OverflowError
-        return commit(batches)  # type: ignore[no-any-return]
+        return commit(batch)  # type: ignore[no-any-return]
 
     patch.setattr(kernel, "commit", refuse)
     return draft("too much")

@@ -67,7 +67,7 @@ class TestRedis(
     def alter(self, store: Store) -> None:
         kernel = kernel_of(store)
         for one in kernel.scan(Scan("segment:v")):
-            kernel.commit([Batch([], [Put(one._replace(data=one.data[:-1] + b"!"))])])
+            kernel.commit(Batch([], [Put(one._replace(data=one.data[:-1] + b"!"))]))
 
     def spoil(self, store: Store, what: What) -> None:
         if what == "message":

@@ -115,20 +115,21 @@ class FolderKernel(Kernel):
                 self._refuse(*place)
             yield is_taken
 
-    def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
+    def commit(self, batch: Batch) -> Outcome:
         with self._fresh() as is_taken:
             if not is_taken:
                 raise StoreUnavailable(WITHIN_HANDLER)
-            for place in (it for batch in batches for it in places_of(batch.writes)):
+            places = [*places_of(batch.writes)]
+            for place in places:
                 self._refuse(*place)
             try:
-                outcomes = self._tables.commit(batches)
-                done = [batch for batch, out in zip(batches, outcomes, strict=True) if out.done]
-                self._save({it for batch in done for it in places_of(batch.writes) if it[0]})
+                outcome = self._tables.commit(batch)
+                if outcome.done:
+                    self._save({place for place in places if place[0]})
             except BaseException:
-                self._begin()  # the dicts may have changes that the files lack
+                self._begin()  # the tables may have changes that the files lack
                 raise
-            return outcomes
+            return outcome
 
     def documents(
         self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
@@ -243,7 +244,7 @@ class FolderKernel(Kernel):
                 values[document.id] = document, text
             self._lines[path] = values
             puts = [Put(each) for each, _ in values.values() if isinstance(each, Document)]
-            self._tables.commit([Batch([], [DeleteWhere(Scan(collection)), *puts])])
+            self._tables.commit(Batch([], [DeleteWhere(Scan(collection)), *puts]))
         else:
             self._vectors.load(name, first, rest)
         return name
@@ -284,7 +285,7 @@ class FolderKernel(Kernel):
             *map(Put, keys),
             Wake([at], 0),  # until `restore` sets the stored due time
         ]
-        self._tables.commit([Batch([], writes)])
+        self._tables.commit(Batch([], writes))
 
     def _forget(self, path: str) -> None:
         """Drop a file's content from the tables."""
@@ -296,9 +297,9 @@ class FolderKernel(Kernel):
         if path.startswith(_SESSIONS):
             keys = DeleteWhere(Scan(KEY, session=name))
             writes: list[Write] = [Delete([DocId(HEAD, name)]), keys, Truncate(name, 0)]
-            self._tables.commit([Batch([], writes)])
+            self._tables.commit(Batch([], writes))
         elif path.startswith(_RECORDS):
-            self._tables.commit([Batch([], [DeleteWhere(Scan(f"{_FACT}{name}"))])])
+            self._tables.commit(Batch([], [DeleteWhere(Scan(f"{_FACT}{name}"))]))
         else:
             self._vectors.forget(name)
 

@@ -54,7 +54,7 @@ class Tables(SQLKernel):
             "WHERE collection = ? AND id = ? AND first = ?"
         )
         locks = [Put(Document(LOCK, name)) for name in state.locks]
-        self.commit([Batch([], [DeleteWhere(Scan(LOCK)), *locks])])
+        self.commit(Batch([], [DeleteWhere(Scan(LOCK)), *locks]))
         held = [(None, *lease, LOCK, name, 0) for name, lease in state.locks.items()]
         heads = [(*times, HEAD, name, begun) for name, (begun, *times) in state.sessions.items()]
         self._database.write(lambda it: it.run_each(update, [*held, *heads]))
@@ -116,7 +116,7 @@ class Vectors(KernelStore):
         if is_encrypted:
             segment = f"segment:{block}", f"{part.name:x}:{record.owner}", record.owner
             puts.append(Put(Document(*segment, data=ENCRYPTED)))
-        self._tables.commit([Batch([], puts)])
+        self._tables.commit(Batch([], puts))
 
     def lines(self, block: str) -> Iterator[str]:
         """Yield a file's lines. An unchanged record keeps its line, even with damaged features."""

@@ -247,8 +247,6 @@ class Outcome(NamedTuple):
     # For a refused batch, the ends of the logs that its conditions name. For an applied one, the
     # end of the log of `Batch.tail`.
     tails: dict[str, Tail] = {}
-    # an error after which it is unknown whether the batch was applied
-    failed: StoreError | None = None
 
 
 DONE = Outcome(True)
@@ -272,22 +270,21 @@ class Kernel(Protocol):
     Attributes:
         remote: Whether calls wait for a server.
         most_bytes: The largest size of a document's `data`; None for no limit.
-        spans: Whether a batch may change several sessions, and whether `commit` is one transaction.
+        spans: Whether a batch may change several sessions.
     """
 
     remote: bool = False
     most_bytes: int | None = None
     spans: bool = True
 
-    def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
-        """Commit batches in order. They are durable on return.
+    def commit(self, batch: Batch) -> Outcome:
+        """Apply a batch completely, or refuse it. An applied batch is durable on return.
 
-        Each batch is applied completely, or refused. A batch may change one session (its head, log
-        and keys), and other documents of any owners and collections. The batch's conditions (such
+        A batch may change one session (its head, log and keys), and other documents of any owners
+        and collections. With `spans`, it may change several sessions. The batch's conditions (such
         as `Missing`) hold until its writes are done. A power loss may undo a batch that has only
         `Hold` and `Due`.
 
-        With `spans`, a batch may change several sessions, and all batches are one transaction.
         Without `spans`, a condition about a document that the batch does not write is checked
         before the writes. It may no longer hold during the writes.
         """
@@ -302,7 +299,7 @@ class Kernel(Protocol):
         the seq is the log's next, because each truncation of a log changes the head's version.
         """
         conditions = (VersionIs(head, version), LogEndsAt(line.session, line.seq - 1))
-        return self.commit([Batch(conditions, (Append([line]), Wake([head], micros)))])[0].done
+        return self.commit(Batch(conditions, (Append([line]), Wake([head], micros)))).done
 
     def documents(
         self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True

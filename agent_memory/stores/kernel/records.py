@@ -71,7 +71,7 @@ class RecordStore(SessionStore):
         at = DocId(f"{FACT}{block}", record.id)
         condition: Condition = Missing(at) if last is None else VersionIs(at, last)
         put = Put(record_document(at.collection, record, record.last))
-        return self._kernel.commit([Batch([condition], [put])])[0].done
+        return self._kernel.commit(Batch([condition], [put])).done
 
     def records(self, block: str, owner: str) -> list[Record]:
         """Return all records of one owner, oldest first (by created_at, then id)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agent_memory.core.idempotency import Append as Request
@@ -67,6 +67,7 @@ from agent_memory.stores.kernel.contract import (
     Wake,
     Write,
 )
+from agent_memory.stores.kernel.rules import State, holds
 from agent_memory.stores.log import LOST, with_tail
 
 logger = logging.getLogger(__name__)
@@ -170,46 +171,62 @@ class SessionStore:
     def append_all(self, appends: Sequence[Request]) -> list[Appended | Exception]:
         """Make several appends, each like `append` or `append_once`.
 
-        Appends to sessions whose heads are cached share one `commit` of the kernel. Each append
-        succeeds or fails separately. The results are in the order of `appends`. The result of a
-        failed append is its error. The successful appends are durable on return.
+        Appends to sessions whose heads are cached are one batch, if the database can change several
+        sessions in one transaction. Each append succeeds or fails separately. The results are in
+        the order of `appends`. The result of a failed append is its error. The successful appends
+        are durable on return.
         """
-        # sorted, so that two transactions never wait for each other's sessions
-        order = sorted(range(len(appends)), key=lambda place: appends[place].session_id)
         plans: dict[int, Plan] = {}
-        fresh: dict[str, KnownSession | None] = {}
-        for place in order:
+        batches: dict[str, Batch] = {}
+        current = {request.session_id: self._known.get(request.session_id) for request in appends}
+        # sorted, so that two transactions never wait for each other's sessions
+        for place in sorted(range(len(appends)), key=lambda place: appends[place].session_id):
             request = appends[place]
-            session = fresh.get(request.session_id, self._known.get(request.session_id))
+            session = current[request.session_id] if self.spans else None
             plan = None if session is None else planned_blindly(session, request)
-            fresh[request.session_id] = None if plan is None else plan.after
-            if plan is not None:
-                plans[place] = plan
-        done: list[Appended | Exception] = []
+            before = batches.get(request.session_id)
+            is_changed = session and plan and plan.after.version != session.version
+            if plan is None or (before and (request.once or is_changed)):
+                current[request.session_id] = None
+                continue
+            batch = plan.batch
+            if before is not None:  # the conditions of the session's first append suffice
+                batch = before._replace(writes=[*before.writes, *batch.writes])
+            plans[place], batches[request.session_id] = plan, batch
+            current[request.session_id] = plan.after
         try:
-            outcomes = self._kernel.commit([plan.batch for plan in plans.values()]) if plans else []
+            committed = self._commit_valid(batches)
         except StoreUnavailable as error:
             return [error for _ in appends]
         except Exception:  # noqa: BLE001 - one append failed: below, each is tried separately
-            plans, outcomes = {}, []
-        committed = {at for at, out in zip(plans, outcomes, strict=True) if out.done}
-        failed = {at: out.failed for at, out in zip(plans, outcomes, strict=True) if out.failed}
-        for place in order:
-            if place in committed:
-                self._known.put(appends[place].session_id, plans[place].after)
+            committed = ()
+        results: list[Appended | Exception] = []
         for place, request in enumerate(appends):
-            if place in committed:
-                plan = plans[place]
-                done.append(Appended(plan.after.whole(), plan.places))
-                continue
-            if place in failed:
-                done.append(failed[place])
-                continue
             try:
-                done.append(self._append(request))
+                if place in plans and request.session_id in committed:
+                    self._known.put(request.session_id, plans[place].after)
+                    results.append(Appended(plans[place].after.whole(), plans[place].places))
+                else:
+                    results.append(self._append(request))
             except Exception as error:  # noqa: BLE001 - it concerns only this append
-                done.append(error)
-        return done
+                results.append(error)
+        return results
+
+    def _commit_valid(self, batches: Mapping[str, Batch]) -> Collection[str]:
+        """Commit batches as one, without those that are refused. Return the committed sessions."""
+        while batches:
+            conditions = [each for batch in batches.values() for each in batch.conditions]
+            writes = [write for batch in batches.values() for write in batch.writes]
+            outcome = self._kernel.commit(Batch(conditions, writes))
+            if outcome.done:
+                break
+            states = {at: doc and State(doc.version) for at, doc in outcome.documents.items()}
+            batches = {
+                session: batch
+                for session, batch in batches.items()
+                if all(holds(each, states, outcome.tails, 0) for each in batch.conditions)
+            }
+        return batches.keys()
 
     def _append(self, request: Request) -> Appended:
         session = self._known.get(request.session_id)
@@ -226,7 +243,7 @@ class SessionStore:
                 docs = dict(zip(ids, there, strict=True))
                 tail = EMPTY if (document := docs[head]) is None else document.tail
             else:
-                (outcome,) = self._kernel.commit([plan.batch])
+                outcome = self._kernel.commit(plan.batch)
                 if outcome.done:
                     self._known.put(request.session_id, plan.after)
                     return Appended(plan.after.whole(), plan.places)
@@ -406,12 +423,12 @@ class SessionStore:
             VersionIs(at, stamp_of(head)),
             LogEndsAt(head.session_id, head.end),
         ]
-        return self._kernel.commit([Batch(conditions, [due])])[0].done
+        return self._kernel.commit(Batch(conditions, [due])).done
 
     def schedule_all(self) -> None:
         """Make every session due now, such as after a change of the configured blocks."""
         for page in self._pages(Scan(HEAD, names=True)):
-            self._kernel.commit([Batch([], [Wake([head.key for head in page], 0)])])
+            self._kernel.commit(Batch([], [Wake([head.key for head in page], 0)]))
 
     def due(self, limit: int = 100) -> list[Head]:
         """Return due sessions without a valid lease.
@@ -439,12 +456,12 @@ class SessionStore:
         """
         at = head_id(session_id)
         take: list[Condition] = [HeldBy(at, owner)] if renew else [Exists(at), Free(at, owner)]
-        return self._kernel.commit([Batch(take, [Hold(at, owner, micros_of(seconds))])])[0].done
+        return self._kernel.commit(Batch(take, [Hold(at, owner, micros_of(seconds))])).done
 
     def release(self, session_id: str, owner: str) -> None:
         """Release the lease, if `owner` still holds it."""
         at = head_id(session_id)
-        self._kernel.commit([Batch([HeldBy(at, owner)], [Hold(at, "", 0)])])
+        self._kernel.commit(Batch([HeldBy(at, owner)], [Hold(at, "", 0)]))
 
     def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
         """Take a named lock. Return False while another owner holds the lock.
@@ -458,12 +475,12 @@ class SessionStore:
         batch = Batch([HeldBy(at, owner)], [hold])
         if not renew:
             batch = Batch([Free(at, owner)], [Put(Document(*at)), hold])
-        return self._kernel.commit([batch])[0].done
+        return self._kernel.commit(batch).done
 
     def unlock(self, name: str, owner: str) -> None:
         """Release a lock, if `owner` still holds it."""
         at = DocId(LOCK, name)
-        self._kernel.commit([Batch([HeldBy(at, owner)], [Delete([at])])])
+        self._kernel.commit(Batch([HeldBy(at, owner)], [Delete([at])]))
 
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
         """Delete the session's log, keys and head. Idempotent.
@@ -535,10 +552,10 @@ class SessionStore:
         """Commit a batch. Raise `LeaseLost` if it was refused and the lease is no longer held."""
         if not (batch.conditions or batch.writes):
             return DONE
-        (outcome,) = self._kernel.commit([batch])
+        outcome = self._kernel.commit(batch)
         if not outcome.done and lease is not None:
             still = Batch(held(lease), [])
-            if not self._kernel.commit([still])[0].done:
+            if not self._kernel.commit(still).done:
                 raise LeaseLost(LOST.format(lease.session_id))
         return outcome
 

@@ -80,7 +80,7 @@ class KernelStore(RecordStore):
         """Register a block's embedding. Raise `DimensionMismatch` if another is registered."""
         at = DocId(BLOCKS, block)
         mine = Document(*at, version=_version(embedding), body=compact_json(embedding))
-        (outcome,) = self._kernel.commit([Batch([Missing(at)], [Put(mine)])])
+        outcome = self._kernel.commit(Batch([Missing(at)], [Put(mine)]))
         stored = mine if outcome.done else outcome.documents[at] or mine
         if stored.version != mine.version:
             raise DimensionMismatch(mismatch(block, _embedding(stored), embedding))
@@ -268,7 +268,7 @@ class KernelStore(RecordStore):
             for block, records in (leaving or {}).items()
             for record in records
         ]
-        is_done = self._kernel.commit([Batch(every, writes)])[0].done
+        is_done = self._kernel.commit(Batch(every, writes)).done
         for head in heads if is_done else ():
             self._known.drop(head.session_id)
         return is_done
@@ -277,7 +277,7 @@ class KernelStore(RecordStore):
         kinds = (VECTOR, CATALOG, SEGMENT)
         writes = [Delete([DocId(BLOCKS, block)])]
         every = [DeleteWhere(Scan(f"{kind}{block}")) for kind in kinds]
-        self._kernel.commit([Batch([], [*writes, *every])])
+        self._kernel.commit(Batch([], [*writes, *every]))
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
         return {document.id: _embedding(document) for document in self._kernel.scan(Scan(BLOCKS))}

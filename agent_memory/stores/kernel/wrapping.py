@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
-from agent_memory.errors import StoreError, StoreUnavailable
 from agent_memory.stores.kernel.contract import (
     Append,
     Batch,
@@ -25,28 +24,6 @@ def take_keys(store: object, inner: object) -> None:
     for name in ("signing_keys", "vectors_of"):
         if hasattr(inner, name):
             setattr(store, name, getattr(inner, name))
-
-
-def one_by_one(commit: Callable[[Batch], Outcome], batches: Sequence[Batch]) -> list[Outcome]:
-    """Commit each batch separately, for kernels without `spans`.
-
-    An error of the first batch is raised. A later batch with an error counts as refused, and the
-    caller gets the error when it retries the batch. After `StoreUnavailable`, a batch may have been
-    committed. The error is then in its outcome. The batches after it are not tried, and their
-    outcomes have the same error.
-    """
-    outcomes: list[Outcome] = []
-    for batch in batches:
-        try:
-            outcomes.append(commit(batch))
-        except StoreError as error:
-            if not outcomes:
-                raise
-            if isinstance(error, StoreUnavailable):
-                failed = Outcome(False, failed=error)
-                return outcomes + [failed] * (len(batches) - len(outcomes))
-            outcomes.append(Outcome(False))
-    return outcomes
 
 
 class KernelWrapper(Kernel):
@@ -84,9 +61,9 @@ class KernelWrapper(Kernel):
         """Return stored lines as they were written."""
         return [*lines]
 
-    def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
-        encoded = [batch._replace(writes=[*map(self._encoded, batch.writes)]) for batch in batches]
-        return [self._outcome(outcome) for outcome in self.inner.commit(encoded)]
+    def commit(self, batch: Batch) -> Outcome:
+        encoded = batch._replace(writes=[*map(self._encoded, batch.writes)])
+        return self._outcome(self.inner.commit(encoded))
 
     def _encoded(self, write: Write) -> Write:
         match write:

@@ -44,7 +44,6 @@ from agent_memory.stores.kernel.contract import (
     Write,
 )
 from agent_memory.stores.kernel.rules import holds, in_turns, named, selects
-from agent_memory.stores.kernel.wrapping import one_by_one
 from agent_memory.stores.mongodb.connection import Deployment
 from agent_memory.stores.mongodb.documents import (
     HEAVY,
@@ -214,9 +213,6 @@ class MongoDBKernel(Kernel):
     def _place(self, at: DocId) -> str:
         return place_of(self._namespace, at)
 
-    def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
-        return one_by_one(self._commit, batches)
-
     def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
         op = token()
         row = row_of(line, op)
@@ -235,7 +231,7 @@ class MongoDBKernel(Kernel):
             self._tidy(after)
         return after is not None
 
-    def _commit(self, batch: Batch) -> Outcome:
+    def commit(self, batch: Batch) -> Outcome:
         if not batch.conditions and all(isinstance(write, Wake) for write in batch.writes):
             for write in batch.writes:
                 self._wake(write)

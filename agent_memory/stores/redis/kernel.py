@@ -79,16 +79,16 @@ class RedisKernel(Kernel):
     def log(self, session: str) -> str:
         return f"{self._prefix}log:{session}"
 
-    def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
-        packing = _Packing(self, batches)
+    def commit(self, batch: Batch) -> Outcome:
+        packing = _Packing(self, batch)
         keys = [self._ends, self._names, self.layout, *packing.keys]
         try:
-            replies = self._server.attempt(COMMIT, keys, 0, *packing.values)
+            reply = self._server.attempt(COMMIT, keys, 0, *packing.values)
         except Lost as lost:
-            if not all(_can_repeat(batch) for batch in batches):
+            if not _can_repeat(batch):
                 raise failure(lost.error, self._server.place) from lost.error
-            replies = self._server.run(COMMIT, keys, 1, *packing.values)
-        return [_outcome(*pair) for pair in zip(batches, replies, strict=True)]
+            reply = self._server.run(COMMIT, keys, 1, *packing.values)
+        return _outcome(batch, reply)
 
     def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
         token, stop = secrets.token_hex(4), f"{line.seq} {line.total}"
@@ -196,14 +196,14 @@ class RedisKernel(Kernel):
 
 
 class _Packing:
-    """Encodes batches as the keys and the arguments of the script `COMMIT`."""
+    """Encodes a batch as the keys and the arguments of the script `COMMIT`."""
 
-    def __init__(self, kernel: RedisKernel, batches: Sequence[Batch]) -> None:
+    def __init__(self, kernel: RedisKernel, batch: Batch) -> None:
         self._kernel = kernel
         self._collections: dict[str, int] = {}
         self._logs: dict[str, int] = {}
         self.keys: list[str] = []
-        values = [value for batch in batches for value in self._batch(batch)]
+        values = self._batch(batch)
         names = [part for name, place in self._collections.items() for part in (place, name)]
         self.values: list[Argument] = [len(self._collections), *names, *values]
 
@@ -234,7 +234,7 @@ class _Packing:
                 token, first = secrets.token_hex(4), write.lines[0]
                 log, seq = str(self._log(first.session)), str(first.seq)
             parts += self._write(write, token)
-        return [token, log, seq, len(parts), batch.tail, len(batch.conditions), *parts]
+        return [token, log, seq, batch.tail, len(batch.conditions), *parts]
 
     def _at(self, at: DocId) -> tuple[int, str]:
         return self._collection(at.collection), at.id

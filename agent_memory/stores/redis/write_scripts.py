@@ -115,9 +115,9 @@ return 1
 """,
 )
 
-# Commits batches. KEYS: `ends`, `names`, `layout`, and the keys of collections and logs. ARGV: 1 if
+# Commits a batch. KEYS: `ends`, `names`, `layout`, and the keys of collections and logs. ARGV: 1 if
 # the script may have run already, or else 0; the number of collections; the position in KEYS and
-# the name of each; and the batches, as `_Packing` encodes them.
+# the name of each; and the batch, as `_Packing` encodes it.
 COMMIT = Script(
     COMMON,
     _LEASES,
@@ -280,43 +280,31 @@ local write = {
   R = function() count(0) end,
 }
 
-local function refusal(from, number)
-  local reply = {0}
-  at = from
-  for _ = 1, number do
-    local kind = arg()
-    if kind == 'L' then
-      reply[#reply + 1] = call('HGET', ENDS, arg())
-    else
-      local c, id = collection(), arg()
-      reply[#reply + 1] = call('HGET', KEYS[c], id)
-      reply[#reply + 1] = call('HGET', KEYS[c + 5], id)
-    end
-    if kind ~= 'M' and kind ~= 'E' then arg() end
-  end
-  return reply
+-- `log` and `seq`: the place of the batch's first line, if any, which begins with `token`
+local token, log, seq, tail, number = arg(), arg(), arg(), arg(), tonumber(arg())
+local from, done = at, true
+for _ = 1, number do
+  if not holds() then done = false; break end
 end
-local replies = {}
-while at < #ARGV do
-  -- `log` and `seq`: the place of the batch's first line, if any, which begins with `token`
-  local token, log, seq, length, tail, number = arg(), arg(), arg(), arg(), arg(), tonumber(arg())
-  local from, done = at, true
-  local stop = from + length
-  for _ = 1, number do
-    if not holds() then done = false; break end
-  end
-  if done then
-    while at < stop do write[arg()]() end
-  elseif again and token ~= '' then
-    done = has_token(call('HGET', KEYS[tonumber(log)], seq), token)
-  end
-  if done then
-    replies[#replies + 1] = {1, tail ~= '' and call('HGET', ENDS, tail)}
+if done then
+  while at < #ARGV do write[arg()]() end
+elseif again and token ~= '' then
+  done = has_token(call('HGET', KEYS[tonumber(log)], seq), token)
+end
+if done then return {1, tail ~= '' and call('HGET', ENDS, tail)} end
+local reply = {0}
+at = from
+for _ = 1, number do
+  local kind = arg()
+  if kind == 'L' then
+    reply[#reply + 1] = call('HGET', ENDS, arg())
   else
-    replies[#replies + 1] = refusal(from, number)
+    local c, id = collection(), arg()
+    reply[#reply + 1] = call('HGET', KEYS[c], id)
+    reply[#reply + 1] = call('HGET', KEYS[c + 5], id)
   end
-  at = stop
+  if kind ~= 'M' and kind ~= 'E' then arg() end
 end
-return replies
+return reply
 """,
 )

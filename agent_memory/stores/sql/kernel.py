@@ -65,17 +65,15 @@ _STATE = "version, holder, held_until, due"
 
 
 class SQLKernel(SQLReader):
-    def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
-        if len(batches) == 1 and not batches[0].tail:
-            batch = batches[0]
-            if (statement := self._statement(batch)) is not None:
-                run = methodcaller("run", *statement)
-                # After a power loss, no holder of a lease is left, and sessions may be due again.
-                may_be_undone = all(isinstance(write, Hold | Due) for write in batch.writes)
-                changed = self._database.alone(run, synced=not may_be_undone)
-                if changed > 0 or not batch.conditions:
-                    return [DONE]
-        return self._database.write(lambda it: [self._commit(it, batch) for batch in batches])
+    def commit(self, batch: Batch) -> Outcome:
+        if not batch.tail and (statement := self._statement(batch)) is not None:
+            run = methodcaller("run", *statement)
+            # After a power loss, no holder of a lease is left, and sessions may be due again.
+            may_be_undone = all(isinstance(write, Hold | Due) for write in batch.writes)
+            changed = self._database.alone(run, synced=not may_be_undone)
+            if changed > 0 or not batch.conditions:
+                return DONE
+        return self._database.write(lambda it: self._commit(it, batch))
 
     def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
         most = self._most_text
@@ -151,13 +149,10 @@ class SQLKernel(SQLReader):
         tails = {session: self._tail(it, session) for session in logs}
         if not all(holds(condition, states, tails, now) for condition in batch.conditions):
             return Outcome(False, self._documents(it, documents), tails)
-        # new documents are inserted with their due times
-        woken = {
-            at: now + write.micros
-            for write in batch.writes
-            if isinstance(write, Wake)
-            for at in write.ids
-        }
+        # new documents are inserted with their due times, the earliest of which is the last here
+        wakes = [write for write in batch.writes if isinstance(write, Wake)]
+        wakes.sort(key=lambda wake: wake.micros, reverse=True)
+        woken = {at: now + wake.micros for wake in wakes for at in wake.ids}
         missing = {at: woken.get(at) for at, state in states.items() if state is None}
         for kind, writes in groupby(batch.writes, type):
             if kind is Put:

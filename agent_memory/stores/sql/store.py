@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -66,15 +65,15 @@ class _ServerKernel(SQLKernel):
 
     _vectors_written = 0
 
-    def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
-        outcomes = super().commit(batches)
-        puts = [put for batch in batches for put in batch.writes if isinstance(put, Put)]
+    def commit(self, batch: Batch) -> Outcome:
+        outcome = super().commit(batch)
+        puts = [put for put in batch.writes if isinstance(put, Put)]
         before = self._vectors_written
         self._vectors_written += sum(put.document.collection.startswith(VECTOR) for put in puts)
         if before < _MANY <= self._vectors_written:
             with suppress(StoreError):  # the write itself has succeeded
                 self._database.alone(_analyse)
-        return outcomes
+        return outcome
 
 
 def _analyse(connection: SQLConnection) -> None:
