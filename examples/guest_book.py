@@ -148,7 +148,7 @@ def forged(lines: Iterable[str], old: str, new: str) -> list[str]:
 
 def opened(store: str) -> AgentMemory:
     """Open a memory with a guest book."""
-    return AgentMemory(store=store, blocks=[GuestBook()], recall_timeout=60)
+    return AgentMemory(store=store, blocks=[GuestBook()])
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ class Model(GenericFakeChatModel):
 def main() -> None:
     """Tell the agent something in one thread, and ask for it in another."""
     answers = iter([AIMessage("How lovely, what is she called?"), AIMessage("She is called Mia.")])
-    with AgentMemory(store="memory://", recall_timeout=30) as memory:
+    with AgentMemory(store="memory://") as memory:
         agent = create_agent(
             Model(messages=answers),
             tools=[],

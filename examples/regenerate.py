@@ -44,9 +44,7 @@ def main() -> None:
                 fake.reply(answer)
             settings = {"model": "openai/scripted", "api_base": fake.api_base, "api_key": "none"}
         overflow = FlushToLTM(blocks=[VectorMemory()], absorb="every_update")
-        memory = stack.enter_context(
-            AgentMemory(store="memory://", overflow=overflow, recall_timeout=60, **settings)
-        )
+        memory = stack.enter_context(AgentMemory(store="memory://", overflow=overflow, **settings))
         session = memory.session("plants", "ana")
         session.update({"role": "system", "content": "Answer in three words."})
 

@@ -17,7 +17,7 @@ SAID = [
 
 def opened(store: str) -> AgentMemory:
     """Open a memory over a store."""
-    return AgentMemory(store=store, blocks=[VectorMemory(), WorkingMemory()], recall_timeout=60)
+    return AgentMemory(store=store, blocks=[VectorMemory(), WorkingMemory()])
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ class Cats(BaseChatClient):
 
 async def main() -> None:
     """Give the agent a fact in one session, and ask for it in another session."""
-    with AgentMemory(store="memory://", recall_timeout=30) as memory:
+    with AgentMemory(store="memory://") as memory:
         history = AgentMemoryHistoryProvider(memory, user_id="ana")
         recall = AgentMemoryContextProvider(memory, user_id="ana")
         agent = Agent(client=Cats(), context_providers=[history, recall])

@@ -36,5 +36,5 @@ async def main(memory: AgentMemory) -> None:
             print(f"{chat}: {event.content.parts[0].text}")
 
 
-with AgentMemory(store="memory://", recall_timeout=30) as opened:
+with AgentMemory(store="memory://") as opened:
     asyncio.run(main(opened))

@@ -23,7 +23,7 @@ class Answering:
         return {"replies": [ChatMessage.from_assistant(answer)]}
 
 
-with AgentMemory(store="memory://", recall_timeout=30) as memory:
+with AgentMemory(store="memory://") as memory:
     hook = AgentMemoryHook(memory, user_id="ana")
     agent = Agent(chat_generator=Answering(), hooks={"before_llm": [hook], "after_run": [hook]})
     for chat, said in (("monday", "My cat is called Mia."), ("tuesday", "What is my cat called?")):

@@ -13,7 +13,7 @@ talk = [
     {"role": "assistant", "content": "Noted."},
 ]
 
-with AgentMemory(store="memory://", recall_timeout=30) as memory:
+with AgentMemory(store="memory://") as memory:
     manager = MemoryManager()
     manager.add_provider(AgentMemoryProvider(memory, user_id="ana"))
     manager.initialize_all(session_id="monday", platform="cli")

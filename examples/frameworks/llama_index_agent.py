@@ -21,7 +21,7 @@ class Cats(MockLLM):
         return ChatResponse(message=ChatMessage(said, role="assistant"))
 
 
-with AgentMemory(store="memory://", recall_timeout=30) as memory:
+with AgentMemory(store="memory://") as memory:
     for chat, said in (("monday", "My cat is called Mia."), ("tuesday", "What is my cat called?")):
         own = AgentMemoryMemory.from_defaults(memory=memory, session_id=chat, user_id="ana")
         engine = SimpleChatEngine.from_defaults(llm=Cats(), memory=own)

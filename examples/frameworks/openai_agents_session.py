@@ -27,7 +27,7 @@ class Cats(Model):
         raise NotImplementedError("The example does not stream.")
 
 
-with AgentMemory(store="memory://", recall_timeout=30) as memory:
+with AgentMemory(store="memory://") as memory:
     for chat, said in (("monday", "My cat is called Mia."), ("tuesday", "What is my cat called?")):
         session = AgentMemorySession(memory, chat, user_id="ana")
         config = RunConfig(session_input_callback=session.recalled, tracing_disabled=True)

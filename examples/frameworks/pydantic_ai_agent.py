@@ -16,7 +16,7 @@ def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     return ModelResponse([TextPart("She is Mia." if "Mia" in str(messages) else "I don't know.")])
 
 
-with AgentMemory(store="memory://", recall_timeout=30) as memory:
+with AgentMemory(store="memory://") as memory:
     for chat, said in (("monday", "My cat is called Mia."), ("tuesday", "What is my cat called?")):
         history = AgentMemoryHistory(memory, chat, user_id="ana")
         agent = Agent(FunctionModel(answer), capabilities=[history])

@@ -21,7 +21,7 @@ class Answering(Model):
         return ChatMessage(MessageRole.ASSISTANT, code)
 
 
-with AgentMemory(store="memory://", recall_timeout=30) as memory:
+with AgentMemory(store="memory://") as memory:
     for chat, said in (("monday", "My cat is called Mia."), ("tuesday", "What is my cat called?")):
         agent = CodeAgent([], Answering(), verbosity_level=LogLevel.OFF)
         agent.memory = AgentMemorySteps(memory, chat, user_id="ana")

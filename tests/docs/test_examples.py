@@ -252,6 +252,7 @@ def run(example: Path, folder: Path, **settings: str) -> subprocess.CompletedPro
         key: value
         for key, value in os.environ.items()
         if not key.startswith("AGENT_MEMORY_") and not key.endswith("_API_KEY")
-    } | settings
+    }
+    env |= {"AGENT_MEMORY_RECALL_TIMEOUT": "60", **settings}  # a busy machine
     command = [sys.executable, "-W", "error::ResourceWarning", str(example)]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)

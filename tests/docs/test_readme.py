@@ -99,6 +99,7 @@ def run(program: str, name: str, folder: Path) -> subprocess.CompletedProcess[st
     file = folder / name
     file.write_text(program, encoding="utf-8")
     env = {key: value for key, value in os.environ.items() if not key.startswith("AGENT_MEMORY_")}
+    env["AGENT_MEMORY_RECALL_TIMEOUT"] = "60"  # a busy machine
     command = [sys.executable, file.name]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
 
