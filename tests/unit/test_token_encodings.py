@@ -22,8 +22,8 @@ from agent_memory.core.tokens.encodings import (
     Encoding,
     MergeCounter,
     NotForMerging,
+    OpenAI,
     Vocabulary,
-    _openai,
     encoding,
     joined,
 )
@@ -142,7 +142,7 @@ def test_threads_share_an_encoding() -> None:
 
 def test_a_missing_file_is_named() -> None:
     """Wrong: a missing vocabulary raises a bare error about a path, or is downloaded."""
-    broken = Encoding("o200k_base", Vocabulary("", partial(_openai, "0" * 40)))
+    broken = Encoding("o200k_base", OpenAI("0" * 40, ""))
     with pytest.raises(ConfigError, match="litellm has no tokenizer file"):
         broken.count("hi")
 
@@ -195,7 +195,7 @@ def test_in_a_process_of_its_own(script: str) -> None:
 
 
 NAMES = [*VOCABULARIES]
-COUNTERS = {name: MergeCounter(vocabulary) for name, vocabulary in VOCABULARIES.items()}
+RANKS = {name: vocabulary.ranks() for name, vocabulary in VOCABULARIES.items()}
 EVERYDAY = (
     "àéîõüßçñÀÉøåŁżğ\u2019\u201c\u201d\u2013—…€£°½²αβγΩабвгдЖЯאבגدبتसिकेกข"
     "ค今日は天気がいい한국어カタカナ😀👍🎉❤️\u200d🏽"
@@ -216,6 +216,26 @@ pieces = st.one_of(
 whole = st.lists(pieces, max_size=6).map("".join)
 
 
+def searching(name: str) -> MergeCounter:
+    """A counter that looks up tokens in the file."""
+    return MergeCounter(VOCABULARIES[name], lambda: RANKS[name])
+
+
+def looking_up(name: str) -> MergeCounter:
+    counter = searching(name)
+    counter("an" * 40)
+    return counter
+
+
+LOOKING_UP = {name: looking_up(name) for name in NAMES}
+
+
+def count(name: str, text: str) -> int:
+    """Count tokens by the table, without a limit."""
+    LOOKING_UP[name].work = 0
+    return LOOKING_UP[name](text)
+
+
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=at_length(30))
 @given(whole)
@@ -226,7 +246,7 @@ whole = st.lists(pieces, max_size=6).map("".join)
 def test_it_counts_as_the_built_tokenizer(name: str, text: str) -> None:
     """Wrong: the first messages of a process have other counts than later ones."""
     try:
-        counted = COUNTERS[name](text)
+        counted = count(name, text)
     except NotForMerging:
         return
     assert counted == encoding(name).build()(text)
@@ -241,7 +261,7 @@ def test_every_character_is_in_the_class_it_has_there(name: str) -> None:
         c = chr(code)
         text = f"a{c}b 1{c}2  {c} {c}{c}A{c}b x'{c} {c}'s {c}\n{c} \n 'r{c}' {c}"
         try:
-            counted = COUNTERS[name](text)
+            counted = count(name, text)
         except NotForMerging:
             continue
         taken += 1
@@ -253,7 +273,7 @@ def test_every_character_is_in_the_class_it_has_there(name: str) -> None:
 def test_what_is_not_sure_is_left_to_the_tokenizer(text: str) -> None:
     """Wrong: a newer Unicode character is guessed, or an endless word counted in Python."""
     with pytest.raises(NotForMerging):
-        COUNTERS["o200k_base"](text)
+        count("o200k_base", text)
 
 
 def test_a_lot_of_text_is_left_to_the_tokenizer() -> None:
@@ -262,7 +282,7 @@ def test_a_lot_of_text_is_left_to_the_tokenizer() -> None:
     noise = " ".join("".join(random.choices(string.ascii_letters, k=24)) for _ in range(30_000))
     for text in ("a word or two " * 100_000, noise):
         with pytest.raises(NotForMerging):
-            COUNTERS["o200k_base"](text)
+            count("o200k_base", text)
 
 
 @pytest.mark.parametrize(
@@ -270,4 +290,18 @@ def test_a_lot_of_text_is_left_to_the_tokenizer() -> None:
 )
 def test_everyday_texts_need_no_tokenizer(text: str) -> None:
     """Wrong: an emoji or an accent makes the tokenizer load."""
-    assert COUNTERS["o200k_base"](text) > 0
+    assert count("o200k_base", text) > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_file_names_every_token_in_order(name: str) -> None:
+    """Wrong: the form of litellm's file has changed, so positions are no ranks."""
+    vocabulary: Vocabulary = VOCABULARIES[name]
+    listing, place = vocabulary.listing(), -1
+    for number, token in enumerate(RANKS[name]):
+        entry = vocabulary.entry(token)
+        place = listing.find(entry, place + 1)
+        assert place >= 0, token
+        if number % 97 == 0 or (b'"' in token or b"\\" in token):
+            assert listing.find(entry) == place, token
+    assert list(RANKS[name].values()) == sorted(RANKS[name].values())

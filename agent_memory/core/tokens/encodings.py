@@ -17,11 +17,11 @@ import re
 import sys
 import threading
 import unicodedata
-from binascii import a2b_base64
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 DEFAULT_ENCODING = "o200k_base"
 UNKNOWN_MODEL_ENCODING = "cl100k_base"  # litellm's choice for a model without a tokenizer
 CLAUDE = "claude"
+
+_CLAUDE_FILE = "anthropic_tokenizer.json"
 
 # {upper}: letters that may begin a capitalised word. {lower}: letters that may end one. Combining
 # marks and letters without case are in both classes. In the other encodings, a mark is no letter.
@@ -70,57 +72,86 @@ _GPT2 = (
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """A vocabulary: how texts are prepared and split, and the rank of each token."""
+class OpenAI:
+    """A vocabulary of OpenAI. Each line of its file has a token in base64, and the token's rank."""
 
+    file: str
     pattern: str
-    ranks: Callable[[], dict[bytes, int]]
-    normal: Callable[[str], str] = str
+
+    def normal(self, text: str) -> str:
+        return text
+
+    def listing(self) -> bytes:
+        """Return the names of the tokens, in the order of their ranks."""
+        return b"\n" + _bundled(self.file)
+
+    def entry(self, token: bytes) -> bytes:
+        """Return bytes that occur in the listing only at the token's entry."""
+        return b"\n%b " % b2a_base64(token, newline=False)
+
+    def ranks(self) -> dict[bytes, int]:
+        """Map every token to a number that grows with its rank."""
+        words = _bundled(self.file).split()[::2]
+        return dict(zip(map(a2b_base64, words), range(len(words)), strict=True))
 
 
-def _openai(file: str) -> dict[bytes, int]:
-    """Read a file with a token in base64 on each line, in the order of their ranks."""
-    words = _bundled(file).split()[::2]
-    return dict(zip(map(a2b_base64, words), range(len(words)), strict=True))
-
-
-def _claude() -> dict[bytes, int]:
-    """Read the vocabulary that Anthropic published, in the JSON of `tokenizers`.
+class Claude:
+    """The vocabulary that Anthropic published, in the JSON of `tokenizers`.
 
     The counts equal those of `tokenizers`, except that names of special tokens count as ordinary
     text. Anthropic's file ranks merges, not tokens. The order of the tokens gives the same result,
     because exactly one merge of earlier tokens makes each token.
     """
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in plain]
-    byte_of = {byte: byte for byte in plain}  # by the code of the letter that stands for the byte
-    byte_of |= {256 + place: byte for place, byte in enumerate(others)}
-    tokenizer = json.loads(_bundled("anthropic_tokenizer.json"))
-    special = {token["content"] for token in tokenizer["added_tokens"]}
-    return {
-        token.translate(byte_of).encode("latin-1"): rank
-        for token, rank in tokenizer["model"]["vocab"].items()
-        if token not in special
-    }
+
+    pattern = _GPT2
+
+    def listing(self) -> bytes:
+        numbered = _bundled(_CLAUDE_FILE).partition(b'"vocab":{')[2]
+        return numbered.partition(b',"merges":[')[0]  # "merges" is a token too
+
+    def entry(self, token: bytes) -> bytes:
+        letters = token.decode("latin-1").translate(_LETTERS)
+        return json.dumps(letters, ensure_ascii=False).join((",", ":")).encode()
+
+    def ranks(self) -> dict[bytes, int]:
+        tokenizer = json.loads(_bundled(_CLAUDE_FILE))
+        vocab = tokenizer["model"]["vocab"]
+        special = {token["content"] for token in tokenizer["added_tokens"]}
+        return {
+            token.translate(_BYTES).encode("latin-1"): rank
+            for token, rank in vocab.items()
+            if token not in special
+        }
+
+    def normal(self, text: str) -> str:
+        return text if text.isascii() else unicodedata.normalize("NFKC", joined(text))
 
 
-def _claude_text(text: str) -> str:
-    return text if text.isascii() else unicodedata.normalize("NFKC", joined(text))
-
+Vocabulary = OpenAI | Claude
 
 VOCABULARIES: dict[str, Vocabulary] = {
-    name: Vocabulary(pattern, partial(_openai, file))
-    for name, pattern, file in (
-        ("o200k_base", _O200K, "fb374d419588a4632f3f557e76b4b70aebbca790"),
-        ("cl100k_base", _CL100K, "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"),
-    )
+    "o200k_base": OpenAI("fb374d419588a4632f3f557e76b4b70aebbca790", _O200K),
+    "cl100k_base": OpenAI("9b5ad71b2ce5302211f9c61530b329a4922fc6a4", _CL100K),
+    CLAUDE: Claude(),
 }
-VOCABULARIES[CLAUDE] = Vocabulary(_GPT2, _claude, _claude_text)
 
 
 def joined(text: str) -> str:
     """Join surrogate pairs to characters, and replace lone surrogates."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _letters() -> dict[int, str]:
+    """Map each byte to the printable letter that stands for it in the files of `tokenizers`."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {byte: chr(byte) for byte in plain} | {
+        byte: chr(256 + place) for place, byte in enumerate(others)
+    }
+
+
+_LETTERS = _letters()
+_BYTES = {ord(letter): byte for byte, letter in _LETTERS.items()}
 
 
 def _bundled(file: str) -> bytes:
@@ -138,7 +169,13 @@ def _bundled(file: str) -> bytes:
         ) from None
 
 
-_MOST = 10_000  # characters of a text, and of all texts before the tokenizer is built
+# Work is measured in searched bytes. A million bytes take about half a millisecond.
+_WORK_PER_CHARACTER = 500
+_WORK_PER_PAIR = 200
+_TABLE_WORK = 32_000_000
+_MOST_WORK = 400_000_000
+
+_LONGEST_SEARCHED = 20
 _LONGEST_PIECE = 512  # bytes; the work grows with the square of a piece's length
 
 _NO_TOKEN = sys.maxsize
@@ -160,24 +197,30 @@ _PICTURES = range(0x1F300, 0x1FB00)  # emoji, and code points reserved for emoji
 
 
 class NotForMerging(Exception):
-    """Raised if a text or a piece is long, or has a character of uncertain class."""
+    """Raised if a text has a character of uncertain class or a long piece, or takes too long."""
 
 
 class MergeCounter:
-    """Counts the same tokens as tiktoken, without an index. Safe to share between threads."""
+    """Counts the same tokens as tiktoken, without an index. Safe to share between threads.
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self.counted = 0
-        self.ranks = vocabulary.ranks()
+    A token's rank is its place in the vocabulary's file. Only tokens of the counted text are
+    searched there. After many searches, the file is read into a table.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, table: Callable[[], dict[bytes, int]]) -> None:
+        self.work = 0
         self._normal = vocabulary.normal
+        self._entry = vocabulary.entry
+        self._listing = vocabulary.listing()
+        self._places: dict[bytes, int] = {}
+        self._read_table = table
+        self._table: dict[bytes, int] | None = None
         self._split = re.compile(vocabulary.pattern.format(**_CLASSES)).findall
         self._shapes = _Shapes((code, chr(code)) for code in range(128))
         self._count = cache(self._count_piece)
 
     def __call__(self, text: str) -> int:
-        self.counted += len(text)
-        if len(text) > _MOST:
-            raise NotForMerging
+        self._spend(_WORK_PER_CHARACTER * len(text))
         text = self._normal(text)
         pieces = self._split(text) if text.isascii() else self._split_by_shape(text)
         return sum(map(self._count, pieces))
@@ -192,24 +235,49 @@ class MergeCounter:
 
     def _count_piece(self, piece: str) -> int:
         token = piece.encode()
-        if token in self.ranks:
-            return 1
         if len(token) > _LONGEST_PIECE:
             raise NotForMerging
+        searching = self._table is None
+        rank = self._search if searching else self._look_up
+        if rank(token) != _NO_TOKEN:
+            return 1
+        if searching and (len(token) > _LONGEST_SEARCHED or self.work > _TABLE_WORK):
+            self._table = self._read_table()
+            rank = self._look_up
+        # One function must rank all tokens of a piece, because the two functions
+        # give different values.
+        return self._merge(token, rank)
+
+    def _merge(self, token: bytes, rank: Callable[[bytes], int]) -> int:
         parts = [token[i : i + 1] for i in range(len(token))]
-        ranks = [self._rank(left + right) for left, right in pairwise(parts)]
+        ranks = [rank(left + right) for left, right in pairwise(parts)]
         while ranks and (best := min(ranks)) != _NO_TOKEN:
+            self._spend(_WORK_PER_PAIR * len(ranks))
             at = ranks.index(best)
             parts[at : at + 2] = [parts[at] + parts[at + 1]]
             del ranks[at]
             if at > 0:
-                ranks[at - 1] = self._rank(parts[at - 1] + parts[at])
+                ranks[at - 1] = rank(parts[at - 1] + parts[at])
             if at < len(ranks):
-                ranks[at] = self._rank(parts[at] + parts[at + 1])
+                ranks[at] = rank(parts[at] + parts[at + 1])
         return len(parts)
 
-    def _rank(self, token: bytes) -> int:
-        return self.ranks.get(token, _NO_TOKEN)
+    def _look_up(self, token: bytes) -> int:
+        assert self._table is not None, "it was read"
+        return self._table.get(token, _NO_TOKEN)
+
+    def _search(self, token: bytes) -> int:
+        place = self._places.get(token)
+        if place is None:
+            offset = self._listing.find(self._entry(token))
+            self._spend(offset if offset >= 0 else len(self._listing))
+            place = self._places[token] = offset if offset >= 0 else _NO_TOKEN
+        return place
+
+    def _spend(self, work: int) -> None:
+        self.work += work
+        if self.work > _MOST_WORK:
+            raise NotForMerging
 
 
 class _Shapes(dict[int, str]):
@@ -235,6 +303,8 @@ def _shape(character: str) -> str:
         return "\t"
     return _SHAPES.get(category) or _SHAPES_BY_GROUP[category[0]]
 
+
+_BUILD_AFTER = 20_000_000  # work in searched bytes: about ten short messages
 
 _MOST_CACHED, _MOST_LONG, _LONG = 4_096, 1_024, 2_000
 
@@ -264,6 +334,7 @@ class Encoding:
         self.name = name
         self._vocabulary = vocabulary
         self._merges: MergeCounter | None = None
+        self._ranks: dict[bytes, int] | None = None
         self._built: Callable[[str], int] | None = None
         self._builder: threading.Thread | None = None
         self._lock = fork_safe_lock(own=True)
@@ -272,34 +343,35 @@ class Encoding:
         """Build tiktoken's tokenizer, if that is not done yet, and use it from now on."""
         import tiktoken
 
+        ranks = self._table()
         with self._lock:
             if self._built is None:
-                merges, vocabulary = self._merges, self._vocabulary
-                ranks = vocabulary.ranks() if merges is None else merges.ranks.copy()
+                owned = dict(ranks)
                 encoding = tiktoken.Encoding(
                     self.name,
-                    pat_str=vocabulary.pattern.format(**_PROPERTIES),
-                    mergeable_ranks=ranks,
+                    pat_str=self._vocabulary.pattern.format(**_PROPERTIES),
+                    mergeable_ranks=owned,
                     special_tokens={},
                 )
-                ranks.clear()  # tiktoken keeps a reference to this dict, besides its own copy
-                self._built = self.count = _counter(encoding, vocabulary)
-                self._merges = None
+                owned.clear()  # tiktoken keeps a reference to this dict, besides its own copy
+                self._built = self.count = _counter(encoding, self._vocabulary)
+                self._merges = self._ranks = None
             return self._built
 
     @apart  # an interrupted import may never release the import lock
     def _count_first(self, text: str) -> int:
         merges = self._merges
         if merges is None:
+            merges = MergeCounter(self._vocabulary, self._table)
             with self._lock:
                 if self._built is not None:
                     return self._built(text)
-                merges = self._merges = self._merges or MergeCounter(self._vocabulary)
+                merges = self._merges = self._merges or merges
         try:
             count = merges(text)
         except NotForMerging:
             return self.build()(text)
-        if merges.counted > _MOST and self._builder is None:
+        if merges.work > _BUILD_AFTER and self._builder is None:
             self._build_in_thread()
         return count
 
@@ -308,6 +380,13 @@ class Encoding:
         # If no thread can be started, the MergeCounter continues.
         with suppress(RuntimeError):
             start(self._builder)
+
+    def _table(self) -> dict[bytes, int]:
+        with self._lock:
+            ranks = self._ranks or self._vocabulary.ranks()
+            if self._built is None:
+                self._ranks = ranks
+            return ranks
 
 
 def encoding(name: str) -> Encoding:
