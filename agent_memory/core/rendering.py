@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from agent_memory.core.cache import Cache, continues
 from agent_memory.core.formats.chat import converted, says_something, with_refusal
 from agent_memory.core.formats.exact import read
 from agent_memory.core.formats.names import CHAT
@@ -16,7 +17,7 @@ from agent_memory.core.formats.neutral import calls_of, is_text, text_of, text_p
 from agent_memory.core.formats.registry import Format, format_of
 from agent_memory.core.messages import SYSTEM_ROLES, Message, copied
 from agent_memory.core.settings_model import MemoryRole
-from agent_memory.core.shapes import Arranging, Shape, Shown, View, shapes_of
+from agent_memory.core.shapes import Arranging, Shape, Shown, View, are_known, shape_of, shapes_of
 
 OPENING = "(The conversation begins.)"
 """The first user message for a provider that requires one at the beginning."""
@@ -65,17 +66,95 @@ def rendered(
             front += form.items(raw)
         else:
             front += _converted(view, form)
-    turns = messages[leading:]
-    shapes = shapes_of(turns)
-    shown = Arranging(form.ids, in_runs=form.in_runs).shown(shapes)
-    if memory:
-        shown = _placed(shown, memory, memory_role, form)
-    own = [*front, *_items(shown, turns, shapes, form)]
-    items = form.merged([*map(read if form.is_exact else copied, own)])
+    front = _own(front, form)
+    settled, newest = _body(messages[leading:], form, memory, memory_role)
+    items = copied(settled.items)
+    if len(items) > 2:  # `settled.items` are merged already
+        begin, end = form.merged([*front, items[0]]), form.merged([items[-1], *newest])
+        items = [*begin, *items[1:-1], *end]
+    else:
+        items = form.merged([*front, *items, *newest])
     if form.arguments.user_first and items and items[0].get("role") != "user":
         items = [*_converted({"role": "user", "content": OPENING}, form), *items]
-    limited_context = form.limited([*system, *items])
-    return Rendered(limited_context[: len(system)], limited_context[len(system) :])
+    if settled.is_counted or any(map(form.is_counted, [*system, *front, *newest])):
+        limited_context = form.limited([*system, *items])
+        system, items = limited_context[: len(system)], limited_context[len(system) :]
+    return Rendered(system, items)
+
+
+def _own(items: Sequence[Any], form: Format) -> list[Any]:
+    return [*map(read if form.is_exact else copied, items)]
+
+
+class _Settled(NamedTuple):
+    """The cached turns before the newest one, in a format."""
+
+    messages: Sequence[Message]
+    shapes: list[Shape]
+    # The messages in the format, merged. Contexts share these objects: do not change them.
+    items: list[Any]
+    arranging: Arranging  # the state with which the next messages are arranged
+    is_counted: bool = False  # whether one of the items has to be passed to `Format.limited`
+
+
+_SETTLED: Cache[tuple[object, ...], _Settled] = Cache(64)
+
+
+def _body(
+    messages: Sequence[Message], form: Format, memory: str, memory_role: MemoryRole
+) -> tuple[_Settled, list[Any]]:
+    """Return the cached turns before the newest one, and the items of the newest one."""
+    newest = next((at for at in reversed(range(len(messages))) if _asks(messages[at])), 0)
+    settled = _settled(messages, newest, form)
+    since = len(settled.messages)
+    shapes = settled.shapes + shapes_of(messages[since:])
+    shown = settled.arranging.copy().shown(shapes[since:], since)
+    if shown is None:
+        settled = _nothing(form)
+        shown = settled.arranging.shown(shapes) or []
+    if memory:
+        shown = _placed(shown, memory, memory_role, form)
+    return settled, _own(_items(shown, messages, shapes, form), form)
+
+
+def _nothing(form: Format) -> _Settled:
+    return _Settled([], [], [], Arranging(form.ids, in_runs=form.in_runs))
+
+
+def _settled(messages: Sequence[Message], upto: int, form: Format) -> _Settled:
+    """Return the first `upto` messages in a format, and cache them.
+
+    The result is empty if a new message answers a call of a cached turn, or has a format that is
+    not registered yet.
+    """
+    if not upto:
+        return _nothing(form)
+    key = (form.name, id(messages[0]))
+    cached = _SETTLED.find(key)
+    if cached is None or not continues(messages[:upto], cached.messages):
+        cached = _nothing(form)
+    since = len(cached.messages)
+    if since < upto:
+        arranging = cached.arranging.copy()
+        shapes = cached.shapes + shapes_of(messages[since:upto])
+        shown = arranging.shown(shapes[since:], since)
+        if shown is None or not are_known(messages[since:upto]):
+            return _nothing(form)
+        new = _own(_items(shown, messages, shapes, form), form)
+        is_counted = cached.is_counted or any(map(form.is_counted, new))
+        run = _last_run(cached.items)
+        items = [*cached.items[:run], *form.merged([*cached.items[run:], *new])]
+        settled = _Settled(messages[:upto], shapes, items, arranging, is_counted)
+        cached = _SETTLED.put(key, settled)
+    return cached
+
+
+def _last_run(items: Sequence[Any]) -> int:
+    """Return the start of the last items with the same role. New items may be merged with them."""
+    begin = max(len(items) - 1, 0)
+    while begin and items[begin - 1].get("role") == items[begin].get("role") is not None:
+        begin -= 1
+    return begin
 
 
 def items_of(message: Message, name: str) -> list[Any]:
@@ -140,6 +219,11 @@ def _placed(shown: list[Shown], memory: str, role: MemoryRole, form: Format) -> 
     user_message = shown[newest]
     user_message = user_message._replace(view=with_memory(user_message.view, memory), is_same=False)
     return [*shown[:newest], user_message, *shown[newest + 1 :]]
+
+
+def _asks(message: Message) -> bool:
+    shape = shape_of(message)
+    return shape.is_plain and shape.role == "user"
 
 
 def _items(

@@ -250,20 +250,33 @@ class Arranging:
         self._ids, self._in_runs = ids, in_runs
         self._used: set[str] = set()
         self._count = 0
+        self._has_pending = False
 
-    def shown(self, shapes: Sequence[Shape]) -> list[Shown]:
+    def copy(self) -> Arranging:
+        copy = Arranging(self._ids, in_runs=self._in_runs)
+        copy._used, copy._count, copy._has_pending = set(self._used), self._count, self._has_pending
+        return copy
+
+    def shown(self, shapes: Sequence[Shape], since: int = 0) -> list[Shown] | None:
+        """Arrange the next messages, from index `since` on. None if they answer earlier calls."""
         if all(shape.is_plain for shape in shapes):
-            return [Shown(shape.views[0], at) for at, shape in enumerate(shapes)]
+            return [Shown(shape.views[0], at) for at, shape in enumerate(shapes, since)]
         results: dict[Place, list[Place]] = {}
-        for answer, call in sorted(pairs(shapes).items()):
+        answered = pairs(shapes)
+        if self._has_pending and len(answered) < sum(len(shape.answers) for shape in shapes):
+            return None
+        for answer, call in sorted(answered.items()):
             results.setdefault(call, []).append(answer)
+        self._has_pending = self._has_pending or len(results) < sum(
+            len(shape.calls) for shape in shapes
+        )
         arranged_messages: list[Shown] = []
         pending: list[Shown] = []
         for place, shape in enumerate(shapes):
             if shape.is_plain:
                 arranged_messages += pending
                 pending = []
-                arranged_messages.append(Shown(shape.views[0], place))
+                arranged_messages.append(Shown(shape.views[0], place + since))
                 continue
             answers = {answer.view for answer in shape.answers}
             for number, view in enumerate(shape.views):
@@ -273,17 +286,17 @@ class Arranging:
                 answered_calls = [at for at in calls if (place, at) in results]
                 if not (answered_calls or shape.says[number]):
                     continue
-                later = all(message.place > place for message in pending)
+                later = all(message.place > place + since for message in pending)
                 if pending and not (answered_calls and self._in_runs and later):
                     arranged_messages += pending
                     pending = []
                 if not calls:
-                    arranged_messages.append(Shown(view, place, number))
+                    arranged_messages.append(Shown(view, place + since, number))
                     continue
                 is_whole = len(answered_calls) == len(calls)
                 if not is_whole:
                     view = _with_calls(view, [shape.calls[at].number for at in answered_calls])
-                message = self._with_valid_ids(view, place, number)
+                message = self._with_valid_ids(view, place + since, number)
                 arranged_messages.append(message if is_whole else message._replace(is_same=False))
                 call_of_answer = {
                     answer: call
@@ -294,7 +307,9 @@ class Arranging:
                     number_of_view = shapes[answer[0]].answers[answer[1]].view
                     answer_view = shapes[answer[0]].views[number_of_view]
                     pending.append(
-                        self._answer(answer_view, call_of_answer[answer], answer[0], number_of_view)
+                        self._answer(
+                            answer_view, call_of_answer[answer], answer[0] + since, number_of_view
+                        )
                     )
         return arranged_messages + pending
 

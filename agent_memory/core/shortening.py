@@ -114,7 +114,7 @@ class Shortener:
     def _chat(self, entries: Sequence[Entry]) -> list[Entry]:
         """Return one entry for each chat message, with unique call ids."""
         chat_entries: list[Entry] = []
-        for shown in Arranging(_IDS).shown([shape_of(entry.message) for entry in entries]):
+        for shown in Arranging(_IDS).shown([shape_of(entry.message) for entry in entries]) or ():
             entry = entries[shown.place]
             if not shown.is_same or len(shape_of(entry.message).views) > 1:
                 common = {"created_at": entry.created_at, **format_in(entry.message)}

@@ -16,6 +16,8 @@ from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
 
 from agent_memory import AgentMemory, StaticMemory
+from agent_memory.core import rendering
+from agent_memory.core.cache import Cache
 from agent_memory.core.formats.exact import read
 from agent_memory.core.formats.names import ANTHROPIC, CHAT, CONVERSE, GOOGLE, RESPONSES
 from agent_memory.errors import InvalidContext, InvalidMessage
@@ -332,17 +334,26 @@ def use(*ids: str) -> Json:
 
 
 @pytest.mark.parametrize("form", SHAPES)
-def test_a_context_belongs_to_its_caller(form: str) -> None:
-    """Wrong: a caller that changes its messages changes the messages of later contexts."""
-    log = Logs(1).log(30)
-    with AgentMemory(store="memory://", blocks=[], max_tokens=2_000) as memory:
-        for message in log:
-            memory.update("s", message)
-            context = memory.get("s", "And now?", format=form)
-            sent, again = context.to_messages(), context.to_messages()
-            for one in sent:
-                one.clear()
-            assert context.to_messages() == again
+def test_what_was_converted_before_is_the_same(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a context reuses parts that were converted for another one."""
+    cached, fresh = rendering._SETTLED, Cache[Any, Any](64)
+    marked = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
+    for seed in range(30):
+        log = Logs(seed).log(30)
+        with AgentMemory(store="memory://", blocks=[], max_tokens=2_000) as memory:
+            for at, message in enumerate(log):
+                extra = [{"role": "user", "content": [marked]}] if at % 7 == 6 else []
+                memory.update("s", [*message, *extra] if isinstance(message, list) else message)
+                context = memory.get("s", "And now?" if at % 3 else None, format=form)
+                sent = context.to_arguments()
+                monkeypatch.setattr(rendering, "_SETTLED", fresh)
+                fresh.clear()
+                assert context.to_arguments() == sent
+                monkeypatch.setattr(rendering, "_SETTLED", cached)
+                messages = next(iter(sent.values()))
+                for one in messages:
+                    one.clear()
+                assert context.to_messages() != messages or not messages
 
 
 # --- recognition ----------------------------------------------------------------------------------

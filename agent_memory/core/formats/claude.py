@@ -149,6 +149,11 @@ def merged(messages: list[Json]) -> list[Json]:
     )
 
 
+def is_counted(value: Any) -> bool:
+    """Return whether a message or a system text has cache marks, or white space at its end."""
+    return _marked(value, 0)[0] is not value or _trimmed(value) is not value
+
+
 def limited(context: list[Any]) -> list[Any]:
     """Return a context with only its last cache marks, as many as the API accepts.
 

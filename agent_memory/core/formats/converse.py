@@ -110,10 +110,20 @@ def merged(messages: list[Json]) -> list[Json]:
     )
 
 
+def is_counted(message: Any) -> bool:
+    """Return whether a message has documents, so that `limited` may change it."""
+    return isinstance(message, dict) and any(map(_has_document, message["content"]))
+
+
 def limited(context: list[Any]) -> list[Any]:
     """Give each document of a context a unique name, and its message a text."""
     used: set[str] = set()
-    return [_documented(item, used) if isinstance(item, dict) else item for item in context]
+    return [_documented(message, used) if is_counted(message) else message for message in context]
+
+
+def _has_document(block: Any) -> bool:
+    content = mapping(mapping(block).get("toolResult")).get("content")
+    return "document" in mapping(block) or any("document" in item for item in dicts(content))
 
 
 def _documented(message: Json, used: set[str]) -> Json:

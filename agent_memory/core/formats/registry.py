@@ -79,6 +79,7 @@ class Format:
         pair: Returns the key that a call and its result have in common, if they have no chat form.
             None for other items.
         merged: Merges neighbouring messages where the provider requires one message.
+        is_counted: Returns whether `limited` may have to change a message or a system text.
         limited: Makes a context valid as a whole, for example by removing excess cache marks. The
             context is a list of the system texts and the messages.
         ids: The call ids that the provider accepts.
@@ -99,6 +100,7 @@ class Format:
     leads: Callable[[Raw], bool] = _never
     pair: Callable[[Raw], str | None] = lambda raw: None
     merged: Callable[[Messages], Messages] = lambda messages: messages
+    is_counted: Callable[[Any], bool] = _never
     limited: Callable[[Messages], Messages] = lambda messages: messages
     ids: Ids = Ids()
     arguments: Arguments = Arguments()

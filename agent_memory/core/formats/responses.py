@@ -115,6 +115,11 @@ def items(raw: Mapping[str, Any]) -> list[Any]:
     return [raw if len(parts) == len(content) else {**raw, "content": parts}] if parts else []
 
 
+def is_counted(item: Any) -> bool:
+    """Return whether `limited` may have to change an item: it has an id, or is of a custom tool."""
+    return isinstance(item, Mapping) and ("id" in item or item.get("type") in _CUSTOM)
+
+
 def limited(context: list[Any]) -> list[Any]:
     """Give each output the type that belongs to its call, and remove duplicate ids.
 
