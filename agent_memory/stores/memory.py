@@ -22,7 +22,7 @@ class MemoryDatabase(SQLDatabase):
     """A SQLite database in memory, with one connection. It exists as long as the object."""
 
     def __init__(self) -> None:
-        self._lock = fork_safe_lock()
+        self._lock = fork_safe_lock(own=True)
         self._is_writing = False
         self._raw = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self._connection = Connection(self._raw)
