@@ -1,4 +1,7 @@
-"""`Strategy`, the base class of strategies, which cut and summarise a window, and `Chain`."""
+"""The base class `Strategy`, and `Chain`.
+
+A strategy cuts a window, and summarises the entries that leave it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ Absorb = Literal["overflow", "every_update"] | int
 LOW_WATER = 0.7
 """The share of the limit to which an overflowing window is cut.
 
-The cut leaves room for the next messages. Contexts share their prefix until the next cut.
+The cut leaves room for new messages. Until the next cut, all contexts begin alike.
 """
 
 
@@ -32,10 +35,11 @@ class Window:
     """An overflowing window.
 
     Attributes:
-        entries: The pinned entries, then the newest entries of the log. The `tokens` of a long
-            entry are those of its shortened form, at most half of the limit.
+        entries: The pinned entries, then the newest entries of the log. If a message is long, the
+            entry's `tokens` counts its shortened form, which has at most half of `limit`.
         limit: Maximum tokens of the window's turns.
-        max_messages, max_turns: Maximum numbers in the window; None for any number.
+        max_messages: Maximum number of messages in the window; None for no maximum.
+        max_turns: Maximum number of turns in the window; None for no maximum.
         keep: The share of `limit` to which the window is cut.
     """
 
@@ -53,14 +57,15 @@ class Window:
     def keep_messages(
         self, wanted: int | None = None, turns: int | None = None, take: int | None = None
     ) -> int | None:
-        """Return the number of messages to which the window is cut; None for any number.
+        """Return the number of messages to which the window is cut; None for no maximum.
 
         Args:
-            wanted: The strategy's own limit of messages after a cut. If it is None, or not below
-                `max_messages`, the limit is 70 % of `max_messages`, or with `take` all of them.
-            turns: The same for turns and `max_turns`.
-            take: The number of oldest messages that leave, instead of 30 % of a limit. More leave
-                if a limit requires it.
+            wanted: The strategy's own maximum of messages after a cut. If it is None, or not below
+                `max_messages`, it becomes 70 % of `max_messages`. With `take`, it becomes
+                `max_messages`.
+            turns: The strategy's own maximum of turns after a cut. `max_turns` limits it likewise.
+            take: The number of oldest messages that leave. More messages leave if another maximum
+                requires it.
         """
         from agent_memory.core.window import turns as turns_of
 
@@ -83,9 +88,9 @@ def _room(wanted: int | None, most: int | None, low: float) -> int | None:
 
 
 class Limits(NamedTuple):
-    """Maximum tokens, messages and turns of a window, in addition to its share of the budget.
+    """Maximum numbers of tokens, messages and turns in a window. None means no maximum.
 
-    None for any number.
+    They apply in addition to the window's share of the budget.
     """
 
     tokens: int | None = None
@@ -104,12 +109,12 @@ class Departure:
 
     Attributes:
         entries: The entries that leave now, in order.
-        upto: The seq of the last entry that leaves. All entries up to it have then left.
+        upto: The seq of the last entry that leaves.
         previous: The summary of the entries that left before.
         history: `history(after, upto)` reads entries of the log.
         max_tokens: Maximum tokens of a summary.
-        failed: Call it with the error of a model that returned no summary. Contexts then warn of
-            the error, and a later call retries.
+        failed: A function that reports an error. Call it with the error if a model returned no
+            summary. Contexts then have a warning about the error, and a later call retries.
     """
 
     entries: Sequence[Entry]
@@ -158,7 +163,7 @@ class Strategy(SettingsModel):
 
     @property
     def parts(self) -> tuple[Strategy, ...]:
-        """The strategies that this one combines; only itself for a single strategy."""
+        """The strategies that a combination consists of. A single strategy consists of itself."""
         return (self,)
 
     @property
@@ -189,9 +194,9 @@ StrategyField = Annotated[Strategy, ByKind("agent_memory.strategies")]
 class Chain(Strategy):
     """A combination of strategies.
 
-    The blocks of all members absorb the log. The window has the smallest share and the smallest
-    limits of its members. The member that keeps the fewest entries decides the cut. The first
-    member that returns a new summary decides the summary.
+    The blocks of all members absorb the log. Of the members' shares and limits, the smallest apply.
+    The cut is that of the member that keeps the fewest entries. The summary is the first new
+    summary that a member returns.
 
     Attributes:
         members: The strategies. They may be passed by position.

@@ -32,8 +32,8 @@ class Bounded(Strategy):
         max_stm_tokens: Maximum tokens of the window's turns.
         max_messages: Maximum number of messages in the window.
         max_turns: Maximum number of turns in the window.
-        keep_tokens: Maximum tokens after a cut; by default 70 % of the window's limit, or all of it
-            with `take_messages`.
+        keep_tokens: Maximum tokens after a cut. The default is 70 % of the window's limit. With
+            `take_messages`, the default is the window's limit.
         keep_messages: Maximum number of messages after a cut.
         keep_turns: Maximum number of turns after a cut.
         take_messages: The number of oldest messages that a cut removes, rounded up to whole turns.
@@ -96,7 +96,8 @@ class Bounded(Strategy):
         from agent_memory.core.summaries import most_important
 
         newest_entries = apply(window.entries, newest)
-        # the newest turns get all of the room, unless their half begins with a user's message
+        # if the newest half begins within a turn, older turns are left out, and the newest turns
+        # get the whole room
         if newest_entries and role_of(newest_entries[0].message) != "user":
             return choose_cut(window.entries, keep, messages)
         pins = most_important(
@@ -149,12 +150,13 @@ class ClearTools(Strategy):
 
     Questions, answers, and tool calls with their arguments stay. A stub names the tool and its
     arguments, and the size, the first line and the `seq` of the result. With the `seq`, the tool
-    `memory_read_message` returns the whole result. The newest result stays whole, and so does a
-    result that is pinned, begins like an error, or has not been read by the model yet. The log
+    `memory_read_message` returns the whole result. The newest result and pinned results stay whole.
+    Results that begin like an error, or that the model has not read yet, also stay whole. The log
     keeps every result.
 
-    If stubs free too few tokens, one call replaces all old calls. Its result lists the `seq` of
-    each result, by tool. Questions, answers and text with a call stay.
+    If stubs free too few tokens, a single call replaces all old calls. The result of this call
+    lists the `seq` of each old result, by tool. Questions and answers stay, and also the text of a
+    message with a call.
 
     In a `Chain`, clearing precedes the cuts and summaries of the other members. Old results are
     cleared in batches. Between two batches, contexts share their prefix.

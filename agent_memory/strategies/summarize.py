@@ -150,7 +150,7 @@ class Summarize(Bounded):
                 written = self._ask(llm, redo_text or "", entries, shorter, count, limit)
             except ModelError as error:
                 logger.warning(
-                    "summary: %s A local extract replaces it until a retry succeeds.", error
+                    "summary: %s A local extract replaces the summary until a retry works.", error
                 )
                 departure.failed(error)
             else:

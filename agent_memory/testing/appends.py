@@ -93,7 +93,7 @@ class AppendContract(Contract):
         assert stored(store) == second
 
     def test_a_draft_is_written_as_its_place_asks(self, store: Store, other: Store) -> None:
-        """Wrong: a message encrypted for one seq is stored at another, and is unreadable."""
+        """Wrong: a message encrypted for one seq is stored at another seq, and is unreadable."""
 
         def placed(n: int, role: str = "user") -> Draft:
             message = Message(role=role, content=f"{n} for the head")
@@ -238,7 +238,7 @@ def _expire(store: Store, upto: int) -> Head:
 
 
 class ExpiryContract(Contract):
-    """Contract of a `SessionStore` for the removal of entries up to a head's `expired`."""
+    """Contract of a `SessionStore` for the removal of entries up to `Head.expired`."""
 
     def test_what_expired_is_gone(self, store: Store, other: Store) -> None:
         """Wrong: expired entries can still be read, or entries that did not expire are removed."""
@@ -279,7 +279,7 @@ class ExpiryContract(Contract):
         assert _seqs(store.read("s")) == [10]
 
     def test_a_lost_swap_removes_nothing(self, store: Store, other: Store) -> None:
-        """Wrong: a worker with an old head removes entries that another worker has yet to read."""
+        """Wrong: a worker with an old head removes entries that another worker did not read yet."""
         store.append("s", [draft(str(n)) for n in range(1, 11)])
         stale = stored(store)
         assert other.move(replace(stale, start=4)) is not None
@@ -287,7 +287,7 @@ class ExpiryContract(Contract):
         assert _seqs(store.read("s")) == list(range(1, 11))
 
     def test_a_log_that_begins_later_is_cut(self, store: Store) -> None:
-        """Wrong: taking messages back changes the log's start or leaves a wrong end."""
+        """Wrong: after messages are taken back, the start of the log moved or its end is wrong."""
         store.append("s", [draft(str(n)) for n in range(1, 11)])
         head = store.rewrite(_expire(store, 4), 6)
         assert head is not None
@@ -364,7 +364,7 @@ class LaggingContract(Contract):
         assert [lag.session_id for lag in store.lagging("vector", user_id="u")] == ["m", "a", "z"]
 
     def test_a_lag_follows_the_log(self, store: Store, other: Store) -> None:
-        """Wrong: messages that were taken back or deleted still count."""
+        """Wrong: messages that were taken back or deleted still count as not absorbed."""
         store.append("s", [draft(str(n), n) for n in range(1, 6)], "u")
         assert store.rewrite(stored(store), 2)
         (lag,) = other.lagging("vector", user_id="u")

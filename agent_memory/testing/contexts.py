@@ -103,7 +103,8 @@ def _unique(place: int, ids: Sequence[object], pattern: str) -> None:
 def _same(place: int, calls: Iterable[object], results: Iterable[object]) -> None:
     called, replied = Counter(calls), Counter(results)
     if called != replied:
-        _refuse(place, f"calls {sorted(map(str, called))} have results {sorted(map(str, replied))}")
+        ids = f"{sorted(map(str, called))}, but the results have {sorted(map(str, replied))}"
+        _refuse(place, f"the calls have the ids {ids}")
 
 
 # OpenAI's Chat Completions API, and LangChain's messages, which follow the same rules
@@ -119,11 +120,11 @@ def _check_chat(messages: Sequence[Any]) -> None:
         if name is not None and not re.fullmatch(r"[^\s<|\\/>]{1,64}", str(name)):
             _refuse(place, f"the name {name!r} does not match the pattern of names")
         if role == "tool" or role == "function":
-            _refuse(place, "it is a result without a call right before it")
+            _refuse(place, "it is a tool result, but no call precedes it directly")
         if role not in ("system", "developer", "user", "assistant"):
             _refuse(place, f"the role {role!r} is unknown")
         if calls is not None and (role != "assistant" or not isinstance(calls, list) or not calls):
-            _refuse(place, "tool_calls is not a list of an assistant's calls")
+            _refuse(place, "tool_calls is not a list of calls, or the role is not assistant")
         is_said_elsewhere = calls or old or _says(message.get("refusal"))
         if not (content is None or content == "") or not is_said_elsewhere:
             _check_content(place, content)
@@ -131,7 +132,7 @@ def _check_chat(messages: Sequence[Any]) -> None:
         if old:
             after = messages[place] if place < len(messages) else {}
             if after.get("role") != "function" or after.get("name") != old.get("name"):
-                _refuse(place, "it is a function call without its result right after it")
+                _refuse(place, "it is not the result of the function call before it")
             place += 1
         if calls:
             for call in calls:
@@ -189,7 +190,7 @@ def _check_langchain(messages: Sequence[Any]) -> None:
             if any(not isinstance(call.get("args"), dict) for call in calls):
                 _refuse(place, "a call's args are not a dict")
             named = {"arguments": ""}
-            view["tool_calls"] = [  # the chat rules then check only that a name exists
+            view["tool_calls"] = [  # of the function, the chat rules check only that it has a name
                 {"id": call.get("id"), "function": {**named, "name": call.get("name") and "f"}}
                 for call in calls
             ]
@@ -225,7 +226,7 @@ def _check_responses(items: Sequence[Any]) -> None:
             waiting[called] = place
         elif kind.endswith("_output"):
             if waiting.pop(called, None) is None:
-                _refuse(place, "it is an output without its call before it")
+                _refuse(place, "it is an output, but no call with its id precedes it")
             if item.get("output") in (None, []):
                 _refuse(place, "an output is empty")
         elif kind == "message":
@@ -239,7 +240,7 @@ def _check_responses(items: Sequence[Any]) -> None:
                 follows in _LEADS or follows.endswith("_call") or (after.get("role") == "assistant")
             )
             if not is_own:
-                _refuse(place, "it is reasoning without its item right after it")
+                _refuse(place, "no output item follows the reasoning directly")
         elif role is not None:
             _refuse(place, f"the type {kind!r} is unknown")
     for (kind, called_id), place in waiting.items():
@@ -364,7 +365,7 @@ def _check_converse(messages: Sequence[Any]) -> None:
         blocks = blocks or []
         documents = [block["document"] for block in blocks if "document" in block]
         if documents and not any("text" in block for block in blocks):
-            _refuse(place, "a document has no text beside it")
+            _refuse(place, "it has a document, but no text")
         results = [block["toolResult"] for block in blocks if "toolResult" in block]
         nested = [block for result in results for block in result.get("content") or ()]
         for document in documents + [block["document"] for block in nested if "document" in block]:
@@ -385,7 +386,7 @@ def _check_converse(messages: Sequence[Any]) -> None:
         if uses and role != "assistant":
             _refuse(place, "a user's message has a toolUse")
         if any(not isinstance(use.get("input"), Mapping) for use in uses):
-            _refuse(place, "the input of a toolUse is no dict")
+            _refuse(place, "the input of a toolUse is not a dict")
         pending = [use.get("toolUseId") for use in uses]
         _unique(place, pending, r"[a-zA-Z0-9_.:-]{1,64}")
     _same(len(messages), pending, [])

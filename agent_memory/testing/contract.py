@@ -53,7 +53,7 @@ def record(name: str, owner: str = "user:a", session_id: str = "s", **fields: An
 
 
 def together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run calls at the same time, each on a thread. Return their results, or raise an error."""
+    """Run each call on its own thread, at the same time. Return the results, or raise an error."""
     gate = threading.Barrier(len(calls))
     results: list[Any] = [None] * len(calls)
     errors: list[BaseException] = []
@@ -133,13 +133,16 @@ def for_words(words: str, vector: np.ndarray | None = None) -> Query:
 
 
 def ranked(hits: Sequence[Hit], by: str = "cosine") -> list[tuple[Record, float]]:
-    """Return the records of hits with their score `by`, best first, then by id."""
+    """Return each hit's record and its score `by`, best score first. Equal scores go by id."""
     scored = [(hit.record, float(getattr(hit, by))) for hit in hits]
     return sorted(scored, key=lambda pair: (-pair[1], pair[0].id))
 
 
 def everything(store: VectorStore, block: str, owner: str, dimension: int) -> list[Record]:
-    """Return an owner's records with vectors, sorted by id. Two opposite queries find them all."""
+    """Return an owner's records that have vectors, sorted by id.
+
+    A search finds only records with a positive score, so two opposite queries are needed.
+    """
     across = units(1, dimension, seed=40, signed=True)[0]
     results = [store.search_vectors(block, owner, Query(side), _ALL) for side in (across, -across)]
     by_id = {hit.record.id: hit.record for hits in results for hit in hits}

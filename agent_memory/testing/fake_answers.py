@@ -31,7 +31,7 @@ def rubbish(answer: dict[str, Any], way: str) -> dict[str, Any]:
 
 
 def _words(value: Any) -> int:
-    """Return the number of words of a text, or of a value's JSON, as the number of tokens."""
+    """Return the number of words in a text or in a value's JSON. A word counts as one token."""
     return len((value if isinstance(value, str) else json.dumps(value)).split())
 
 

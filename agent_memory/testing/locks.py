@@ -17,9 +17,9 @@ _A_YEAR = 365 * 86_400
 
 
 class Claim(NamedTuple):
-    """A lock or a session's lease, as the names of the store's methods that take and release it.
+    """The names of the store methods that take and release a lock, or a session's lease.
 
-    A claim has one owner until it is released or expires.
+    The tests call both kinds a claim. A claim has one owner until it is released or expires.
     """
 
     take: str
@@ -56,7 +56,7 @@ class LockContract(Contract):
         assert claim.taken(store, "w1", 60) is False
 
     def test_its_owner_may_take_it_again(self, store: Store, other: Store, claim: Claim) -> None:
-        """Wrong: an owner that missed the reply cannot take its claim again, or extend its time."""
+        """Wrong: an owner that missed the store's reply cannot take or extend its claim."""
         assert claim.taken(store, "w1", 0) is True
         assert claim.taken(store, "w1", 0) is True
         assert claim.taken(other, "w1", 60) is True
@@ -81,7 +81,7 @@ class LockContract(Contract):
         assert claim.taken(store, "w1", 60) is False
 
     def test_renewing_takes_nothing(self, store: Store, other: Store, claim: Claim) -> None:
-        """Wrong: a stalled worker takes back a claim that another worker holds by now."""
+        """Wrong: a stalled worker takes back a claim that now belongs to another worker."""
 
         def renewed(owner: str, seconds: float = 60) -> bool:
             return claim.taken(store, owner, seconds, renew=True)
@@ -89,7 +89,7 @@ class LockContract(Contract):
         assert not renewed("w1")
         assert claim.taken(other, "w1", 0)
         assert not renewed("w2")
-        assert renewed("w1")  # expired, but not taken by another
+        assert renewed("w1")  # the claim expired, but nobody else took it
         assert not claim.taken(other, "w2", 60)
         assert renewed("w1", 0)
         assert claim.taken(other, "w2", 0)
@@ -114,10 +114,10 @@ class LockContract(Contract):
         assert claim.taken(other, "w2", 60, renew=True)
 
     def test_one_of_many_takes_it(self, store: Store, other: Store, claim: Claim) -> None:
-        """Wrong: two of many racing workers get the claim, none does, or the others get errors."""
+        """Wrong: of many racing workers, not exactly one gets the claim, or one gets an error."""
         handles = [store, other] * 4
         for n in range(_ROUNDS):
-            name = f"s{n % 3}"  # new in its first round, later expired or released
+            name = f"s{n % 3}"  # the claim is new in rounds 0 to 2, later expired or released
             takes = [
                 partial(claim.taken, handle, f"w{n}.{i}", 60, name)
                 for i, handle in enumerate(handles)

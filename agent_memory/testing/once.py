@@ -33,9 +33,11 @@ def terms(
     day: int = 0,
     since: int | None = None,
 ) -> Once:
-    """Return the argument `once` of an append on a day. Keys from before `since` are forgotten.
+    """Return the argument `once` of an append.
 
-    `day` and `since` are days after `DAY`.
+    Args:
+        day: The day of the append, as a number of days after `DAY`.
+        since: Keys that are older than this day are forgotten.
     """
     messages = [draft.message for draft in drafts]
     return Once(
@@ -109,7 +111,7 @@ class OnceContract(Contract):
         assert len(store.keys("s")) == 1
 
     def test_messages_with_ids(self, store: Store, other: Store) -> None:
-        """Wrong: if part of a list was stored, a retry loses the rest, or stores the part again."""
+        """Wrong: the retry of a partly stored list loses messages, or stores some twice."""
         drafts = [draft(f"{n}", id=f"m{n}") for n in range(5)]
         some = [drafts[1], drafts[3]]
         assert store.append_once("s", some, terms(some, ids=True)).head.end == 2
@@ -126,7 +128,7 @@ class OnceContract(Contract):
         assert store.append_once("s", mixed, terms(mixed, ids=True)).places == (1, 2)
 
     def test_an_id_twice_in_a_list(self, store: Store) -> None:
-        """Wrong: a repeated message is stored twice, or another message under its id is lost."""
+        """Wrong: a repeated message is stored twice, or a different one with its id is lost."""
         drafts = [draft("a", id="m"), draft("b"), draft("a", id="m")]
         assert store.append_once("s", drafts, terms(drafts, ids=True)).places == (0, 1)
         drafts = [draft("c", id="n"), draft("d", id="n")]
@@ -160,7 +162,7 @@ class OnceContract(Contract):
         assert texts_of(store) == ["a", "b", "a", "d"]
 
     def test_racing_retries(self, store: Store, other: Store) -> None:
-        """Wrong: two of several concurrent retries are stored."""
+        """Wrong: several concurrent retries store the message more than once."""
         handles = [store, other] * 4
         for n in range(5):
             calls = [partial(once, handle, f"m{n}") for handle in handles]
@@ -230,7 +232,7 @@ class OnceContract(Contract):
         both = [draft("both"), draft("of two")]
         store.append_once("s", both, terms(both, "both"))
         assert other.rewrite(stored(other), 21) is not None
-        assert not store.append_once("s", both, terms(both, "both")).places  # one is still stored
+        assert not store.append_once("s", both, terms(both, "both")).places  # one remains
         assert other.rewrite(stored(other), 5) is not None
         assert len(other.keys("s")) == 5
         assert not any(once(store, text).places for text in texts[:5])
@@ -269,7 +271,7 @@ class OnceContract(Contract):
         for day in range(60):
             once(store, f"m{day}", day=day)
         assert not once(other, "m9", day=60, since=9).places
-        assert len(store.keys("s")) == 60  # no append, so no expiry
+        assert len(store.keys("s")) == 60  # keys expire only in an append
         assert once(other, "m8", day=60, since=9).head.end == 61
         assert [key.seq for key in store.keys("s")] == [*range(10, 62)]
         assert not once(store, "m8", day=60, since=9).places
@@ -279,7 +281,7 @@ class OnceContract(Contract):
             assert once(other, f"m{day}", day=100, since=70).head.end == 63 + day
 
     def test_who_may_not_write(self, store: Store, other: Store) -> None:
-        """Wrong: another user gets the result of a key, or a session under deletion is written."""
+        """Wrong: another user gets the result of a key, or a deletion does not refuse appends."""
         drafts = [draft("a")]
         store.append_once("s", drafts, terms(drafts, "k"), "u")
         for options in (terms(drafts, "k"), terms(drafts, "l"), terms(drafts, end=1)):
@@ -353,6 +355,6 @@ def first_kept(store: Store) -> KeptKey:
 
 
 def kept_end(done: Appended) -> int:
-    """Return the end of the log after the first append under a key."""
+    """Return the end of the log after the append that first used the key."""
     assert done.before is not None
     return done.before.end

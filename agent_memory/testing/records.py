@@ -55,7 +55,7 @@ class AllVectorsContract(Contract):
     """Contract of a `VectorStore` for reading everything."""
 
     def test_vectors_come_as_they_went(self, store: Store, other: Store) -> None:
-        """Wrong: a moved record has fewer features, or is found twice, or not at all."""
+        """Wrong: a moved record lacks features, is found twice, or is not found."""
         names = [f"r{n}" for n in range(450)]
         records = [
             record(name, f"user:{n % 3}", f"s{n % 4}", last=n) for n, name in enumerate(names)
@@ -87,7 +87,7 @@ class AllVectorsContract(Contract):
         assert len(rows["a"][0]) == 0
 
     def test_a_copy_is_searched_alike(self, store: Store, elsewhere: Store) -> None:
-        """Wrong: after a move, a question finds other records, or gives them other scores."""
+        """Wrong: after a move, a query finds different records, or their scores differ."""
         words = [f"{'red ' * (n % 4)}fox {'den ' * (n % 3)}owl{n % 7}" for n in range(60)]
         records = [record(f"r{n:02}", f"user:{n % 2}") for n in range(60)]
         store.open_vectors("v", 8, "model")

@@ -17,9 +17,9 @@ from agent_memory.testing.contract import DAY, Contract, draft, stored, together
 
 
 def entries(first: int, last: int, suffix: str = "", total: int = 0) -> list[Entry]:
-    """Return entries as read from another store, one for each day, each of 3 tokens.
+    """Return entries as if read from another store: one for each day, each with 3 tokens.
 
-    `total` is the running total before the first entry.
+    `total` is the running total of tokens before the first entry.
     """
     return [
         Entry(
@@ -54,7 +54,7 @@ class RewriteContract(Contract):
     """Contract of a `SessionStore` for rewriting a log from a seq on."""
 
     def test_a_session_begins_as_it_was(self, store: Store, other: Store) -> None:
-        """Wrong: an imported session has other seqs, times or totals."""
+        """Wrong: an import changes a session's seqs, times or totals."""
         summary = Summary("so far", 6, 3, "local", redo_after=0)
         system = Message(role="system", content="rules", created_at=DAY)
         head = begun(
@@ -163,7 +163,7 @@ class RewriteContract(Contract):
             store, other = other, store
 
     def test_a_log_that_begins_later_is_rewritten(self, store: Store) -> None:
-        """Wrong: a rewrite of a log whose first entries expired numbers its entries from 1."""
+        """Wrong: if the first entries of a log expired, a rewrite numbers the others from 1."""
         store.append("s", [draft(str(n)) for n in range(1, 11)])
         head = store.move(replace(stored(store), expired=4))
         assert head is not None

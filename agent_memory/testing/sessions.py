@@ -98,7 +98,7 @@ class SessionStoreContract(
         assert store.counts() == Counts(sessions=1, entries=1)
 
     def test_standing(self, store: Store, other: Store) -> None:
-        """Wrong: `existing` returns a session under deletion, or misses another session."""
+        """Wrong: `existing` returns a session that is being deleted, or misses another one."""
         names = [f"s{n}" for n in range(1, 700)]
         assert store.existing(names) == set()
         for name in names[:4]:
@@ -192,7 +192,7 @@ class SessionStoreContract(
         assert stored(store).version == head.version
 
     def test_lease_leaves_the_head_alone(self, store: Store) -> None:
-        """Wrong: the holder's own `move` fails after it takes the lease."""
+        """Wrong: after a worker takes a lease, its own `move` fails."""
         head = store.append("s", [draft("a")])
         store.lease("s", "w", 60)
         assert stored(store) == head

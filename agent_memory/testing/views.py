@@ -33,7 +33,7 @@ _TEXTS = {
 def bm25(texts: Mapping[str, str], question: str, usual: float = 20) -> dict[str, float]:
     """Return each text's Okapi BM25 score, with k1 = 0.9, b = 0.75 and the average length `usual`.
 
-    Counts are smoothed as if there were 20 more texts, one of them with all words.
+    Counts are smoothed as if there were 20 more texts, one of which contains all words.
     """
     scores = {}
     for name, text in texts.items():
@@ -85,7 +85,7 @@ class ViewsContract(Contract):
 
     @pytest.mark.parametrize("question", ["fox", "red", "den red", "owl nowhere tree", "grass"])
     def test_words_are_scored_by_bm25(self, store: Store, other: Store, question: str) -> None:
-        """Wrong: matching words are missed, or text length or rarity is misjudged."""
+        """Wrong: a text with a word of the query is missed, or its BM25 score is wrong."""
         store.open_vectors("v", 0, "none")
         if self.counts_within_owner:
             about = [record(f"{n}", "user:b") for n in range(4)]
@@ -189,7 +189,7 @@ class ViewsContract(Contract):
             assert scores == pytest.approx({n: s for n, s in wanted.items() if s}, rel=2e-3)
 
     def test_words_of_many_puts_are_counted_together(self, store: Store, other: Store) -> None:
-        """Wrong: a word's rarity counts only the first or the last write."""
+        """Wrong: a word's rarity is computed from the first or the last write only."""
         store.open_vectors("v", 0, "none")
         there: dict[str, str] = {}
         for size in (16, 5, 2, 1, 1):

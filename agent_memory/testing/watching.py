@@ -1,4 +1,4 @@
-"""Observes the calls of a store or an embedder, so that a test can interrupt any call."""
+"""`watched` reports the calls of a store or an embedder, so that a test can interrupt them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Contract tests for due sessions and writes under a lease, and the whole suite of a store."""
+"""Contract tests for due sessions and for writes under a lease.
+
+`StoreContract` contains all contract tests of a store.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +130,7 @@ class WorkStoreContract(LockContract):
 
     @pytest.mark.parametrize("write", WRITES)
     def test_a_lease_that_nobody_took_over_still_writes(self, store: Store, write: str) -> None:
-        """Wrong: a worker's pause discards its work although no other worker took over."""
+        """Wrong: a worker that paused cannot write, although no other worker took over."""
         head = filled(store)
         before = all_of(store)
         assert store.lease("s", "w1", 0)
@@ -167,7 +170,7 @@ class WorkStoreContract(LockContract):
             store.move(head, lease=_LEASE)
 
     def test_a_fence_falls_at_once(self, store: Store, other: Store) -> None:
-        """Wrong: the lease is checked before the write's transaction, and lost in between."""
+        """Wrong: a worker that loses its lease between the check and the write can still write."""
         filled(store)
 
         def stalled(name: str, lease: Lease, written: threading.Event) -> None:
@@ -189,7 +192,7 @@ class WorkStoreContract(LockContract):
             assert store.records("facts", "user:a") == facts
 
     def test_due_is_what_was_appended_to(self, store: Store, other: Store) -> None:
-        """Wrong: a session with a new message is not due, or a session without one is due."""
+        """Wrong: a session with a new message is not due, or one without new messages is due."""
         assert store.due() == []
         head = store.append("s", [draft("a")], "u")
         assert other.due() == [head]
@@ -375,7 +378,7 @@ class WorkStoreContract(LockContract):
         assert ends == dict.fromkeys(names, 60)
 
     def test_scrub_keeps_what_was_not_deleted(self, store: Store, other: Store) -> None:
-        """Wrong: erasing a deleted session damages another one, or fails if none was deleted."""
+        """Wrong: `scrub` damages data that was not deleted, or fails if nothing was deleted."""
         store.secure_erase()
         filled(store)
         store.append("t", [draft("gone" * 1000)])
