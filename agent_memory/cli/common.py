@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def read_config(file: Path | None, options: dict[str, Any]) -> AgentMemoryConfig:
-    """Return the settings of FILE or FILE#NAME, and the environment. `options` override both."""
+    """Return the settings of FILE or FILE#NAME. The environment, then `options` override them."""
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.config.sources import read_settings
     from agent_memory.engine.deployment import STORES, store_config, store_tables
@@ -58,7 +58,10 @@ def read_config(file: Path | None, options: dict[str, Any]) -> AgentMemoryConfig
 
 
 def store_files(file: Path | None) -> dict[str, Path | None]:
-    """Return FILE#NAME for each store of a deployment, by its name. Other files get the name ""."""
+    """Return a dict from the name of each store in a deployment to FILE#NAME.
+
+    Any other file describes one store, whose name is "".
+    """
     from agent_memory.config.sources import read_settings
     from agent_memory.engine.deployment import STORES, store_tables
 
@@ -125,14 +128,14 @@ def out(stderr: bool = False) -> Console:
 
 
 def progress_bar(*columns: ProgressColumn) -> Progress:
-    """Return a progress bar on stderr, which vanishes at its end."""
+    """Return a progress bar on stderr. The bar vanishes at its end."""
     from rich.progress import Progress
 
     return Progress(*columns, console=out(stderr=True), transient=True)
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a line of a result. Terminals wrap it; pipes get it whole."""
+    """Print a line of a result to stdout. Only a terminal wraps the line."""
     _print(out(), text, style)
 
 
@@ -170,9 +173,10 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 def with_settings(
     command: Callable[..., None], beside: Callable[[], Sequence[Block]] = tuple
 ) -> Callable[..., None]:
-    """Decorate a command whose first argument is the settings, as --store and --config give them.
+    """Decorate a command whose first argument is an `AgentMemoryConfig`.
 
-    Errors are handled as in `guarded`. `beside` returns the blocks to pass to `load_config`.
+    The decorator reads the settings that --store and --config name. `guarded` handles the errors.
+    `beside` returns the blocks to pass to `load_config`.
     """
     # the first argument's type cannot be evaluated, because only type checkers import it
     del inspect.unwrap(command).__annotations__[next(iter(inspect.signature(command).parameters))]
@@ -264,7 +268,7 @@ def load_config(
 
 
 def open_memory(config: AgentMemoryConfig, *, create: bool = False) -> AgentMemory:
-    """Open the memory of a configuration. Without `create`, it must exist; see `existing`."""
+    """Open the memory of a configuration. Without `create`, the store must exist."""
     from agent_memory.engine.memory import AgentMemory
 
     return AgentMemory(config if create else existing(config))
@@ -274,8 +278,8 @@ def existing(config: AgentMemoryConfig) -> AgentMemoryConfig:
     """Return the settings without background threads. A missing store raises `ConfigError`."""
     if missing := missing_file(str(config.store)):
         raise ConfigError(
-            f"There is no memory at {missing}. Name another with --store or --config, or create "
-            "one with `agent-memory import` or from code."
+            f"There is no memory at {missing}. Name another store with --store or --config, or "
+            "create one with `agent-memory import` or from code."
         )
     return config.model_copy(update={"overflow_mode": "inline"})
 
@@ -319,7 +323,7 @@ def moment_of(time: datetime | None) -> datetime | None:
 
 
 def how_long(option: str, value: str | None) -> timedelta | None:
-    """Parse a duration such as 30d; None for None."""
+    """Parse a duration such as 30d. Return None for None."""
     if value is None:
         return None
     match = _HOW_LONG.fullmatch(value)
@@ -340,7 +344,7 @@ def local_embedder() -> bool:
 
 
 def by_words(embedding: str | None) -> bool:
-    """Return whether no embedder is configured, and the local one is not installed."""
+    """Return whether searches use words only, because there is no embedder."""
     return embedding is None and not local_embedder()
 
 

@@ -1,4 +1,4 @@
-"""`agent-memory config`: check a file of settings, print the schema, or the settings in force."""
+"""`agent-memory config`: check a file of settings, print the schema or the settings in force."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _USUAL = {"max_stm_ratio": 1.0, "by": "age"}
 """Default values that are not shown."""
 
 _WORDS = {"by", "folder", "roles", "store"}
-"""Fields of strategies and blocks whose text is shown. Other fields show only numbers."""
+"""Fields of strategies and blocks whose texts are shown. Other texts are not shown."""
 
 
 @guarded
@@ -54,9 +54,9 @@ def describe(config: AgentMemoryConfig) -> Iterator[tuple[str, str]]:
     """Yield a name and a description for each part of a store's configuration."""
     store = without_password(str(config.store))
     if store.startswith("memory:"):
-        store += ", gone with the process"
+        store += ", lost when the process ends"
     elif config.durability == "process":
-        store += ", the newest updates not safe from power loss"
+        store += ", a power loss may lose the newest updates"
     if config.system_store is not None:
         store += f"; system messages in {without_password(str(config.system_store))}"
     yield "store", f"{store}; namespace {config.namespace}"
@@ -108,7 +108,7 @@ def described(part: Block | Strategy, model: str | None) -> str:
 
 
 app = typer.Typer(
-    help="Check a configuration file, print its JSON schema, or the settings in force.",
+    help="Check a configuration file, print the JSON schema or the settings in force.",
     no_args_is_help=True,
 )
 app.command()(check)
@@ -119,7 +119,7 @@ _MASK = "***"
 @app.command()
 @guarded
 def schema() -> None:
-    """Print the JSON schema of configuration files, deployments included."""
+    """Print the JSON schema of configuration files, including deployments."""
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.engine.deployment import STORES
 

@@ -112,4 +112,4 @@ def _print_table(chat: Chat, bills: Sequence[Bill], model: str | None, max_token
             money,
         )
     out().print(table)
-    say('"~" marks estimates. "?" is not known beforehand. Cached prompts are not discounted.')
+    say('"~" marks estimates. "?" marks unknown values. Discounts for cached prompts are left out.')

@@ -49,11 +49,11 @@ def demo(
     ] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Show a conversation overflow its budget, and what memory still knows of it.
+    """Show how a conversation overflows its budget, and what the memory still knows afterwards.
 
-    Plays a conversation about an HR policy in 400 tokens, under each strategy; needs no key. With
-    --file, plays JSON lines with role and content, in 2000 tokens. With --model, that model writes
-    the summary and extracts the facts. The store is temporary and deleted afterwards.
+    Plays a conversation about an HR policy in 400 tokens, under each strategy. No key is
+    needed. With --file, plays JSON lines with role and content, in 2000 tokens. With --model, that
+    model writes the summary and extracts the facts. The store is temporary and deleted afterwards.
     """
     from agent_memory.cli import demo_play as playing
     from agent_memory.cli.demo_play import play, show_demo, show_replay

@@ -181,7 +181,7 @@ def _overflows(memory: AgentMemory, overflows: Sequence[tuple[Head, Head]]) -> N
         tokens = f"{after.total - before.start_total} → {after.window_tokens}"
         table.add_row(f"#{after.end}", left, tokens, cell(place))
     summary = overflows[-1][1].summary
-    text = "Waits for a model: a local extract stands in until one writes the summary anew."
+    text = "A local extract replaces the summary until a model is available to write it."
     waits = [cell(text, "yellow")] if summary and summary.redo_after is not None else []
     _part(f"Overflows: {len(overflows)}", table, *waits)
 

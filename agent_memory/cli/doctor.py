@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def repair(config: AgentMemoryConfig, *, yes: bool) -> bool:
-    """Show how to repair each damaged record, ask, and repair. Return whether all are intact."""
+    """Show how to repair each damaged record, ask, and repair. Return whether no damage is left."""
     from agent_memory import operations
 
     with open_memory(config) as memory:
@@ -51,7 +51,7 @@ def repair(config: AgentMemoryConfig, *, yes: bool) -> bool:
             for error in sorted(plans, key=_rank):
                 operations.repair(memory, error)
             left = operations.damaged(memory)
-            say(f"{len(plans)} were damaged; {len(left)} are left.")
+            say(f"{len(plans)} records were damaged; {len(left)} still are.")
     for error in left:
         note(str(error), "red")
     return not left
@@ -62,8 +62,8 @@ def _why(error: Damaged, blocks: Collection[str]) -> str:
     if not block or block in blocks:
         return "It cannot be repaired."
     return (
-        f"It cannot be repaired without the block {block!r}. Run this with the settings of the "
-        "memory that has it."
+        f"It cannot be repaired without the block {block!r}. Run this command with settings that "
+        "have this block."
     )
 
 
@@ -76,7 +76,7 @@ _STYLES = {"✓": "bold green", "✗": "bold red", NOTHING: "yellow"}
 _SHOWN = 10
 _CHECK_SECONDS = 30.0
 _RESTORE = "Restore a backup, or save the readable sessions with `agent-memory export`."
-_UNCALLED = "It was not called: --call does."
+_UNCALLED = "It was not called. Use --call to call it."
 _OF_STORE = ("store", "migration")
 
 Check = tuple[str, str]
@@ -130,7 +130,7 @@ def _all(config: AgentMemoryConfig, call: bool) -> Iterator[tuple[str, Check]]:
 
 
 def _tried(check: Callable[..., Check], *args: Any) -> Check:
-    """Run a check. An expected error becomes its finding."""
+    """Run a check and return its finding. An expected error becomes a finding."""
     try:
         return check(*args)
     except AgentMemoryError as error:
@@ -183,9 +183,9 @@ def _records(url: str, copy: str, store: Store) -> Check:
         return _verdict(problems or [str(error)], "")
     problems += [str(error) for error in looked.damaged if error.damage or not wrong]
     if problems or (looked.is_whole and wrong is not None):
-        return _verdict(problems, "All can be read.")
+        return _verdict(problems, "All records can be read.")
     text = f"Stopped after {_CHECK_SECONDS:g} s: {looked.sessions} sessions are undamaged"
-    return NOTHING, f"{text}. `agent-memory doctor --repair` checks all."
+    return NOTHING, f"{text}. `agent-memory doctor --repair` checks all sessions."
 
 
 def _opened(url: str, store: Store, schema: str) -> Check:
@@ -193,7 +193,7 @@ def _opened(url: str, store: Store, schema: str) -> Check:
     if common.missing_file(url):
         return NOTHING, f"{shown} does not exist yet; the first message creates it."
     counts, note = store.counts(), getattr(store, "durability_note", None)
-    gone = " and is lost with the process" if url.startswith("memory:") else ""
+    gone = " and is lost when the process ends" if url.startswith("memory:") else ""
     held = f"{counts.sessions} sessions, {counts.entries} messages"
     return "✓", f"{shown} opens{gone}{schema}: {held}.{f' {note()}' if note else ''}"
 
@@ -211,7 +211,7 @@ def _vectors(config: AgentMemoryConfig, resources: Resources, call: bool) -> Che
     if not blocks:
         return NOTHING, "No VectorMemory is configured."
     if not call and any(map(is_remote, models)):
-        return NOTHING, "Their dimension comes from the remote embedder. Check it with --call."
+        return NOTHING, "The remote embedder sets the dimension. Check it with --call."
     problems = [problem for block in blocks for problem in block.problems(resources)]
     if not problems and all(map(common.by_words, models)):
         return NOTHING, "There is no embedder: VectorMemory searches by words only."
@@ -276,8 +276,8 @@ def _model(config: AgentMemoryConfig, call: bool) -> Check:
     from agent_memory.models.llm import LLM
 
     if config.model is None:
-        text = "None is configured: summaries are local extracts, and facts are not extracted. "
-        return NOTHING, f"{text}Set AGENT_MEMORY_MODEL or `model`: openai/gpt-4o-mini."
+        text = "No model is configured: summaries are local extracts, and facts are not extracted. "
+        return NOTHING, f"{text}Set AGENT_MEMORY_MODEL or `model`, such as openai/gpt-4o-mini."
     if not call:
         return _key(config.model, config)
     base, key, seconds = config.api_base, config.api_key, config.model_timeout

@@ -1,4 +1,4 @@
-"""The entry point of `agent-memory`. A prompt's hook does not load the whole command line."""
+"""The entry point of `agent-memory`. The hook of a prompt skips the other commands' imports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def _plain(arguments: list[str]) -> dict[str, str] | None:
-    """Parse the options of a prompt's hook; None if the full command line must parse them."""
+    """Parse the options of a prompt's hook. Return None if the full command line is needed."""
     rest = [argument for argument in arguments if argument != _STRICT]
     pairs = dict(zip(rest[::2], rest[1::2], strict=False))
     is_plain = len(rest) == 2 * len(pairs) and pairs.keys() <= _VALUES.keys()

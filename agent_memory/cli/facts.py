@@ -127,7 +127,7 @@ def forget(
     ] = None,
     why: WhyOption = "",
 ) -> None:
-    """Forget a fact, or all facts from a session. Facts they had superseded become valid again."""
+    """Forget a fact, or all facts from a session. Facts that these superseded become valid again."""
     part = _part(source)
     owner = owner_of(memory, user, part[0] if isinstance(part, tuple) else part)
     if fact is not None and part is None:
@@ -175,7 +175,7 @@ def surplus(
     user: UserOption = None,
     session: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Use the memory of its user."),
+        typer.Option(metavar="ID", help="Use the memory of this session's user."),
     ] = None,
     older_than: Annotated[
         str | None, typer.Option(metavar="TIME", help="Include older records: 30d, 12h or 15m.")
@@ -200,7 +200,7 @@ def surplus(
 def forget_shown(
     owner: User, records: Sequence[Recall | Surplus], *, messages: bool, why: str, yes: bool
 ) -> None:
-    """Ask, forget the shown records, with `messages` also from the logs, and print how many."""
+    """Ask, then forget the shown records. With `messages`, also remove messages from the logs."""
     if not records:
         return
     if not yes:

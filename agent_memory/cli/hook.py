@@ -48,7 +48,7 @@ def settings_file(agent: str, project: bool) -> Path:
     """Return the file for an agent's hooks, in the user's home or in the current folder."""
     place = PLACES[agent]
     path = Path.cwd() / place.project if project else folder(agent) / Path(place.home).name
-    return path.resolve()  # a link stays, and its target is written
+    return path.resolve()  # if the path is a link, its target is written
 
 
 def read(path: Path) -> tuple[str, dict[str, Any]]:
@@ -100,7 +100,7 @@ AgentsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[AGENT]...",
-        help="claude-code, codex, cursor, gemini-cli. Default: those found here.",
+        help="claude-code, codex, cursor, gemini-cli. Default: all agents on this machine.",
     ),
 ]
 ProjectOption = Annotated[
@@ -228,7 +228,7 @@ def _where(store: str | None, config: Path | None) -> list[str]:
     if without_password(url) != url:
         raise ConfigError(
             "The store's URL has a password, which should not stand in an agent's settings. Write "
-            "the URL to a file of settings, and pass that with --config."
+            "the URL to a file of settings, and pass this file with --config."
         )
     if url.startswith(_SQLITE):
         path = Path(url.removeprefix(_SQLITE)).absolute()

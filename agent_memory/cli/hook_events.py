@@ -1,6 +1,7 @@
 """Handle one event of a coding agent, from standard input to exit code.
 
-A new process imports this module for each prompt. Slow imports are made where they are used.
+Each prompt starts a new process, which imports this module. Slow imports are therefore inside
+functions.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def _read_event() -> bytes:
 
 
 def _file(store: str | None, config: Path | None) -> str | None:
-    """Return the SQLite file that a prompt's hook may read directly; None if settings forbid it."""
+    """Return the SQLite file that a prompt's hook may read directly, or None."""
     others = any(name.startswith("AGENT_MEMORY_") and name != _STORE for name in os.environ)
     if store is None or not store.startswith(_SQLITE) or config is not None or others:
         return None

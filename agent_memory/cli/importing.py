@@ -102,7 +102,7 @@ def _bring(
             return
         _list(report, _FEW)
         typer.confirm("Import this?", abort=True)
-    # without background threads, which would call models meanwhile
+    # background threads would call models during the import
     settings = settings.model_copy(update={"overflow_mode": "inline"})
     with (
         resumable(),
@@ -176,7 +176,7 @@ def _read(file: Path, what: str) -> Iterator[Callable[[int], object]]:
 def _append(
     file: Path, session: str, user: str | None, settings: AgentMemoryConfig, *, dry_run: bool
 ) -> None:
-    """Append a log to one session. Within `keep_keys`, a repeated import stores no line twice."""
+    """Append a log to one session. A repeated import within `keep_keys` stores no line twice."""
     if file.is_dir():
         raise InvalidInput(f"{file} is a folder. Name the source of its chats with --from.")
     lines = read_lines(file)
@@ -194,7 +194,7 @@ def _append(
                 memory.update(session, message, user_id=user, key=key)
             except InvalidInput as error:
                 raise InvalidInput(
-                    f"{file.name}, line {number}: {error} The {done} messages before it "
+                    f"{file.name}, line {number}: {error} The {done} earlier messages ~"
                     "were imported."
                 ) from None
         head = head_of(memory, session)

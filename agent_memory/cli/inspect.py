@@ -48,7 +48,7 @@ def sessions(
         str | None, typer.Option(metavar="SESSION", help="Start after this session.")
     ] = None,
 ) -> None:
-    """List sessions: user, messages, window, and the messages each block has yet to absorb."""
+    """List sessions: user, messages, window, and the number of messages pending for each block."""
     page = memory.sessions(user_id=user, limit=limit, after=after)
     blocks = [block.name for block in memory.blocks.values() if block.absorbs]
     columns = ("messages", "window tokens", *(f"{name} lag" for name in blocks))
@@ -138,7 +138,7 @@ def search(
     if explain and any(recall.views for recall in recalls):
         say("Signals add up to a score; `nearest` changes the order only.", "dim")
     if user is None and session is None:
-        text = "Only shared records were searched. To search a user's, pass --user or --session."
+        text = "Only shared records were searched. Pass --user or --session to search a memory."
         say(text, "dim")
 
 
@@ -243,7 +243,7 @@ def _log(memory: AgentMemory, head: Head) -> Iterator[Entry]:
 
 _NOTHING_LOGGED = (
     "No prompts of this session were logged. To log prompts from now on, set keep_contexts = true "
-    "in the settings of the process that answers."
+    "in the settings of the process that calls the model."
 )
 
 

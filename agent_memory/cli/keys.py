@@ -40,8 +40,8 @@ def create(
         str,
         typer.Option(
             metavar="LIST",
-            help="The users it may act for: ids separated by commas; team-* for a prefix; * for "
-            "everybody. With a key for one user, requests need not name the user.",
+            help="The users that the key may act for: ids separated by commas; team-* for a "
+            "prefix; * for everybody. With a key for one user, requests need not name the user.",
         ),
     ],
     rights: Annotated[
@@ -52,7 +52,7 @@ def create(
         ),
     ] = "read,write",
     expires: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long it is valid: 30d, 12h, 15m.")
+        str | None, typer.Option(metavar="TIME", help="How long the key is valid: 30d, 12h, 15m.")
     ] = None,
 ) -> None:
     """Create a key and print it. The key itself is not stored."""
@@ -91,7 +91,7 @@ def revoke(
         str, typer.Argument(metavar="KEY", help="The prefix that `keys list` shows.")
     ],
 ) -> None:
-    """Revoke a key, from the next request on, in every process."""
+    """Revoke a key. Every process refuses the key from the next request on."""
     from agent_memory.server.keys import KeyRing
 
     key = KeyRing(memory.components.store).revoke(prefix)

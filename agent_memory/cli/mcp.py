@@ -48,17 +48,17 @@ def mcp(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="A TOML or JSON file of users and their tokens. Replaces --user, whose token is "
-            f"{TOKEN} or a new one.",
+            help="A TOML or JSON file of users and their tokens. Without it, --user names the "
+            f"user, and the token is {TOKEN} or a new one.",
         ),
     ] = None,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Serve a user's memory to MCP clients: to search, add and forget.
+    """Serve a user's memory to MCP clients, which can search, add and forget.
 
-    A client starts this command and uses stdin and stdout. With --http it serves many clients; the
-    token decides the user. No tool takes a user's id.
+    A client starts this command and uses stdin and stdout. With --http, the command serves many
+    clients, and a client's token decides the user. No tool takes a user's id.
     """
 
     def settings() -> AgentMemoryConfig:

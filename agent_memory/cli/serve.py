@@ -133,7 +133,7 @@ def listening(
 def _served(settings: AgentMemoryConfig) -> AgentMemoryConfig:
     """Return the settings with the service's defaults: background work, and a log of prompts."""
     usual: dict[str, Any] = {"overflow_mode": "background", "keep_contexts": True}
-    if settings.redact is not None:  # redaction excludes a log of prompts
+    if settings.redact is not None:  # a log of prompts is not redacted
         del usual["keep_contexts"]
     mine = {name: value for name, value in usual.items() if name not in settings.model_fields_set}
     return settings.model_copy(update=mine)
@@ -142,7 +142,7 @@ def _served(settings: AgentMemoryConfig) -> AgentMemoryConfig:
 def _check_credentials(ring: KeyRing, trusted: Tokens | None, is_local: bool) -> None:
     """Raise an error if there is no valid credential and the address is open to the network.
 
-    If only one of these is the case, print a warning.
+    If only one of the two is the case, print a warning.
     """
     now = datetime.now(UTC)
     can_come_in = trusted is not None or any(key.is_valid(now) for key in ring.all())

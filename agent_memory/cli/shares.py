@@ -26,7 +26,7 @@ _PAGE = 500
 @app.command("list")
 @with_memory
 def list_(memory: AgentMemory) -> None:
-    """List shared namespaces with their agents, their access, and the number of sessions."""
+    """List shared namespaces with their agents, the agents' access, and the number of sessions."""
     from agent_memory import operations
 
     table = grid("namespace", "sessions", "agent", "access", right=("sessions",))
@@ -59,6 +59,6 @@ def grant(
 @app.command()
 @with_memory
 def revoke(memory: AgentMemory, name: NameArgument, agent: AgentArgument) -> None:
-    """Revoke an agent's access, from its next call on. Its messages stay."""
+    """Revoke an agent's access, from its next call on. The agent's messages stay."""
     memory.share(name).revoke(agent)
     say(f"{agent} has no access to {name}.")

@@ -54,7 +54,7 @@ def backup(
     apart = [f"the records of block {block.name!r}" for block in settings.all_blocks if block.store]
     apart += ["system messages"] * (settings.system_store is not None)
     if apart:
-        note(f"Not included, in other stores: {', '.join(apart)}. Back these up with --store.")
+        note(f"Not included: {', '.join(apart)}. Back up their stores with --store.")
 
 
 _PIPE = Path("-")
@@ -76,13 +76,13 @@ def snapshot(
     with progress_bar() as progress:
         head = head_of(memory, session)
         with _piped(sys.stdout) if to == _PIPE else written(to) as file:
-            # without the records of blocks, whose number is not known beforehand
+            # the total leaves out the records of blocks: their number is not known beforehand
             counted = _Counted(file, progress, head.end - head.expired)
             done = memory.session(session).export(cast("TextIO", counted))
     text = f"{done.entries} messages and {done.records} records of {session} written"
     note(f"{text}." if to == _PIPE else f"{text} to {to}.", "")
     for block in done.left_out:
-        note(f"{block}: its records cannot be exported; it will absorb the session again.")
+        note(f"{block}: records cannot be exported. The block will absorb the session again.")
 
 
 @with_settings
@@ -97,8 +97,8 @@ def restore(
     """Restore a session from `snapshot`, or a whole store from `backup`.
 
     Nothing is visible before the file was read and verified completely. A session can be restored
-    into any store that has no session of the same id. A backup replaces the whole store: the next
-    call of programs that have it open fails with an error.
+    into any store that has no session of the same id. A backup replaces the whole store. Programs
+    that have opened the store get an error on their next call.
     """
     from agent_memory import operations
     from agent_memory.stores.sql.backups import is_database, put_back
@@ -109,7 +109,7 @@ def restore(
         if not yes and url.startswith("sqlite:") and missing_file(url) is None:
             typer.confirm(f"Replace {shown} by {file}? Its current data will be lost.", abort=True)
         put_back(file, url)
-        say(f"{shown} is restored from {file}. Restart programs that have it open.")
+        say(f"{shown} is restored from {file}. Restart programs that have opened it.")
         return
     with (
         open_memory(settings, create=True) as memory,
@@ -156,7 +156,7 @@ def _piped(stream: TextIO) -> Iterator[TextIO]:
 def migrate(
     from_url: Annotated[str, typer.Argument(help="The source store. It is only read.")],
     to_url: Annotated[
-        str, typer.Argument(help="The target store: empty, or as an interrupted run left it.")
+        str, typer.Argument(help="The target store: empty, or the target of an interrupted run.")
     ],
     namespace: Annotated[
         str,
@@ -177,7 +177,7 @@ def migrate(
 ) -> None:
     """Copy all sessions, facts and vectors to another database, and verify checksums.
 
-    Run it again to continue an interrupted run. Neither store may be used meanwhile.
+    To continue an interrupted run, run the command again. Neither store may be used meanwhile.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 

@@ -1,4 +1,4 @@
-"""Absorb, retry, prune, delete and verify, once or as a worker."""
+"""Commands that absorb, retry, prune, delete and verify, and the worker."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def flush(
         str | None, typer.Argument(help="Only this session; all by default.")
     ] = None,
 ) -> None:
-    """Make blocks absorb everything that is pending. Idempotent, for any scheduler."""
+    """Make blocks absorb all pending messages. Any scheduler may run this command."""
     if session is not None:
         head_of(memory, session)
     with progress_bar() as progress:
@@ -72,7 +72,7 @@ def retry(
     memory: AgentMemory,
     block: Annotated[str | None, typer.Argument(help="Only this block; all by default.")] = None,
 ) -> None:
-    """Make blocks absorb their dead letters: messages they failed on too often (see `doctor`)."""
+    """Make blocks absorb their dead letters: messages that failed too often (see `doctor`)."""
     from agent_memory import operations
 
     letters = len(operations.dead_letters(memory, block))
@@ -90,7 +90,8 @@ def replay(
 ) -> None:
     """Rebuild a block from the logs, after a change of its settings or its embedding model.
 
-    Other processes can go on meanwhile. Run it again to continue an interrupted replay.
+    Other processes can use the store meanwhile. To continue an interrupted replay, run the command
+    again.
     """
     from agent_memory.operations import rebuild
 
@@ -124,14 +125,14 @@ def prune(
     to: Annotated[int, typer.Option(metavar="TOKENS", help="The size of the window.", min=1)],
     yes: YesOption = False,
 ) -> None:
-    """Shrink a session's window to a number of tokens, by its strategy. The log stays."""
+    """Shrink a session's window to a number of tokens, with its strategy. The log stays."""
     head = head_of(memory, session)
     say(_window(head))
     if head.window_tokens <= to:
-        say(f"It has no more than {to} tokens: nothing to do.")
+        say(f"The window has at most {to} tokens: nothing to do.")
         return
     if not yes:
-        typer.confirm(f"Shrink it to {to} tokens?", abort=True)
+        typer.confirm(f"Shrink the window to {to} tokens?", abort=True)
     say(_window(memory.prune(session, to)))
 
 
@@ -189,7 +190,7 @@ def worker(
     settings: AgentMemoryConfig,
     once: Annotated[
         bool,
-        typer.Option("--once", help="Absorb what is due and exit, for cron; 1 if a block failed."),
+        typer.Option("--once", help="Absorb what is due and exit, with 1 if a block failed."),
     ] = False,
     threads: Annotated[
         int | None,
@@ -202,11 +203,11 @@ def worker(
         ),
     ] = None,
 ) -> None:
-    """Absorb what is due, session by session, users in turn, until stopped.
+    """Make blocks absorb what is due, session by session, users in turn, until stopped.
 
     Use the settings of the processes that update the store. Any number of workers can run. SIGTERM
-    or Ctrl-C lets it finish the work in progress. A second one ends it immediately. Nothing is lost
-    either way.
+    or Ctrl-C lets the worker finish the work in progress. A second signal ends the worker
+    immediately. No work is lost in either case.
     """
     from agent_memory.engine.assembly import Components
     from agent_memory.engine.stats import SharedMetrics
@@ -215,8 +216,8 @@ def worker(
     place = without_password(str(settings.store))
     if place.startswith("memory:"):
         raise ConfigError(
-            "A worker needs a store that processes can share, and memory:// is private to one. "
-            "Pass --store or --config with their store, such as sqlite:///memory.db."
+            "The store memory:// is private to one process. With --store or --config, name a store "
+            "that processes share, such as sqlite:///memory.db."
         )
     share_arenas()
     with (
@@ -289,10 +290,10 @@ def _work(worker: Worker, once: bool, stops: SimpleQueue[str]) -> None:
 
 @contextmanager
 def _signals() -> Iterator[SimpleQueue[str]]:
-    """Yield a queue that receives the first signal as a reason to stop. A second ends the process.
+    """Yield a queue that receives the first signal as a reason to stop.
 
-    A signal handler may interrupt a thread that holds the queue's lock. Only a `SimpleQueue` can be
-    written to in that case.
+    A second signal ends the process. A signal handler may interrupt a thread that holds the queue's
+    lock. Only a `SimpleQueue` can be written to in that case.
     """
     stops: SimpleQueue[str] = SimpleQueue()
 

@@ -68,7 +68,7 @@ def context_table(context: MemoryContext, count: Any) -> Table:
             cell(text, "yellow") if special else one_line(text),
             str(tokens),
         )
-    table.add_row("", cell("the chat's own tokens", "dim"), str(context.tokens - used))
+    table.add_row("", cell("the format of the chat", "dim"), str(context.tokens - used))
     table.add_row(
         "", cell("total", "bold"), cell(f"{context.tokens} / {context.max_tokens}", "bold")
     )

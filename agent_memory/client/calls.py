@@ -198,7 +198,7 @@ _NAMED: Mapping[str, str] = {
     "GivenTool": "agent_memory.engine.loop.rounds",
     "Embedder": "agent_memory.models.embedders.base",
 }
-"""The modules of types that signatures name and the package does not export."""
+"""Modules with types that signatures name but the package does not export."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,8 @@ class Remote:
         return replace(self, user_id=user_id, fields={**self.fields, **fields})
 
     def ask(self, call: Call, arguments: Mapping[str, Any]) -> Any:
-        """Make a call. For "not found", return what the library would return, such as None."""
+        """Make a call. If the service answers "not found", return the library's result, such as
+        None."""
         kind = call.types.get("return", Any)
         try:
             request = self.request(call, arguments)
@@ -93,8 +94,8 @@ class Remote:
                     headers[_HEADERS[name][0]] = _HEADERS[name][1].format(quote(value, safe=""))
             elif name not in _OURS and value not in (None, {}, call.parameters[name].default):
                 raise UnsupportedOperation(
-                    f"{call.function_name}() of a memory behind a service takes no {name}: the "
-                    "service decides it. Remove it, or open the memory in this process."
+                    f"{call.function_name}() of a memory behind a service takes no {name}: the ~"
+                    "service decides it. Remove the argument, or open the memory in this process."
                 )
         if call.once:  # so that a retried request is stored once
             headers.setdefault(_HEADERS["key"][0], uuid4().hex)
@@ -189,7 +190,7 @@ class NotTheirs(SessionOfAnotherUser):
 
 
 def remotely(subject: str, keeps: Collection[str] = ()) -> Callable[[C], C]:
-    """Return a decorator for a class whose objects have a `_remote`.
+    """Return a decorator for a class whose objects have an attribute `_remote`.
 
     In a decorated class, inherited methods that are in the table of calls call the service. Other
     inherited public methods raise `UnsupportedOperation`, except those in `keeps`, which only call

@@ -94,8 +94,8 @@ class RemoteMemory(AgentMemory):
     ) -> None:
         if fields:
             raise ConfigError(
-                f"{', '.join(fields)} must be configured on the service. Remove it here. Only "
-                "api_key, timeout, attempts and plain_http can be set here."
+                f"{', '.join(fields)} must be configured on the service. Here, only ~"
+                "api_key, timeout, attempts and plain_http can be set."
             )
         service = Service(url, api_key, timeout, attempts, plain_http)
         self.url = service.url
@@ -152,7 +152,7 @@ class RemoteMemory(AgentMemory):
         *,
         user_id: str | None = None,
     ) -> Head:
-        """Edit a session's log. `change` runs in this process, and again if the log has changed."""
+        """Edit a session's log. `change` runs here, and runs again if the log has changed."""
         check_callable("change", change)
         for _ in range(_EDITS):
             log = self.history(session_id, user_id=user_id)
@@ -208,7 +208,7 @@ class RemoteMemory(AgentMemory):
             arguments = {"session_id": session_id, "user_id": user_id}
             return cast("Receipt", self._remote.ask(_CALLS["delete"], arguments))
         except NotTheirs:
-            gone = Part("the service", "done", "it has no such session for this key")
+            gone = Part("the service", "done", "it has no such session that this key may delete")
             return Receipt("session", session_id, "", datetime.now(UTC), (gone,))
 
     def session(self, session_id: str, user_id: str | None = None) -> RemoteSession:
@@ -228,7 +228,7 @@ class RemoteMemory(AgentMemory):
         return cast("KeyValues", handle_class("values")(self._remote.of(user_id)))
 
     def share(self, name: str) -> RemoteShare:
-        """Return a shared namespace. An admin's key can manage it, an agent's key can use it."""
+        """Return a shared namespace. An admin's key can manage it. An agent's key can use it."""
         check_share(name)
         return RemoteShare(self, name)
 

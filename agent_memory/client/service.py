@@ -95,7 +95,7 @@ class Service:
                     if event == "end":
                         return data["value"]
                     yield data["value"]
-        raise StoreUnavailable(f"The answer of {self.url} was cut off. Try again.")
+        raise StoreUnavailable(f"The answer of {self.url} was cut off. Try again.~")
 
     def close(self) -> None:
         with self._opening:
@@ -164,7 +164,7 @@ class Service:
 
 
 def is_missing(error: BaseException) -> bool:
-    """Return whether the answer is "not found", which may also mean that the key has no access."""
+    """Return whether the answer is "not found". It may also mean that the key has no access."""
     return type(error) is errors.AccessDenied and getattr(error, "is_missing", False)
 
 
@@ -184,7 +184,7 @@ _GROWING = wait_random_exponential(multiplier=0.2, max=5.0)
 
 @contextmanager
 def _unreachable(url: str) -> Iterator[None]:
-    """Translate connection errors of httpx. The new errors lack the request, which has the key."""
+    """Translate connection errors of httpx. The new errors lack the request and its key."""
     import httpx
 
     try:
@@ -221,7 +221,7 @@ def _problem_in(response: httpx.Response, url: str) -> AgentMemoryError:
 
 
 def _error_of(problem: Mapping[str, Any]) -> AgentMemoryError:
-    """Return the error that a problem document names; `AgentMemoryError` for an unknown name."""
+    """Return the error that a problem document names, or `AgentMemoryError` for an unknown name."""
     kind = getattr(errors, str(problem["error"]), AgentMemoryError)
     if not (isinstance(kind, type) and issubclass(kind, AgentMemoryError)):
         kind = AgentMemoryError
@@ -274,7 +274,7 @@ def _checked_key(key: str | None) -> str:
     is_jwt = key.count(".") == _PARTS_OF_A_JWT - 1
     if not key.startswith(MARK) and not (is_jwt and key.isascii()):
         raise ConfigError(
-            f"{'This is not a key of the service' if key else 'The service needs a key'}. Pass one "
-            f"as api_key, or in {KEY}. `agent-memory keys create` creates one; it begins with am_."
+            f"{'This is not a key of the service' if key else 'The service needs a key'}. Pass a "
+            f"key as api_key, or in {KEY}. `agent-memory keys create` creates keys: am_..."
         )
     return key

@@ -55,7 +55,7 @@ def plain(value: Any) -> Any:
 
 
 def checked(kind: Any, value: Any, name: str) -> Any:
-    """Convert JSON like `parsed`. Raise `InvalidInput`, with `name`, for JSON of another type."""
+    """Convert JSON like `parsed`. For another type, raise `InvalidInput` with `name`."""
     try:
         return parsed(kind, value)
     except AgentMemoryError:
@@ -89,7 +89,7 @@ def parsed(kind: Any, value: Any) -> Any:
 
 
 def message_of(value: Any) -> Any:
-    """Return a value of the form `{message, created_at}` as a `Message`, any other unchanged."""
+    """Return a value of the form `{message, created_at}` as a `Message`, and others unchanged."""
     if isinstance(value, Mapping) and value.keys() == _TIMED:
         return checked(Message, value, "message")
     return value
@@ -135,7 +135,7 @@ def takes(kind: Any, value: Any) -> bool:
         return any(takes(arg, value) for arg in args)
     if origin is Literal:
         return value in args
-    if value is None:  # fits no scalar, message, list or mapping
+    if value is None:  # None is no scalar, message, list or mapping
         return origin is None and kind not in (Message, *_SCALARS)
     if isinstance(origin, type) and issubclass(origin, Iterable):
         if isinstance(value, str):  # a `str` is a `Sequence` of `str`

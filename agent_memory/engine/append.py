@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _SHORT = 4_000  # characters; longer texts skip the queue and are tokenized in parallel
 _WIDEST = 6  # the most bytes of one character in JSON
-_FRAME = 2_000  # a flat message has fewer bytes in JSON, apart from its content
+_FRAME = 2_000  # the most bytes of a flat message in JSON, without its content
 
 
 class Update(NamedTuple):
@@ -40,7 +40,7 @@ class Update(NamedTuple):
     session_id: str
     messages: Sequence[Any]
     user_id: str | None
-    key: WriteKey | str | None = None
+    """The arguments of `AgentMemory.update`. `own` refuses an existing session without owner."""
     expected_end: int | None = None
     own: bool = False
 
@@ -81,8 +81,8 @@ class Appender:
     ) -> list[_Stored | Exception]:
         """Append the updates of several callers, in one transaction if possible.
 
-        `accepted` returns the update to store, or raises an error. Return the result of `append`,
-        or the error, for each update in order.
+        `accepted` returns the update to store, or raises an error. For each update, in order,
+        return the result of `append` or the error.
         """
         requests: dict[int, Append] = {}
         results: dict[int, _Stored | Exception] = {}
@@ -138,10 +138,10 @@ class Appender:
         return len(done.places)
 
     def stored(self, head: Head, key: WriteKey) -> list[Message] | None:
-        """Return the messages that were stored under a key and are still in the log.
+        """Return the messages that were stored under a key, if they are still in the log.
 
-        None if the key is unknown or the session is gone. Raise `Conflict` if the key was used for
-        other content.
+        Return None if the key is unknown or the session is gone. Raise `Conflict` if the key was
+        used for other content.
         """
         once = Once(key=key, since=self._since(datetime.now(UTC)))
         keys = {row.name: row for row in self._store.keys(head.session_id, once.names)}
@@ -196,7 +196,7 @@ def check_size(message: Message, most: int) -> None:
     if size > most:
         raise MessageTooLarge(
             f"A message has {size:,} bytes as JSON, above max_message_bytes={most:,}. Nothing "
-            "was stored. Split it, or raise max_message_bytes."
+            "was stored. Split the message, or raise max_message_bytes."
         )
 
 

@@ -22,7 +22,7 @@ _CUT_OFF = (
 
 
 class _Pending(Generic[J, T]):
-    """A pending call and its outcome, which is None until the call has run."""
+    """A pending call. Its outcome is None until the call has run."""
 
     __slots__ = ("job", "outcome")
 

@@ -62,15 +62,15 @@ logger = logging.getLogger(__name__)
 class Components:
     """The objects behind an `AgentMemory`: the open store, the bound blocks, and others.
 
-    An attribute that is made by `part` is loaded and created at its first read.
+    An attribute that is made by `part` is created at its first read.
 
     Args:
         config: The settings.
-        only: The name of the only block to bind. None for all.
+            only: The name of the only block to bind. None binds all blocks.
 
     Attributes:
         lacking_models: A warning for each block without its language model, by the block's name.
-        elsewhere: The names of the blocks that have a database of their own.
+            elsewhere: The names of the blocks that have databases of their own.
 
     Raises:
         ConfigError: A block cannot work with these settings. The store is closed again.
@@ -100,7 +100,7 @@ class Components:
         self.resources = resources = self.services.resources
         self.store = store = resources.store
         self.blocks: dict[str, Block] = {}
-        with ExitStack() as opened:  # after a failure, closes what was opened
+        with ExitStack() as opened:  # after a failure, closes the opened parts
             opened.callback(self.services.close)
             for block in config.all_blocks:
                 if only in (None, block.name):
@@ -204,10 +204,10 @@ class Components:
         return {**self.blocks, self.default_notes.name: self.default_notes}
 
     def block(self, kind: str) -> Block:
-        """Return the first block of a kind, otherwise the block with that name.
+        """Return the first block of a kind. If there is none, return the block with that name.
 
-        For the kind "notes", return the block that stores notes, of any kind. Raise `ConfigError`
-        if there is no such block.
+        For the kind "notes", return the block that stores notes, whatever its kind. Raise
+        `ConfigError` if there is no such block.
         """
         text_of("kind", kind)
         if kind == NOTES:
@@ -269,7 +269,7 @@ class Components:
 
     @apart
     def warm_up(self, scope: Scope | None = None) -> None:
-        """Load slow parts in advance. A failure is only logged here; the first use raises it."""
+        """Load slow parts in advance. An error is only logged: a part's first use raises it."""
         config = self.config
         steps: list[tuple[str, Callable[[], object]]] = []
         steps.append(("the tokenizer", self.resources.counter.load))

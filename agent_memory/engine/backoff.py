@@ -24,15 +24,15 @@ class Backoff:
         return not self.seconds(*names)
 
     def seconds(self, *names: Hashable) -> float:
-        """Return the seconds until none of these names is paused. 0 if none is paused now."""
+        """Return the seconds until none of these names is paused: 0 if none is paused now."""
         return max(0.0, max(self._until.get(name, 0.0) for name in names) - monotonic())
 
     def idle(self, name: Hashable) -> bool:
-        """Return whether there was no failure, or a success since the last failure."""
+        """Return whether the newest attempt with this name succeeded, or none has failed yet."""
         return name not in self._failures
 
     def failed(self, name: Hashable) -> None:
-        """Count a failure. From the second failure on, each begins a pause."""
+        """Count a failure. Each failure after the first begins a pause."""
         failures = self._failures[name] = self._failures.get(name, 0) + 1
         if failures > 1:
             self._until[name] = monotonic() + min(2.0 ** min(failures, 60), LONGEST_REST)

@@ -54,8 +54,8 @@ class Deployment:
             **fields: Fields of all stores. They override the file and the environment.
 
         Raises:
-            ConfigError: The file cannot be read or has another format, or a setting cannot work. A
-                note of the exception (`__notes__`) names the store.
+                ConfigError: The file cannot be read or has another format, or a setting cannot
+                    work. A note of the exception (`__notes__`) names the store.
             InvalidSetting: A field is unknown or its value is invalid. A note names the store.
         """
         tables = store_tables(read_settings(path))
@@ -122,7 +122,7 @@ def store_tables(table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def store_problem(name: object, own: object) -> str | None:
     """Return the problem of a store's name or settings. None if both are valid."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        return 'A store\'s name has letters and digits, with single "-" or "_" between them.'
+        return 'A store is named by letters and digits, with single "-" or "_" between them.'
     if not isinstance(own, dict):
         return f"This must be a table of settings, [stores.{name}]."
     return None

@@ -58,11 +58,11 @@ class Guard:
         return head
 
     def ownership(self, session_id: str, user_id: str) -> Ownership:
-        """Return whether a session is the user's. Servers use this to hide other users' sessions.
+        """Return whose session it is. Servers use this to hide other users' sessions.
 
-        "own" is a session of the user. "deleting" is a session of the user whose deletion is not
-        finished. "nobody's" means that the session does not exist. A session without a user is
-        "another's": otherwise the first caller that names it would become its owner.
+        "own": it belongs to the user. "deleting": the same, but its deletion is not finished.
+        "nobody's": the session does not exist. "another's": it belongs to another user, or to no
+        user. A session without a user would otherwise get the first user that names it.
         """
         self.check_session(session_id, user_id)
         try:
@@ -82,7 +82,7 @@ class Guard:
         """Return the scope of a call after all checks, with the session's user if there is one."""
         self.check(session_id, user_id)
         if user_id is None and session_id is None:
-            raise InvalidInput("Say whose memory: give a user_id, or a session_id.")
+            raise InvalidInput("Say whose memory: give a user_id, or a session_id.~")
         head = self.owned(session_id, user_id) if session_id is not None else None
         return scope_of(head, user_id, session_id)
 

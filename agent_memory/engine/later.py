@@ -1,7 +1,7 @@
 """Loads the modules that `update` does not need, before the first call of any other method.
 
-They are loaded off the main thread. If a signal handler raised an exception during an import on the
-main thread, Python's import lock would stay held for ever.
+The modules are loaded off the main thread. If a signal handler raised an exception during an import
+on the main thread, Python's import lock would never be released.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def made_later(make: Callable[[Any], T]) -> made_once[T]:
 
 
 def part(place: str, takes: str | None = None) -> Any:
-    """Return an attribute of a class: an object that is created at the attribute's first read.
+    """Return a descriptor for an attribute: an object that is created when it is first read.
 
     Args:
-        place: The module within the engine, and the class of the object: "pins:Pins".
-        takes: The name of the owner's attribute that is passed to the class. None passes the owner.
+            place: The module in the engine, and the object's class, such as "pins:Pins".
+            takes: The attribute whose value is passed to the class. None passes the owner itself.
     """
     module, name = place.split(":")
 

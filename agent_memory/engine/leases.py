@@ -45,8 +45,8 @@ class Leases:
     def take(self, session_id: str, *, waiting: bool = False) -> Iterator[Lease | Unheld]:
         """Hold a session's lease, and renew it until the `with` block ends.
 
-        With `waiting`, wait up to a minute for another worker to release it. Yield the lease, which
-        must be passed to every write, or the reason why it is not available.
+        With `waiting`, wait up to a minute until another worker releases the lease. Yield the
+        lease, which must be passed to every write, or the reason why the lease is not available.
         """
         lease = Lease(session_id, uuid4().hex)
         deadline = monotonic() + waiting * _WAIT_SECONDS
@@ -62,14 +62,14 @@ class Leases:
             with _renewed(lambda: self.renew(lease)):
                 yield lease
         finally:
-            with suppress(StoreError):  # the lease expires by itself
+            with suppress(StoreError):  # a lease that is not released expires
                 self._store.release(session_id, lease.owner)
 
     def renew(self, lease: Lease) -> bool:
         """Renew a lease and return whether it is still held.
 
-        A lease that another worker has held meanwhile is not renewed, even if it is free now: this
-        worker has read an older state of the session.
+        If another worker has held the lease meanwhile, it is not renewed, even if it is free now:
+        this worker has read an older state of the session.
         """
         return self._store.lease(lease.session_id, lease.owner, LEASE_SECONDS, renew=True)
 
@@ -103,7 +103,7 @@ class Locks:
             with _renewed(lambda: self._store.lock(name, owner, LEASE_SECONDS, renew=True)):
                 yield
         finally:
-            with suppress(StoreError):  # the lock expires by itself
+            with suppress(StoreError):  # a lock that is not released expires
                 self._store.unlock(name, owner)
 
 
@@ -113,7 +113,7 @@ def _renewed(renew: Callable[[], bool]) -> AbstractContextManager[None]:
     def keep() -> bool:
         try:
             return renew()
-        except StoreError:  # if the outage lasts, the holder's next write fails
+        except StoreError:  # if the failure lasts, the holder's next write fails too
             return True
 
     return repeated("lease", _BEAT_SECONDS, keep)

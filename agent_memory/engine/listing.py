@@ -55,7 +55,7 @@ class Listing:
     def completed(self, heads: Sequence[Head]) -> list[Head]:
         """Return the heads with `updated_at` and `metadata`.
 
-        For a session that was deleted meanwhile, these are its creation time and {}.
+        If a session was deleted meanwhile, these are its creation time and {}.
         """
         newest = self._newest_of(heads)
         return [self._completed(head, newest.get(head.session_id)) for head in heads]

@@ -55,12 +55,12 @@ def test_a_copy_beside_a_file_is_not_the_session(tmp_path: Path, name: str) -> N
         assert damaged == [f"sessions/{copy.name}"]
         assert operations.repair(memory, operations.damaged(memory)[0], dry_run=True) is None
         receipt = memory.delete("s")
-        assert states(receipt)["what is damaged"] == "failed"
+        assert states(receipt)["damaged data"] == "failed"
         assert copy.name in str(receipt)
-        assert states(operations.verify(memory, receipt))["what is damaged"] == "failed"
+        assert states(operations.verify(memory, receipt))["damaged data"] == "failed"
         assert copy.read_bytes() == before
         copy.unlink()
-        assert states(operations.verify(memory, receipt)).get("what is damaged", "done") == "done"
+        assert states(operations.verify(memory, receipt)).get("damaged data", "done") == "done"
         say(memory, "s", "three")
         assert texts(memory, "s") == ["three"]
 
@@ -94,17 +94,17 @@ def test_a_renamed_file_is_named_and_stays(tmp_path: Path, name: str) -> None:
             with pytest.raises(StoreError, match=name):
                 call()
         receipt = memory.delete_user("ana")
-        assert states(receipt)["what is damaged"] == "failed"
+        assert states(receipt)["damaged data"] == "failed"
         assert name in str(receipt)
-        assert states(operations.verify(memory, receipt))["what is damaged"] == "failed"
+        assert states(operations.verify(memory, receipt))["damaged data"] == "failed"
         told = memory.delete_user("bob")
-        assert states(told)["what is damaged"] == "not supported"
+        assert states(told)["damaged data"] == "not supported"
         assert name not in str(told)
     with opened(tmp_path) as memory:
         assert [head.session_id for head in memory.sessions()] == []
         renamed.rename(file_of(tmp_path, "s"))
         assert texts(memory, "s") == ["secret of ana"]
-        assert states(memory.delete_user("ana")).get("what is damaged") is None
+        assert states(memory.delete_user("ana")).get("damaged data") is None
 
 
 def test_a_file_that_is_damaged_at_its_place_is_in_receipts(tmp_path: Path) -> None:
@@ -114,11 +114,11 @@ def test_a_file_that_is_damaged_at_its_place_is_in_receipts(tmp_path: Path) -> N
         file = file_of(tmp_path, "s")
         file.write_text(file.read_text("utf-8") + "<<<<<<< ours\n", "utf-8")
         receipt = memory.delete_user("ana")
-        assert states(receipt)["what is damaged"] == "failed"
+        assert states(receipt)["damaged data"] == "failed"
         assert file.name in str(receipt)
         file.write_bytes(b"\x00\xff")
         receipt = memory.delete_user("ana")
-        assert states(receipt)["what is damaged"] == "not supported"
+        assert states(receipt)["damaged data"] == "not supported"
         assert file.name in str(receipt)
 
 
@@ -132,7 +132,7 @@ def test_blocks_files_are_known_by_their_names(tmp_path: Path) -> None:
         notes = [note.text for note in memory.user("ana").notes().all()]
         assert notes == ["Ana is allergic to peanuts.", "Ana rows."]
         receipt = memory.delete_user("ana")
-        assert states(receipt)["what is damaged"] == "failed"
+        assert states(receipt)["damaged data"] == "failed"
         assert "notes.bak.jsonl" in str(receipt)
         memory.remember("Ana sails.", user_id="ana")
         renamed = file.with_name("notes.jsonl")
@@ -318,7 +318,7 @@ def test_files_of_the_users_own_stay(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         say(memory, "s", "one")
         assert operations.damaged(memory) == []
-        assert "what is damaged" not in states(memory.delete_user("ana"))
+        assert "damaged data" not in states(memory.delete_user("ana"))
     assert all((tmp_path / name).read_text("utf-8") == "mine" for name in own)
     assert not left.exists()
 

@@ -211,7 +211,7 @@ def test_repair_asks_first(memory: AgentMemory) -> None:
     before = everything("* FROM agent_memory_documents WHERE collection = 'head'")
     code, told = doctor("--repair")
     assert code == 1
-    assert "It will be restored from its log: summary" in told
+    assert "The head will be restored from the log: summary" in told
     assert everything("* FROM agent_memory_documents WHERE collection = 'head'") == before
     assert doctor("--repair", "--yes")[0] == 0
     code, told = doctor("--repair")
@@ -356,7 +356,7 @@ def test_where_records_are_found_is_made_anew(memory: AgentMemory) -> None:
         assert len(operations.damaged(memory)) == 1
         (error,) = operations.damaged(memory)
         planned = operations.repair(memory, error, dry_run=True)
-        assert planned == "It will be restored from the records that it listed."
+        assert planned == "The catalog will be restored from the records that it listed."
         assert operations.repair(memory, error) == planned
         assert operations.damaged(memory) == []
         assert memory.search(question, user_id="ana") == before

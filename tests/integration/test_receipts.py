@@ -263,7 +263,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("restore", "a1.jsonl", "--deleted")[0] == 0
     code, told = run("verify", "r.json")
     assert code == 1
-    assert "log: failed (It is there.)" in told
+    assert "log: failed (The session still exists.)" in told
 
 
 @pytest.mark.parametrize(

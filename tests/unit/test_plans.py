@@ -184,7 +184,7 @@ def test_an_answer_takes_the_place_of_what_followed(
     assert edit.only_adds == (first == session.head.end)
     for other in (replace(session.head, end=session.head.end + 1), session.head):
         asked = question if other is not session.head else message("another")
-        with pytest.raises(InvalidInput, match="went on while its question was asked again"):
+        with pytest.raises(InvalidInput, match="has new messages since the call of regenerate"):
             answered(part, asked, drafted(said))(other, session.read)
 
 

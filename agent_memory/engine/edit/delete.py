@@ -43,7 +43,7 @@ _CACHES = Part("caches", "done", "Each process compares its caches with the stor
 _SERVER = Part(
     "files", "not supported", "The server's configuration decides what its files and replicas keep."
 )
-_FORMER = "its records in this store were deleted, what it kept elsewhere was not"
+_FORMER = "its records in this store were deleted, records in other databases were not"
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class Deletion:
     def retried(self, session_id: str, call: Callable[[], T]) -> T:
         """Run a call and return its result. If its session is being deleted, repeat the call.
 
-        The deletion is first finished, whichever process began it.
+        An interrupted deletion of the session is finished first, even if another process began it.
 
         Raises:
             StoreUnavailable: The session is deleted again and again, or its deletion does not end.
@@ -103,7 +103,7 @@ class Deletion:
             parts += [part for head in done.heads for part in self._places_of(head)]
             with noted() as unread:
                 newer = self._store.sessions(user_id=user_id, limit=1)
-            if newer or unread:  # newer sessions are absorbed again
+            if newer or unread:  # newer sessions are absorbed again~
                 return Outcome([*parts, *self._finish(done.key, user_id)])
             parts.append(self._scrub([]))
             self._records.drop(Kind.USER_DELETIONS, done.key)
@@ -146,9 +146,9 @@ class Deletion:
             return [*parts, self._scrub()]
 
     def _erase_user(self, key: str, user_id: str, before: float, *, cleared: bool) -> list[Part]:
-        """Erase a user's data from before a time. Newer messages stay.
+        """Erase a user's data from before a time. Newer messages are not erased.
 
-        With `cleared`, manual blocks were cleared by an earlier call. Their current data is newer.
+        With `cleared`, an earlier call has cleared the manual blocks. Their current data is newer.
         """
         if not cleared:
             self._parts.redaction.close(user_id)
@@ -157,7 +157,7 @@ class Deletion:
                 Kind.USER_DELETIONS, key, user_id=user_id, before=before, cleared=True
             )
         sessions = [head.session_id for head in self._sessions(user_id)]
-        # all are marked before the first is erased: after an interruption, all stay hidden
+        # all sessions are marked first, so that they stay hidden after an interruption
         parts: list[Part] = []
         marked = [name for name in sessions if self._mark(name, before)]
         self._deleted.note("session", marked, datetime.fromtimestamp(before, UTC))
@@ -188,7 +188,7 @@ class Deletion:
         erase_values(self._store, Scope(user_id))
 
     def _note_scrub(self) -> None:
-        """Store a note that traces must be erased, in case this call is interrupted."""
+        """Note in the store that traces must be erased, in case this call is interrupted."""
         self._records.write(Kind.SCRUBS, uuid4().hex)
 
     def _scrub(self, noted: Iterable[str] | None = None) -> Part:
@@ -228,7 +228,8 @@ class Deletion:
             head = head_or_rest(self._store, session_id)
             if head is None or error.damage is None or "cursors" not in error.damage.broken:
                 return head
-            # the cursors are lost: assume all blocks with records in this store
+            # the cursors are lost: assume that all blocks with records in this store absorbed the
+            # session
             return replace(head, cursors={**dict.fromkeys(self._all_blocks(), 0), **head.cursors})
 
     def _all_blocks(self) -> set[str]:
@@ -273,11 +274,11 @@ class Deletion:
         return [_LOG, *map(_of_block, self._blocks), Part("notes of the engine"), Part("grants")]
 
     def _former(self, head: Head) -> list[str]:
-        """Return the blocks that absorbed a session and are not configured now."""
+        """Return the blocks that absorbed a session but are not configured now."""
         return sorted(head.cursors.keys() - self._absorber.blocks.keys())
 
     def _former_manual_blocks(self) -> set[str]:
-        """Return the manual blocks that have data in this store and are not configured now."""
+        """Return the manual blocks that have data in this store but are not configured now."""
         return registered(self._store) - {block.name for block in self._manual_blocks}
 
 

@@ -47,8 +47,8 @@ def under_lease(
     If the session is gone, another writer came first, or the lease is lost, `find` is called again.
 
     Args:
-        find: Returns the task for the session's current state, or None.
-        work: Does the task. Returns None if another writer came first.
+            find: Returns the task for the session's current state, or None for no task.
+            work: Does the task. Returns None if another writer changed the session first.
         consequence: The end of the error message for a busy session: what was not done.
 
     Raises:
@@ -84,7 +84,7 @@ class Editor:
     def answer(
         self, part: Span, question: Message, drafts: Sequence[Draft], user_id: str | None
     ) -> Head | None:
-        """Replace the answer to a question. Return the new head. None if there is no session."""
+        """Replace the answer to a question. Return the new head, or None if there is no session."""
         plan = answered(part, question, drafts)
         consequence = "Nothing was replaced; try again."
         done = self.edit(part.session_id, plan, consequence, user_id=user_id)
@@ -208,7 +208,7 @@ class Editor:
         return self._commit(replace(edit, after=after), lease)
 
     def _rewound(self, head: Head, cursors: Mapping[str, int], lease: Lease) -> Head | None:
-        """Store the head with these cursors and return it. None if another writer came first."""
+        """Store the head with these cursors and return it. None if another writer was faster."""
         if cursors == head.cursors:
             return head
         moved = self._store.move(replace(head, cursors=dict(cursors)), lease=lease)
@@ -217,9 +217,9 @@ class Editor:
         return moved
 
     def _forget(self, name: str, before: Head, rewound: Head, after: int, lease: Lease) -> None:
-        """Delete a block's records of entries after a seq.
+        """Delete a block's records that derive from entries after a seq.
 
-        Records beyond the cursor are included: a worker may have died before it moved the cursor.
+        Records after the cursor are deleted too: a worker may have died before it moved the cursor.
         """
         scope = Scope(rewound.user_id, rewound.session_id, after, lease)
         block = self._absorber.blocks.get(name)
@@ -227,11 +227,12 @@ class Editor:
             self._absorber.forget(block, rewound, scope)
             return
         erase_derived(self._store, name, scope)
-        # a block that is configured again first deletes its own data only if its cursor is 0
+        # if a former block is configured again, it deletes its own data first only if its cursor is
+        # 0
         if before.cursors.get(name, 0) > rewound.cursors.get(name, 0) > 0:
             logger.warning(
                 "block %r absorbed session %r and is not configured now: its records of removed "
-                "messages were deleted in this store, and nowhere else",
+                "messages were deleted in this store, but not in other databases",
                 name,
                 rewound.session_id,
             )

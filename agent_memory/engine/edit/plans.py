@@ -1,4 +1,4 @@
-"""Pure plans of edits to a session's log: a pop, another answer, a new list, a redaction."""
+"""Pure plans of edits to a session's log: removal, another answer, a new list, a redaction."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class LogEdit:
 
 
 Plan = Callable[[Head, Log], LogEdit | None]
-"""Returns the edit for a session's current state. None means no change."""
+"""Returns the edit for a session's current state, or None for no change."""
 
 
 def splice(
@@ -65,7 +65,7 @@ def splice(
 
 
 def window_before(head: Head, end: int, log: Log) -> Head:
-    """Return the head for a log cut after `end`. A window without entries begins anew."""
+    """Return the head for a log cut after `end`. If its window is empty, a new window begins."""
     if head.start < end:
         return head
     first = log(head.expired, head.expired + 1)
@@ -94,8 +94,8 @@ def answered(part: Span, question: Message, drafts: Sequence[Draft]) -> Plan:
         still = [entry.message for entry in log(part.first - 1, part.first)]
         if head.end != part.last or still != [question]:
             raise InvalidInput(
-                f"Session {part.session_id!r} went on while its question was asked again. "
-                "Nothing was replaced; call regenerate() anew."
+                f"Session {part.session_id!r} has new messages since the call of regenerate(). "
+                "Nothing was replaced; call it again."
             )
         taken = log(part.first, part.last)
         rules = [entry for entry in taken if entry.message.is_system]
@@ -106,18 +106,18 @@ def answered(part: Span, question: Message, drafts: Sequence[Draft]) -> Plan:
 
 
 def listed(messages: Sequence[Message], user_id: str | None, drafted: Drafts) -> Plan:
-    """Return a plan that replaces a session's messages with a list.
+    """Return a plan that replaces a session's messages with a list of messages.
 
-    Messages at the beginning of the list that equal the log stay. A block that has absorbed a
-    replaced message absorbs the session from the beginning. Its records of replaced messages are
-    deleted. A session without a user gets `user_id`.
+    The messages at the beginning that are equal in the log and in the list stay. If a block has
+    absorbed a replaced message, it deletes its records of replaced messages, and absorbs the
+    session from the beginning. A session without a user gets `user_id`.
     """
 
     def plan(head: Head, log: Log) -> LogEdit | None:
         if head.expired and not messages:
             raise UnsupportedOperation(
-                f"Session {head.session_id!r} cannot be made empty: messages of it have expired, "
-                "and new ones must continue their numbers. Delete the session instead (`clear` a "
+                f"Session {head.session_id!r} cannot be made empty: some of its messages expired, "
+                "and new messages must continue their numbers. Delete the session instead (`clear` a "
                 "history)."
             )
         had = log(head.expired, head.end)
@@ -164,7 +164,7 @@ def entries_and_messages(value: object) -> list[Entry | Message]:
 
 
 def agreeing(log: Sequence[Entry], messages: Sequence[Message]) -> int:
-    """Return how many leading messages are the same in a log and a list, whatever their times."""
+    """Return how many leading messages are equal in a log and a list. Times are ignored."""
     for count, (entry, message) in enumerate(zip(log, messages, strict=False)):
         if entry.message.to_json() != message.to_json():
             return count
@@ -174,16 +174,16 @@ def agreeing(log: Sequence[Entry], messages: Sequence[Message]) -> int:
 def redacted(
     head: Head, log: Log, theirs: Callable[[Message | None], bool], noted: int | None
 ) -> LogEdit | None:
-    """Return the edit that empties an author's messages in place. None if there are none.
+    """Return the edit that empties all messages of an author. None if there are none.
 
-    `theirs` returns whether the author wrote a message. `noted` is a seq before which the author
-    wrote nothing, or None if unknown. The message with this seq may have expired.
+    `theirs` returns whether the author wrote a message. The author wrote nothing before the seq
+    `noted`, whose message may have expired. None means that the seq is unknown.
     """
     had = log(head.expired, head.end)
     seqs = [entry.seq for entry in had if theirs(entry.message)]
     if noted is not None and noted <= head.expired:  # expired messages of the author count too
         seqs = [noted, *seqs]
-    if not seqs and theirs(head.system):  # the position is unknown
+    if not seqs and theirs(head.system):  # the seq of the system message is unknown
         seqs = [1]
     if not seqs:
         return None

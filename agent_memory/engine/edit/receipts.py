@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
     parts: Sequence[Part]
     unread: Sequence[Damaged] | None = None
-    has_registry: bool = True  # the store may list blocks with databases of their own
+    has_registry: bool = True  # whether the store may list blocks with databases of their own
 
 
 class Deleted:
@@ -56,7 +56,7 @@ class Deleted:
         return max((at for at in stones if at and at >= head.created_at), default=None)
 
     def at(self, kind: str, name: str | None) -> datetime | None:
-        """Return when a session or a user was last deleted. None for never."""
+        """Return when a session or a user was last deleted. None means never."""
         if name is None:
             return None
         stones = self._store.records(DELETED.name, _tombstone(kind, name).owner)
@@ -71,7 +71,7 @@ class Receipts:
         self._store, self._config = parts.store, parts.config
         self._namespace = parts.config.namespace
         self._keys = parts.services.keys  # None: receipts are not signed
-        self._reached = parts.elsewhere  # the blocks whose own databases are open here
+        self._reached = parts.elsewhere  # blocks whose own databases are open in this process
 
     def of_deletion(self, kind: Literal["session", "user"], name: str, outcome: Outcome) -> Receipt:
         receipt = Receipt(kind, name, self._namespace, now_utc(), ())
@@ -103,13 +103,13 @@ class Receipts:
             parts = [self._signature(receipt), *checks[receipt.kind](receipt)]
         parts += _unread(receipt, [*damaged, *self._unread_files()])
         if receipt.namespace != self._namespace:
-            text = f"It is of namespace {receipt.namespace!r}, this is {self._namespace!r}."
+            text = f"The receipt is of namespace {receipt.namespace!r}, not {self._namespace!r}."
             parts = [Part("namespace", "failed", text)]
         return replace(receipt, at=now_utc(), parts=merged(parts), signature=None)
 
     def _elsewhere(self) -> list[Part]:
-        """Return a part for each block whose own database is not open here."""
-        text = "It has a database of its own, which is not configured here."
+        """Return a part for each block whose own database is not open in this process."""
+        text = "The block's own database is not configured here."
         names = registered(self._store, "elsewhere").difference(self._reached)
         return [Part(f"block {name!r}", "not supported", text) for name in sorted(names)]
 
@@ -127,14 +127,16 @@ class Receipts:
 
     def _signature(self, receipt: Receipt) -> Part:
         if self._keys is None:
-            text = "It is signed, and no key is set here." if receipt.signature else "It has none."
+            text = "No key is set here." if receipt.signature else "The receipt has none."
             return Part("signature", "not supported", text)
         if receipt.signature is None:
-            return Part("signature", "failed", "It has none, and this deployment signs.")
+            return Part("signature", "failed", "The receipt has no signature.")
         try:
             self._keys.open(("receipt", self._namespace, receipt.seal), receipt.signature)
         except Undecryptable:
-            return Part("signature", "failed", "The receipt was altered, or is of another key.")
+            return Part(
+                "signature", "failed", "The receipt was altered, or the key is another one."
+            )
         return Part("signature")
 
     def _checkpoint(self, receipt: Receipt) -> Iterator[Part]:
@@ -147,22 +149,22 @@ class Receipts:
         head = self._store.head(receipt.id)
         if head is None or head.end < receipt.end:
             end = 0 if head is None else head.end
-            return Part("log", "failed", f"It ends at message {end}.")
+            return Part("log", "failed", f"The log ends at message {end}.")
         if receipt.end <= head.expired:
             return Part("log", "not supported", "The message has expired since.")
         last = read_of(self._store, head, after=receipt.end - 1, limit=1)
         same = [digest_of(entry) for entry in last] == [receipt.digest]
-        return Part("log") if same else Part("log", "failed", "The message is another one.")
+        return Part("log") if same else Part("log", "failed", "The message has changed.")
 
     def _session(self, receipt: Receipt) -> Iterator[Part]:
-        text = "It is there."
+        text = "The session still exists."
         try:
             head = self._store.head(receipt.id)
             there = head is not None or bool(self._store.read(receipt.id, limit=1))
         except Damaged as error:
-            head, there, text = None, True, f"It is there. {error}"
+            head, there, text = None, True, f"The session still exists. {error}"
         if head is not None and head.created_at > receipt.at:
-            yield Part("log", "done", "A session of that id has begun since.")
+            yield Part("log", "done", "A new session with this id has begun since.")
             return
         yield Part("log", "failed", text) if there else Part("log")
         yield from self._left(lambda record: record.session_id == receipt.id)
@@ -171,7 +173,7 @@ class Receipts:
         heads = list(all_heads(self._store, receipt.id))
         begun = {head.session_id for head in heads if head.created_at > receipt.at}
         old = len(heads) - len(begun)
-        yield Part("log", "failed", f"Sessions that are there: {old}.") if old else Part("log")
+        yield Part("log", "failed", f"Sessions that still exist: {old}.") if old else Part("log")
         owner = Scope(receipt.id).owner
 
         def is_left(record: Record) -> bool:
@@ -193,7 +195,7 @@ class Receipts:
         yield from self._elsewhere()
         for name, count in sorted(left.items()):
             if count:
-                yield Part(f"records of {name!r}", "failed", f"Records that are there: {count}.")
+                yield Part(f"records of {name!r}", "failed", f"Records that still exist: {count}.")
 
 
 def _unread(receipt: Receipt, damaged: Sequence[Damaged]) -> Iterator[Part]:
@@ -201,7 +203,7 @@ def _unread(receipt: Receipt, damaged: Sequence[Damaged]) -> Iterator[Part]:
     if not damaged:
         return
     damages = {str(error): error.damage for error in damaged}
-    text = f"{len(damages)} records can't be read: `agent-memory doctor` names them."
+    text = f"{len(damages)} records cannot be read. `agent-memory doctor` lists them."
     about = [damage for damage in damages.values() if _is_about(receipt, damage)]
     # a file's name may contain the id of another user's session
     if files := sorted(
@@ -210,7 +212,7 @@ def _unread(receipt: Receipt, damaged: Sequence[Damaged]) -> Iterator[Part]:
         if damage and damage.path and (damage in about or not damage.owners)
     ):
         text = f"{text} Look into {', '.join(files)}."
-    yield Part("what is damaged", "failed" if about else "not supported", text)
+    yield Part("damaged data", "failed" if about else "not supported", text)
 
 
 def _is_about(receipt: Receipt, damage: Damage | None) -> bool:
@@ -226,7 +228,7 @@ def _is_about(receipt: Receipt, damage: Damage | None) -> bool:
 
 
 def _out_of_reach(config: AgentMemoryConfig) -> list[Part]:
-    """Return the places that no deletion reaches: providers that received texts."""
+    """Return the places that no deletion reaches: the providers that have received texts."""
     embedders = [config.embedding] if config.embedding and is_remote(config.embedding) else []
     models = sorted({*config.language_models, *embedders})
     note = "The provider decides how long it stores the texts that it received."
@@ -235,7 +237,7 @@ def _out_of_reach(config: AgentMemoryConfig) -> list[Part]:
 
 def _absorbed(head: Head, block: str) -> Part:
     lag = head.lag(block)
-    text = f"The newest {lag} messages are not absorbed; searches read the log." if lag else ""
+    text = f"The newest {lag} messages are not absorbed yet. Searches read the log." if lag else ""
     return Part(f"block {block!r}", "done", text)
 
 

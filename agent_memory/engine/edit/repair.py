@@ -39,7 +39,7 @@ class Looked:
 
     damaged: list[Damaged]
     sessions: int
-    is_whole: bool  # False if the time ran out
+    is_whole: bool  # whether all records were read before the time ran out
 
 
 def look(store: Store, seconds: float = inf) -> Looked:
@@ -104,13 +104,13 @@ class Repair:
             return None
         session_id = damage.session_id
         if damage.kind == "message":
-            text = "It will be replaced by a note that it is lost. Records derived from it stay."
+            text = "A note will replace the lost message. Records derived from the message stay."
             return text, partial(self._under_lease, session_id, self._replace)
         if damage.kind == "session":
             if damage.head is None:  # damaged file pages need a backup
                 return None
             if damage.is_known:
-                text = f"It will be restored from its log: {', '.join(damage.broken)}."
+                text = f"The head will be restored from the log: {', '.join(damage.broken)}."
                 return text, partial(self._under_lease, session_id, self._rebuild)
             text = (
                 "IT WILL BE DELETED with all its messages and derived records: neither its owner "
@@ -121,7 +121,7 @@ class Repair:
             return None
         drop = partial(self._drop, damage)
         if damage.owner:
-            text = "It will be restored from the records that it listed."
+            text = "The catalog will be restored from the records that it listed."
             return text, partial(self._search, damage)
         if self._absorbed(damage):
             return f"{damage.block} will absorb session {readable(session_id)!r} again.", drop
@@ -141,7 +141,7 @@ class Repair:
         return head is not None and damage.block in head.cursors
 
     def _drop(self, damage: Damage) -> None:
-        """Remove a record. For a vector, remove the session's later vectors too.
+        """Remove a record. For a vector, also remove the session's later vectors.
 
         An absorbing block derives the removed data again. Its cursor is reset first, so that a
         process that is killed between the two steps loses nothing.
@@ -184,7 +184,7 @@ class Repair:
             raise busy(session_id, _NOTHING_DONE)
 
     def _rebuild(self, session_id: str) -> Head | None:
-        """Restore the damaged fields of a head. None if another writer changed it first."""
+        """Restore the damaged fields of a head. None if another writer changed the head first."""
         try:
             return self._store.head(session_id)  # already repaired
         except Damaged as error:
@@ -213,7 +213,7 @@ class Repair:
             after = reached
 
     def _replace(self, session_id: str) -> Head | None:
-        """Replace damaged messages in a log. None if another writer changed it first."""
+        """Replace damaged messages in a log. None if another writer changed the log first."""
         head = head_or_rest(self._store, session_id)
         if head is None:
             return None
@@ -221,7 +221,7 @@ class Repair:
         return self._store.rewrite(head, first - 1, entries) if entries else head
 
     def _mended(self, head: Head) -> tuple[int, list[Entry]]:
-        """Return the first damaged seq, and the log from it on, with notes for lost messages."""
+        """Return the first damaged seq, and the log from there on, with notes for lost messages."""
         entries: list[Entry] = []
         at, first, missing = head.expired, 0, []
         before: Entry | None = None
@@ -229,7 +229,7 @@ class Repair:
             with noted() as damaged:
                 page, reached = read_around(self._store, head.session_id, at, _PAGE)
             for error in damaged:
-                if isinstance(error, Undecryptable):  # the message is not lost: its key is missing
+                if isinstance(error, Undecryptable):  # not lost: only its key is missing
                     raise error
             if reached == at:
                 break

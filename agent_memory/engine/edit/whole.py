@@ -1,6 +1,6 @@
 """Deletion of a session or a user in one transaction.
 
-The store must support this and contain all data, and no worker may hold the sessions. Otherwise
+All data must be in a store that supports this, and no worker may hold the sessions. Otherwise
 `Deletion` deletes in steps, which any worker can resume.
 """
 
@@ -42,7 +42,7 @@ class Deleting(NamedTuple):
 class WholeDeletion:
     """Deletes sessions and users whose data is all in the session store.
 
-    The store has a note of each deletion until the traces in the store's files are erased.
+    The store has a note of each deletion until all traces in the store's files are erased.
     """
 
     def __init__(self, parts: Components, blocks: Sequence[Block]) -> None:

@@ -1,4 +1,4 @@
-"""Regeneration: asking a question again, and replacing the old answer by the new one."""
+"""Regeneration: answer a question again, and replace the old answer with the new one."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ class Regenerate:
         if stored is None:
             raise InvalidInput(
                 f"Session {turn.session_id!r} was deleted while its question was asked again. "
-                "Nothing was stored; ask it as a new one."
+                "Nothing was stored; ask it as a new question."
             )
         return self._settle(stored)
 
     def _is_there(self, head: Head, part: Span, messages: Sequence[Message]) -> bool:
-        """Return whether the log consists of these messages from the start of `part` on."""
+        """Return whether the log has exactly these messages from the start of `part` on."""
         log = range_of(self._store, head, part.first - 1, head.end)
         stored = [entry.message for entry in log if not entry.message.is_system]
         new = [message for message in messages if not message.is_system]
@@ -95,7 +95,8 @@ class Regenerate:
     ) -> dict[str, list[Recall]]:
         """Drop the recalls that derive from the question or from later messages of the session.
 
-        If a record spans the question, recalls of its earlier messages are dropped too.
+        If a record derives from messages before and after the question, its recalls are dropped
+        too.
         """
         remaining: dict[str, list[Recall]] = {}
         for block, recalls in by_block.items():

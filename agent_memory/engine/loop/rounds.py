@@ -87,7 +87,7 @@ class Offer:
     def hands_back(self, answer: Message) -> bool:
         """Return whether a model's answer has a tool call that the caller of `completion` must run.
 
-        If the caller passed no schemas of its own, an unknown tool is a mistake of the model.
+        If the caller passed no schemas, an unknown tool name is a mistake of the model.
         """
         if (answer.to_openai() or {}).get("function_call"):
             return True
@@ -95,11 +95,11 @@ class Offer:
         return is_callers and not all(map(self.is_run_here, answer.tool_calls or ()))
 
     def run(self, call: Mapping[str, Any]) -> str:
-        """Run a tool call. Return its result, or the text of a `ToolRefused`, for the model."""
+        """Run a tool call. Return the result for the model, or the text of a `ToolRefused`."""
         name, arguments = _request(call)
         run = self._here.get(name)
         if run is None:
-            return f"There is no tool {quoted(name)}. Use those that you were offered, or answer."
+            return f"There is no tool {quoted(name)}. Use the tools that were offered, or answer."
         try:
             return run(arguments)
         except ToolRefused as error:
@@ -107,7 +107,7 @@ class Offer:
 
     def _new(self, name: str) -> None:
         if name in self._named:
-            raise InvalidInput(f"Two tools are named {quoted(name)}. Give each a name of its own.")
+            raise InvalidInput(f"Two tools are named {quoted(name)}. Give each tool its own name.")
         if name:
             self._named.add(name)
 
@@ -119,7 +119,7 @@ class _Function:
         self.name = str(getattr(function, "__name__", ""))
         if not _NAME.fullmatch(self.name):
             raise InvalidInput(
-                f"{function!r} has no name that a model could use. Give a function that was made "
+                f"{function!r} has no name that a model could use. Give a function that is defined "
                 "with `def`."
             )
         self._function = function
@@ -139,8 +139,8 @@ class _Function:
             ) from error
         if parameters.get("type") != "object":
             raise InvalidInput(
-                f"{self.name} takes arguments without names, which models cannot give. Take the "
-                "`/` or the `*` out of its parameters."
+                f"{self.name} takes arguments without names, which models cannot give. Remove "
+                "the `/` or the `*` from its parameters."
             )
         described = {"name": self.name, "description": inspect.getdoc(function) or ""}
         self.schema = {"type": "function", "function": {**described, "parameters": parameters}}
@@ -165,7 +165,7 @@ def _text(value: Any) -> str:
         return value
     try:
         return to_json(value, fallback=str).decode()
-    except PydanticSerializationError:  # the value contains bytes or half a surrogate pair
+    except PydanticSerializationError:  # the value contains bytes or a lone surrogate
         return str(value)
 
 
@@ -193,7 +193,7 @@ class Conversation:
         check_so_far(messages, self._waiting)
 
     def rounds(self, *, stream: bool) -> Chunks:
-        """Call the model and run its tools until it answers. Then store the turn.
+        """Call the model and run its tools until the model answers. Then store the turn.
 
         With `stream`, yield the chunks of all rounds. Return the model's last response. If that
         response calls a tool that the caller must run, nothing is stored. If the model calls tools
@@ -255,9 +255,9 @@ class Conversation:
 
 
 class CompletionStream:
-    """An iterator of litellm's chunks, as they arrive. At its end, the turn is stored.
+    """An iterator of litellm's chunks, as they arrive. When the iterator ends, the turn is stored.
 
-    A stream that is closed earlier, or fails, stores nothing.
+    If a stream is closed before its end, or fails, nothing is stored.
 
     Args:
         chunks: The generator of `Conversation.rounds`.
@@ -265,7 +265,7 @@ class CompletionStream:
         usage_asked: Whether to yield chunks that have no choices and report only the usage.
 
     Attributes:
-        response: The whole response of the last round, and None until the stream has ended.
+            response: The whole response of the last round. None until the stream has ended.
             `response.cost` is the cost of the whole turn.
     """
 

@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 def answered_before(
     llm: LLM, messages: Sequence[Message], key: str | None, *, stream: bool
 ) -> Generator[Any, None, Any]:
-    """Return the answer of a stored turn, as a response. With `stream`, first yield it as a chunk.
+    """Return the answer of a stored turn as a response. With `stream`, first yield it as one chunk.
 
-    Raise `Conflict` if the answer is not in the log any more.
+    Raise `Conflict` if the answer is no longer in the log.
     """
     view = messages[-1].to_openai() if messages and role_of(messages[-1]) == "assistant" else None
     if view is None:
         raise Conflict(
-            f"The turn of the key {quoted(key)} was stored, but its answer is not in the log any "
-            "more. Ask again with another key."
+            f"The turn of the key {quoted(key)} was stored, but its answer is no longer in the ~"
+            "log. Ask again with another key."
         )
     if stream:
         yield llm.as_chunk(view)
@@ -64,7 +64,7 @@ def call_hooks(
     turn: Turn,
     messages: Sequence[Message] | None,
 ) -> None:
-    """Call the blocks' hooks for the start of a turn. With `messages`, call those for its end."""
+    """Call the blocks' hooks for a turn's start or, with `messages`, for its end."""
     hook = "turn_began" if messages is None else "turn_ended"
     own = [block for block in blocks if getattr(type(block), hook) is not getattr(Block, hook)]
     scope = scope_of(turn.user_id, turn.session_id) if own else Scope()
@@ -83,7 +83,7 @@ _SET_HERE = ("messages", "api_base", "api_key", "num_retries", "max_retries", "d
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """The calls of a turn. They are built on the functions in the attributes.
+    """The calls of a turn. The attributes are the functions that these calls use.
 
     No lock is held during model calls, so other calls for the session continue. Each turn is stored
     atomically.
@@ -92,10 +92,11 @@ class Turns:
         begin: Returns a function that packs a turn's context, as `Contexts.begin`.
         update: Stores a turn, as `AgentMemory.update`.
         stored: Returns the messages stored under a key. None if the key is unknown.
-        replaced: Replaces the answer that a turn regenerates.
+            replaced: Replaces the old answer with a turn of `regenerate`.
         call_tool: Runs a tool of the memory, as `AgentMemory.call_tool`.
         toolbox: Returns the tools of the memory, by name.
-        models: Returns a language model by name. For None, the configured one, if any.
+            models: Returns a language model by name. For None, returns the configured model, if
+                any.
         notify: Calls the blocks' turn hooks. See `call_hooks`.
     """
 
@@ -189,15 +190,15 @@ class Turns:
 
 
 def _read(chunks: CompletionStream) -> Any:
-    for _ in chunks:  # without `stream` there are no chunks
+    for _ in chunks:  # runs the rounds: without `stream`, there are no chunks
         pass
     return chunks.response
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    """Raise `InvalidInput` for options that the memory sets, or that ask for several answers."""
+    """Raise `InvalidInput` for options that the memory sets, and for several answers."""
     if options.get("n") not in (None, 1):
-        raise InvalidInput("n must be 1: a turn has one answer. Ask again for another one.")
+        raise InvalidInput("n must be 1: a turn has one answer. For another answer, call again.")
     for name in _SET_HERE:
         if name in options:
             raise InvalidInput(
