@@ -52,9 +52,9 @@ class Resources:
             returns None if no model is configured.
         embedders: Opens an embedder by name. The name None opens the configured embedder, or the
             local default.
-        vectors: Opens a vector store by its address, encrypted if `store` is. The caller closes the
-            opened store. The address None returns `store`.
-        locked: Waits for and takes a named lock, which all processes of the deployment respect.
+        vectors: Opens a vector store by its address. If `store` is encrypted, so is the opened
+            store. The caller closes it. The address None returns `store`.
+        locked: Waits for a named lock, and takes it. All processes of the deployment share it.
         redact: Redacts a text. Blocks call it on the data that users and tools write to them.
         min_relevance: The minimum relevance of a recall; see `AgentMemoryConfig`.
         zones: The users' time zones, for messages whose time has no UTC offset of its own.
@@ -74,7 +74,7 @@ class Resources:
     is_local: bool = False
 
     def today(self, scope: Scope, message: Message) -> date:
-        """Return the day of a message: by its own UTC offset, otherwise in the user's time zone."""
+        """Return the day of a message, by its own UTC offset or else in the user's time zone."""
         at, zone = message.created_at, self.zones.of(scope.user_id)
         return (at.astimezone(zone or UTC) if at.tzinfo is UTC else at).date()
 
@@ -88,7 +88,7 @@ _Call = TypeVar("_Call", bound=Callable[..., Any])
 
 
 def by_owner(delete: _Call) -> _Call:
-    """Mark a `delete` that only removes an owner's or session's data from the session store.
+    """Decorate a block's `delete` that only removes data from the session store.
 
     To delete a session or a user, the engine may then remove the block's records and vectors
     itself, in one transaction. It calls `drop_caches` instead of `delete`.
@@ -161,7 +161,7 @@ class Block(SettingsModel, ABC):
         return False
 
     def recalled(self, scope: Scope, ids: Sequence[str]) -> None:
-        """Receive the ids of a new context's recalls, except those of a relevance below 0.5."""
+        """Receive the ids of a new context's recalls that have a relevance of at least 0.5."""
 
     @property
     def vectors(self) -> VectorStore:
@@ -231,10 +231,7 @@ class Block(SettingsModel, ABC):
         return tools_of(self)
 
     def outdated(self, scope: Scope, sources: Collection[Source]) -> Mapping[Source, datetime]:
-        """Return the messages among `sources` that are outdated.
-
-        Each comes with the time of the newer statement.
-        """
+        """Return the outdated messages among `sources`, each with the time of the correction."""
         return {}
 
     def left_out(self, scope: Scope, message: Message, limit: int) -> Sequence[LeftOut]:
@@ -348,9 +345,7 @@ class ManualBlock(Block):
 
 
 class NoteBlock(ManualBlock):
-    """A block that takes notes. The tool `memory_write` writes to the first one in the
-    configuration.
-    """
+    """A block that takes notes. The tool `memory_write` uses the first such block."""
 
     @abstractmethod
     def open(self, scope: Scope) -> Notes:
@@ -371,7 +366,7 @@ class FactBlock(Block):
         known_at: datetime | None = None,
         superseded: bool = False,
     ) -> list[Fact]:
-        """Return the facts that hold; see `User.facts`."""
+        """Return the facts that are true now, or at `as_of`; see `User.facts`."""
 
     @abstractmethod
     def stale(self, scope: Scope) -> list[Stale]:
@@ -392,7 +387,10 @@ class FactBlock(Block):
     def filled(
         self, scope: Scope, *, as_of: datetime | None = None, known_at: datetime | None = None
     ) -> BaseModel | None:
-        """Return the profile that the block fills, as of a time; None if the block fills none."""
+        """Return the block's profile, a model whose fields are facts, as it was at a time.
+
+        Return None if the block has no profile.
+        """
         return None
 
 
@@ -404,7 +402,7 @@ def batch_id(block: str, owner: str, session_id: str, first: int, last: int) -> 
 def message_id(block: str, owner: str, session_id: str, seq: int, number: int = 0) -> str:
     """Return the id of a block's record for passage `number` of a message, counted from 0."""
     place = (block, owner, session_id, seq)
-    # a bare number could be read as a seq, since a session id may contain the separator
+    # "passage" avoids equal ids: a session id may contain the separator, and end like a seq
     return record_id(*place, f"passage {number}") if number else record_id(*place)
 
 

@@ -53,7 +53,7 @@ class ForeignBlock(Block):
 
 
 def adopt(value: object) -> object:
-    """Return a duck-typed object as a block with the name of the object or of its class.
+    """Wrap a duck-typed object in a block, which has the name of the object or of its class.
 
     A `Block`, a class, and an object without the three methods are returned unchanged.
     """

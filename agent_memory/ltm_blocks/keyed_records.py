@@ -85,8 +85,8 @@ class KeyedRecords:
         """Store a record under a key. It replaces the key's former record.
 
         Args:
-            with_session: Whether a user's record is deleted with the current session. A session's
-                record always is.
+            with_session: Whether a user's record is deleted with the current session. A record
+                without a user is always deleted with its session.
 
         Raises:
             SessionOfAnotherUser: The session belongs to another user.
@@ -114,11 +114,11 @@ class KeyedRecords:
         erase_owner(self.store, self._block, self.owner)
 
     def changing(self) -> AbstractContextManager[None]:
-        """Return the owner's lock. Hold it from reading until writing."""
+        """Return the owner's lock. Hold it while you read, change and write records."""
         return self._resources.locked(lock_of(self._block, self.owner))
 
     def _check_user(self) -> None:
-        """Check the session's owner: another user may have begun a session with the same id."""
+        """Raise an error if another user has begun a session with the same id."""
         session_id, user_id = self.scope.session_id, self.scope.user_id
         if self._of_session and session_id is not None and user_id is not None:
             head = self.store.head(session_id)
@@ -134,7 +134,7 @@ class Collection(Generic[B]):
     """
 
     _item: ClassVar[str]  # "note"
-    _advice: ClassVar[tuple[str, str]] = ("", "")  # in errors: for empty texts, for long texts
+    _advice: ClassVar[tuple[str, str]] = ("", "")  # remedies for empty and long texts
     _error: ClassVar[type[InvalidInput]] = InvalidInput
 
     def __init__(self, keyed: KeyedRecords, limits: B) -> None:
@@ -164,8 +164,8 @@ class Collection(Generic[B]):
         text = plain_json(value or {}, name)
         if len(text) > most:
             raise InvalidInput(
-                f"{name} has more than {most} characters as JSON. Store it elsewhere and note its "
-                "location."
+                f"{name} has more than {most} characters as JSON. Store the data elsewhere, and "
+                "only its location here."
             )
         copy: dict[str, Any] = json.loads(text)
         return copy
@@ -199,9 +199,9 @@ class CollectionBlock(ManualBlock):
 
     @by_owner
     def delete(self, scope: Scope) -> None:
-        if not scope.after:  # items derive from no message
-            # without the lock, a concurrent change could write a user's record again. For a session
-            # no lock is needed: `put_with_session` removes its record after a deletion
+        if not scope.after:  # removed messages have no items
+            # without the lock, a concurrent change could write a user's record again. A session
+            # needs no lock: `put_with_session` removes a record that it wrote during a deletion
             lock = self.resources.locked(lock_of(self.name, scope.owner))
             with lock if scope.session_id is None else nullcontext():
                 erase(self.resources.store, self.name, scope)
@@ -253,7 +253,7 @@ def keyed_id(block: str, owner: str, key: str) -> str:
 
 
 def plain_json(value: object, what: str) -> str:
-    """Return a value as compact JSON that restores it exactly. Errors name it `what`."""
+    """Return a value as compact JSON that restores it exactly. `what` names it in errors."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         check_depth(value, MAX_DEPTH)

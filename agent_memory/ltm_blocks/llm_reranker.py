@@ -47,7 +47,7 @@ class FactChooser(SettingsModel):
     def choose(self, resources: Resources, question: str, ranked: Sequence[Recall]) -> list[Recall]:
         """Return the recalls that the model finds relevant to a question, best first.
 
-        If the model gives no answer, `ranked` is returned, which is the local ranking.
+        If the model gives no answer, the local ranking `ranked` is returned.
         """
         shown = ranked[: self.most]
         llm = resources.models(self.model) if question and shown else None
@@ -66,7 +66,7 @@ class FactChooser(SettingsModel):
             numbers = handover.result(self.seconds).facts
         except (ModelError, OSError, TimeoutError, CancelledError) as error:
             handover.abandon()
-            why = str(error) or "it was slow"
+            why = str(error) or "the model took too long"
             logger.warning("facts are ranked without a model this time: %s", why)
             return list(ranked)
         chosen = [shown[n - 1] for n in dict.fromkeys(numbers) if 0 < n <= len(shown)]

@@ -30,7 +30,7 @@ class Note:
     Attributes:
         created_at: The `at` that `add` received, or else the time of the write (UTC). `update` sets
             it to the current time.
-        session_id: The session of the last write; empty for none.
+        session_id: The session of the last write; empty if the write named no session.
         metadata: The writer's own metadata.
     """
 
@@ -55,7 +55,7 @@ class _StoredForm(Form):
 
 
 class NoteMemory(CollectionBlock, NoteBlock):
-    """Notes of a user. A model writes them by a tool, a program by `User.notes`.
+    """Notes of a user. A model writes them with a tool, a program with `User.notes`.
 
     A note is deleted with its user, and with the session in which it was last written.
 
@@ -146,7 +146,7 @@ class Notes(Collection[NoteMemory]):
         at: datetime | date | None = None,
         key: str | None = None,
     ) -> Note:
-        """Write a note. A note with the same text is not written again.
+        """Write a note. If a note has the same text, return that note.
 
         Args:
             metadata: The writer's own metadata, as plain JSON.

@@ -34,7 +34,7 @@ Encode = Callable[[Sequence[str]], "Sequence[Encoding]"]
 """See `Encoder.encode`."""
 
 _MOST_OWNERS = 10_000
-_LATER_SECONDS = 0.2  # a process that exits soon after storing a message loads no encoder
+_LATER_SECONDS = 0.2  # delay, so that a process that exits soon loads no encoder
 
 
 class EncodeAhead:
@@ -53,10 +53,10 @@ class EncodeAhead:
         self._runs = self._stopped = False
 
     def add(self, owner: str, encode: Callable[[], bool]) -> None:
-        """Schedule a call that encodes an owner's messages, and repeat it while it returns True.
+        """Schedule a call of `encode`, which encodes an owner's messages.
 
-        The call replaces an earlier call for the same owner. It is ignored after `stop`, and while
-        10,000 owners have pending calls.
+        It is repeated while it returns True. It replaces an earlier call for the same owner. It is
+        ignored after `stop`, and while 10,000 owners have pending calls.
         """
         with self._lock:
             if self._stopped or len(self._waiting) >= _MOST_OWNERS:
@@ -81,7 +81,7 @@ class EncodeAhead:
                 owner, encode = self._waiting.popitem(last=False)
             try:
                 more = encode()
-            except AgentMemoryError as error:  # a question raises it again
+            except AgentMemoryError as error:  # the next question meets the same error
                 logger.info("new messages are not encoded yet: %s", error)
                 more = False
             except Exception:  # the thread continues with other owners
@@ -99,9 +99,10 @@ and those that share words with the question are indexed."""
 WHOLE_TOKENS = 50_000
 """The same limit in tokens, because a megabyte of new words takes seconds to index."""
 
-_NEWEST = 50  # if there are too many entries: number of newest entries that are indexed
-_SHARING = 150  # and number of entries that share the rarest words with the question
-_LONGEST = 100_000  # maximum characters of the newest entries, and of those that share words
+# if there are more pending entries than `WHOLE`, the index has these:
+_NEWEST = 50  # number of newest entries
+_SHARING = 150  # number of entries that share the rarest words with the question
+_LONGEST = 100_000  # maximum characters of each of these two groups
 
 Encoded = tuple[list[Record], "Features"]
 """Records with their features."""
@@ -124,7 +125,7 @@ class _Session:
     whole: bool = True
 
     def stands(self, lag: Lag | None) -> bool:
-        """Return whether the session is unchanged apart from appends."""
+        """Return whether nothing but appends has changed the session."""
         if lag is None:
             return False
         was, last = self.tail.lag, self.tail.entries[-1]
@@ -190,7 +191,7 @@ class Waiting:
             return _index([make(newest), (reuse or make)(sharing)])
         with self._lock:
             turn = self._turns.setdefault(owner, _Turn())
-        # a long document takes seconds: concurrent and repeated questions share one build
+        # a long document takes seconds to index: concurrent and repeated questions share the index
         with turn.lock:
             built = self._cache.find(owner)
             after = _built(built, tails, make, self._roles, is_whole)
@@ -247,7 +248,7 @@ def _extended(index: Index, parts: Sequence[Encoded]) -> Index:
         return index
     records = {record.id: record for part, _ in some for record in part}
     features = Features.joined([part for _, part in some])
-    # the former index may be empty, after system messages alone; its dimension is then unknown
+    # if only system messages are indexed, the index is empty, and its dimension is unknown
     traits = index.traits if index.records else SegmentIndex(features.dimension)
     return Index(
         traits.extended(list(records), features, compact=True), {**index.records, **records}
@@ -295,7 +296,7 @@ def _chosen(
 
 
 def _not_too_long(turns: Iterable[tuple[Entry, Turn]]) -> list[tuple[Entry, Turn]]:
-    """Return the first turns within the size limit, at least one."""
+    """Return the first turns until they exceed `_LONGEST`, at least one turn."""
     room, chosen = _LONGEST, list[tuple[Entry, "Turn"]]()
     for entry, turn in turns:
         if room <= 0:

@@ -52,7 +52,7 @@ FORGOTTEN = _COLLECTION.name
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """Marks a fact, or a part of a session, that must stay forgotten, without its text."""
+    """A mark, without any text, that a fact or a part of a session must stay forgotten."""
 
     fact: str | None  # id of the forgotten fact; None if everything from the messages is forgotten
     session_id: str

@@ -21,8 +21,8 @@ _FACT: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 class StaticMemory(Block):
     """Read-only facts for every user and session.
 
-    All facts are recalled if they fit the block's share of tokens, and otherwise the most relevant
-    ones. With `choose`, only the facts that a model chooses are recalled.
+    If all facts fit the block's share of tokens, all are recalled. Otherwise the most relevant
+    facts are recalled. With `choose`, only the facts that a model chooses are recalled.
 
     Attributes:
         facts: Texts, plain JSON or pydantic models. If a fact is a dict, its key `text` or
@@ -115,7 +115,7 @@ def _text(fact: Any) -> str:
 
 
 def _texts(name: str, value: object) -> Iterator[str]:
-    """Yield a value in words, one text for each item."""
+    """Yield one text for each item of a value, such as "office city: Berlin"."""
     inner: Iterable[tuple[object, object]] = ()
     if isinstance(value, dict):
         inner = value.items()

@@ -34,11 +34,11 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_DEEP = 10  # extra records of a search, since some hits only ask or repeat and are dropped
+_DEEP = 10  # number of extra hits, because hits that only repeat the question are dropped
 _SURE = 0.5  # minimum relevance of a message that reports the event named in a question
-_LIKE = 20  # records searched for corrections of a statement
-_AHEAD = 32  # texts encoded at a time in the background
-_DEEPER = 4  # each further search returns this many times more records
+_LIKE = 20  # number of records in which corrections of a statement are searched
+_AHEAD = 32  # number of texts that are encoded at a time in the background
+_DEEPER = 4  # factor by which a deeper search returns more records
 _DEEPEST = 2_000
 
 
@@ -59,20 +59,20 @@ def _in_force(
             if repr(ours.name) in str(error):  # the store's own error says more
                 raise
             raise DimensionMismatch(
-                f"The vectors of the block {block.name!r} are now of {stored[1]!r}, but this "
-                f"process uses {ours.name!r}. Restart it with the new settings."
+                f"The block {block.name!r} now has vectors of the model {stored[1]!r}, but this "
+                f"process uses {ours.name!r}. Restart the process with the new settings."
             ) from error
 
     return wrapped
 
 
 class VectorMemory(Block):
-    """Messages from a user's sessions that have text and one of the `roles`.
+    """Recalls past messages of a user. It stores messages that have text and one of the `roles`.
 
     Long messages are stored in passages. A search compares the meaning, word pieces and words of
     each message, both alone and together with its neighbours in the session; see
-    `agent_memory.retrieval.score`. If there is no embedder, not even that of the extra "local", a
-    search compares words only.
+    `agent_memory.retrieval.score`. A search compares only words if no embedder is configured and
+    the extra "local" is not installed.
 
     Attributes:
         store: The database of the vectors; None for the database of the session store.
@@ -135,7 +135,7 @@ class VectorMemory(Block):
         try:
             bound._ready()
         except (ModelError, StoreUnavailable, Damaged) as error:
-            # a service starts despite an outage; `_ready` tries again when needed
+            # an outage must not stop a service from starting; `_ready` tries again when needed
             logger.warning("the vectors of block %r cannot be used yet: %s", self.name, error)
         except BaseException:
             bound.close()
@@ -266,7 +266,7 @@ class VectorMemory(Block):
         least = self.resources.min_relevance
         low = [hit for hit in hits if hit.record.id in informative and hit.relevance < least]
         same = [hit for hit in hits if hit.record.id not in informative]
-        why = f"its relevance is {{:.2f}}, and min_relevance asks {least:g}"
+        why = f"its relevance is {{:.2f}}, but min_relevance is {least:g}"
         return [
             *(
                 LeftOut(item, why.format(item.relevance))
@@ -312,7 +312,7 @@ class VectorMemory(Block):
     def _near_both(self, scope: Scope, query: Query, statement: Hit) -> list[tuple[Hit, float]]:
         """Return the hits nearest to a question and a statement together; see `answers.Newer`."""
         vector = statement.vector() if statement.vector is not None else ()
-        if not len(query.meaning) or not len(vector):  # a damaged record has none
+        if not len(query.meaning) or not len(vector):  # a damaged record has no vector
             return []
         both = query.meaning + vector
         length = float((both @ both) ** 0.5)

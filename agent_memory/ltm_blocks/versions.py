@@ -89,7 +89,7 @@ class Versioned(Cache[str, tuple[Version, T]]):
     Thread-safe.
 
     Args:
-        build: Returns the value of all records, which are sorted by time.
+        build: Builds a value from all of an owner's records, which are sorted by time.
         size: Returns the number of records in a value.
         least: Number of values that are never evicted, however large.
     """
@@ -108,7 +108,7 @@ class Versioned(Cache[str, tuple[Version, T]]):
         return self.at(store, block, owner, version_of(store, block, owner))
 
     def at(self, store: RecordStore, block: str, owner: str, version: Version | None) -> T:
-        """Return the value at a version, which was just read, or at a later one."""
+        """Return the value at `version` or later. The caller has just read `version`."""
         cached = self.find(owner)
         if version is None:
             self.drop(owner)
@@ -130,9 +130,11 @@ class Versioned(Cache[str, tuple[Version, T]]):
         """Store a change of records, and cache the value after it.
 
         Args:
-            before: The version before. The caller holds the writers' lock since reading it.
+            before: The version before the change. The caller has held the writers' lock since it
+                read this version.
             value: The value after the change.
-            put: Stores the change, and the records of the new version, which it receives.
+            put: A function that stores the change, and the records of the new version, which are
+                its argument.
         """
         epoch, version = before[0] if before is not None else "", new_version(owner)
         try:

@@ -38,7 +38,7 @@ class _StoredForm(Form):
 
 
 class WorkingMemory(CollectionBlock):
-    """A session's values by key. A model writes them by a tool, a program by `Session.working`.
+    """A session's values by key. A model writes them with a tool, a program with `Session.working`.
 
     Every context of the session recalls all values that fit, last changed first. Other sessions do
     not see the values.
@@ -164,7 +164,7 @@ class Scratchpad(Collection[WorkingMemory]):
             if size > self._limits.max_bytes:
                 raise InvalidInput(
                     f"With this value there would be {size} bytes; the maximum is "
-                    f"{self._limits.max_bytes}. Shorten it, or delete others."
+                    f"{self._limits.max_bytes}. Shorten this value, or delete other values."
                 )
             self._keyed.put(key, text, {"key": key})
 

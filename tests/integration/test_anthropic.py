@@ -55,7 +55,7 @@ RESULTS = [
         "The memory file has been edited. Here is the snippet showing the change (with line "
         "numbers):\n     1\tone\n     2\tthree\n     3\t",
     ),
-    (True, "The command view needs path, too."),
+    (True, "The command view also needs path."),
     (
         True,
         "memory was called with bad arguments: command: Input should be 'view', 'create', "

@@ -41,7 +41,7 @@ def test_below_the_floor() -> None:
         explained = memory.explain("What of the Lisbon spring light?", user_id="ana")
     assert [LISBON in one.text for one in explained.recalls] == [True]
     assert [one.recall.text for one in explained.left_out] == ["user: Lisbon is hilly."]
-    assert "min_relevance asks 0.99" in reasons(explained)
+    assert "min_relevance is 0.99" in reasons(explained)
 
 
 def test_no_room() -> None:

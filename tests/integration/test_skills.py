@@ -266,9 +266,9 @@ def test_a_file_that_is_too_long_or_no_file_is_told(folder: Path) -> None:
     block = SkillMemory(folder=folder, max_bytes=200)
     with AgentMemory(store="memory://", blocks=[block]) as memory:
         assert [str(one) for one in memory.open("skills").broken()] == [
-            "long.md, line 1: This cannot be read: it has more than 200 bytes. Fix that, or "
-            "remove it.",
-            "pipe.md, line 1: This cannot be read: it is not a file. Fix that, or remove it.",
+            "long.md, line 1: The file cannot be read: it has more than 200 bytes. Fix or remove "
+            "the file.",
+            "pipe.md, line 1: The file cannot be read: it is not a file. Fix or remove the file.",
         ]
         with pytest.raises(InvalidInput, match="the maximum is 200"):
             memory.open("skills").save(replace(DEPLOY, body="x" * 300))

@@ -117,7 +117,7 @@ def test_heads_and_logs_without_messages(opener: Opener) -> None:
 def test_other_settings_of_a_block_are_told(lines: list[str]) -> None:
     """Wrong: imported observations of other dimensions make all of a user's unreadable."""
     with remembering("memory://", using=[SpatialMemory(dimensions=3)]) as memory:
-        with pytest.raises(InvalidSnapshot, match="3 dimensions, and the record 2"):
+        with pytest.raises(InvalidSnapshot, match="3 dimensions, the record has 2"):
             operations.import_session(memory, lines)
         assert not left_in(memory._store)
 

@@ -102,7 +102,7 @@ def test_any_bytes_are_a_skill_or_are_broken_at_a_line(data: bytes) -> None:
         ("---\nname: a\n\tdescription: b\n---\n", 3, "character '\\t'"),
         ("---\nname: A b\ndescription: c\n---\n", 2, "`name` has to be up to 64"),
         ("---\nname: a/../b\ndescription: c\n---\n", 2, "`name` has to be up to 64"),
-        ("---\nname: nul\ndescription: c\n---\n", 2, "a device's name"),
+        ("---\nname: nul\ndescription: c\n---\n", 2, "a Windows device"),
         ("---\nname: a\ndescription: b\ntags: x, y\n---\n", 4, "`tags` is not a list"),
         ("---\nname: a\ndescription: b\nsteps:\n- x\n- Run: y\n---\n", 6, "This item of `steps`"),
         ("---\nname: a\ndescription: b\nname: c\n---\n", 4, "is repeated here"),

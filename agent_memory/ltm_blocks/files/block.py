@@ -40,7 +40,7 @@ from agent_memory.ltm_blocks.keyed_records import Collection, CollectionBlock
 
 def _path(text: str) -> str:
     if checked_path(text) != text:
-        raise ValueError("no path under /memories")
+        raise ValueError("the path is not a valid path under /memories")
     return text
 
 
@@ -107,7 +107,7 @@ class FileMemory(CollectionBlock):
         return [Tool(self.name, description, FileCommand, run)]
 
     def redacted(self, text: str) -> str:
-        """Return a text after both redactions, of the memory and of the block."""
+        """Redact a text with the redaction of the memory, then with that of the block."""
         check_text(text)
         text = self.resources.redact(text)
         return text if self.redact is None else self.redact(text)
@@ -180,7 +180,7 @@ class Files(Collection[FileMemory]):
         return f"File created successfully at: {self._shown(path)}{_note(redacted != file_text)}"
 
     def write(self, path: str, file_text: str, *, expected: str | None = None) -> None:
-        """Write a file's text, creating the file if needed.
+        """Write a file's text. Create the file if needed.
 
         Args:
             expected: The `version` that you read. The file is written only if it still has this
@@ -312,7 +312,7 @@ class Files(Collection[FileMemory]):
         raise ToolRefused(f"The path {self._shown(path)} {problem}")
 
     def _below(self, files: Mapping[str, Record], path: str) -> list[str]:
-        """Return the stored paths that equal the path or are below it, at least one."""
+        """Return the stored paths that equal the path or are below it. Refuse a missing path."""
         if not (paths := below(files, path)):
             raise ToolRefused(f"The path {self._shown(path)} does not exist")
         return paths
@@ -348,7 +348,11 @@ def _note(redacted: bool) -> str:
 
 
 def run_command(files: Files, command: Mapping[str, Any] | str | None) -> str:
-    """Run a model's command of the memory tool. Raise `ToolRefused`, for the model, if it fails."""
+    """Run a model's command of the memory tool.
+
+    Raises:
+        ToolRefused: The command failed. The error's text is the reply for the model.
+    """
     tool = Tool("memory", DESCRIPTION, FileCommand, lambda _, command: _run(files, command))
     return tool.call(Scope(), command)
 
@@ -363,5 +367,5 @@ def _run(files: Files, command: FileCommand) -> str:
     arguments = {name: getattr(command, name) for name in needs}
     lacking = [name for name, needed in needs.items() if needed and arguments[name] is None]
     if lacking:
-        raise ToolRefused(f"The command {command.command} needs {' and '.join(lacking)}, too.")
+        raise ToolRefused(f"The command {command.command} also needs {' and '.join(lacking)}.")
     return call(**arguments)

@@ -101,7 +101,10 @@ def check_text(text: str) -> None:
 
 
 def viewed(path: str, text: str, view_range: Sequence[int] | None) -> str:
-    """Return all lines of a text, or the first to the last of a range (-1: the end), numbered."""
+    """Return the lines of a text with their numbers.
+
+    With `view_range`, return the first to the last line of the range; -1 is the end of the text.
+    """
     lines = text.split("\n")
     if len(lines) > MAX_LINES:
         raise ToolRefused(f"File {path} exceeds maximum line limit of {MAX_LINES:,} lines.")
@@ -126,7 +129,7 @@ def replaced(path: str, text: str, old: str, new: str) -> tuple[str, str]:
     """Replace a text that occurs once.
 
     Returns:
-        The file's new text, and the reply: the lines around the change.
+        The file's new text, and the reply, which shows the lines around the change.
     """
     check_text(old)
     check_text(new)
@@ -181,7 +184,7 @@ def _with_excerpt(what: str, lines: Sequence[str], first: int, last: int) -> str
 
 
 def _lines_of(text: str, old: str) -> str:
-    """Return the lines on which each occurrence begins; occurrences may overlap."""
+    """Return the numbers of the lines on which occurrences begin. Occurrences may overlap."""
     lines, place, line = [], -1, 1
     while (at := text.find(old, place + 1)) >= 0:
         line += text.count("\n", max(place, 0), at)

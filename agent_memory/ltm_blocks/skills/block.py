@@ -35,8 +35,8 @@ _SEARCHED = 0.2  # share of `min_relevance` that a search of skills requires
 class SkillMemory(ManualBlock):
     """Shared skills, which people put into a folder, and users' own skills.
 
-    A model and `User.skills` write only the user's own skills. A user's own skills are deleted
-    with the user. The skills of a session without a user are deleted with the session.
+    A model and `User.skills` write only the user's own skills. These are deleted with the user. The
+    skills of a session without a user are deleted with the session.
 
     Attributes:
         folder: The folder of the skill files. The first save creates it.
@@ -87,7 +87,7 @@ class SkillMemory(ManualBlock):
         return Skills(self, scope)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        """Return the skills relevant to the message, best first; none without a message."""
+        """Return the skills relevant to the message, best first. Without it, return none."""
         question = message.text().strip() if message else ""
         ranked = self.ranked(self.owner(scope), self.open(scope).all(), question)
         return [self._recall(skill, score) for skill, score, is_near in ranked if is_near][:limit]
@@ -97,7 +97,7 @@ class SkillMemory(ManualBlock):
     ) -> list[tuple[Skill, float, bool]]:
         """Return the skills that match a question, best first.
 
-        Each comes with its score, and whether the score suffices for a recall.
+        Each item is a skill, its score, and whether the score suffices for a recall.
         """
         if not skills:
             self._indexes.drop(owner or "")
@@ -278,7 +278,7 @@ class Skills:
         return self._visible().broken
 
     def save(self, skill: Skill) -> Skill:
-        """Write a skill, replacing one of the same name. The last write wins.
+        """Write a skill. It replaces a skill of the same name. The last write wins.
 
         Returns:
             The skill as saved: with its texts stripped, and its `path`.

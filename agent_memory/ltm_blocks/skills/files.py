@@ -1,4 +1,4 @@
-"""Skills, and the parsing and rendering of their files (YAML front matter, Markdown). Pure."""
+"""`Skill`, and functions that parse and write skill files (YAML front matter, Markdown). Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Skill:
         name: The name: up to 64 of a-z, 0-9 and -.
         description: The purpose of the skill, and when to use it. Searches match it.
         tags: Words that searches match.
-        body: Markdown beyond the steps.
+        body: Markdown text of the file, without the steps.
         extra: Other keys of the front matter ("license", "metadata"), which are preserved.
         path: The file of the skill; None if it was not read from a file.
         shared: Whether all users see the skill, rather than one user or session.
@@ -99,7 +99,7 @@ def front_matter(text: str) -> dict[str, yaml.Node]:
         raise Unreadable(line, "This line contains a control character. Remove it.") from None
     nodes: dict[str, yaml.Node] = {}
     if root is not None and not isinstance(root, yaml.MappingNode):
-        raise _refused(root, "This is not a line of the form `name: value`. Make it one.")
+        raise _refused(root, "This line does not have the form `name: value`. Change it.")
     for key, node in root.value if root is not None else ():
         if not isinstance(key, yaml.ScalarNode):
             raise _refused(key, "This key is not a word. Use a word.")
@@ -117,9 +117,9 @@ def _check_plain(text: str) -> None:
         if getattr(event, "anchor", None) is not None:
             problem = "Anchors and aliases (& and *) are not supported. Write the value out."
         elif getattr(event, "tag", None) is not None:
-            problem = "Tags (!) are not supported. Remove it, or put the text in quotes."
+            problem = "Tags (!) are not supported. Remove the tag, or put the text in quotes."
         elif depth > _MAX_DEPTH:
-            problem = f"This is nested more than {_MAX_DEPTH} deep. Flatten it."
+            problem = f"This value is nested more than {_MAX_DEPTH} deep. Flatten it."
         elif isinstance(event, yaml.ScalarEvent) and not is_whole(event.value):
             problem = "This text contains half of a surrogate pair. Write the whole character."
         else:
@@ -135,7 +135,7 @@ def _text(nodes: Mapping[str, yaml.Node], key: str) -> str:
     if not isinstance(node, yaml.ScalarNode):
         raise _refused(node, f"`{key}` is not a text. {_QUOTES}")
     if not node.value.strip():
-        raise _refused(node, f"`{key}` is empty. Write it after the colon.")
+        raise _refused(node, f"`{key}` is empty. Write a text after the colon.")
     return str(node.value)
 
 
@@ -160,7 +160,7 @@ def _value(node: yaml.Node) -> Any:
     except yaml.MarkedYAMLError as error:
         raise _not_yaml(error) from None
     except (ValueError, OverflowError):  # a date or number that does not exist
-        raise _refused(node, "This is not a valid value. Put it in quotes.") from None
+        raise _refused(node, "This value is not valid YAML. Put it in quotes.") from None
 
 
 def _not_yaml(error: yaml.MarkedYAMLError) -> Unreadable:
@@ -205,7 +205,7 @@ class _Dumper(yaml.SafeDumper):
 
 def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
-    if _OTHER_BREAK.search(text):  # YAML would read these characters as blanks, unless escaped
+    if _OTHER_BREAK.search(text):  # unless they are escaped, YAML reads these breaks as blanks
         style = '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
 
@@ -215,7 +215,7 @@ _Dumper.add_representer(str, _text_node)
 
 _FENCE = "---"
 _KEYS = ("name", "description", "tags", "steps")
-_NAMED = "up to 64 of a-z, 0-9 and -, with no - first, and not a device's name, such as con"
+_NAMED = "up to 64 of a-z, 0-9 and -, with no - first, and no name of a Windows device such as con"
 # Windows device names are reserved with any extension
 _NAME = re.compile(r"(?!(?:con|prn|aux|nul|com[0-9]|lpt[0-9])\Z)[a-z0-9][a-z0-9-]{0,63}")
 _ITEM = re.compile(r"[0-9]{1,9}[.)][ \t]+(?=\S)")
@@ -232,7 +232,7 @@ def parse(data: bytes, file: str) -> Skill | BrokenSkill:
 
 
 def render(skill: Skill) -> bytes:
-    """Return a `checked` skill as the content of a file. `parse` returns the same skill."""
+    """Return a skill as the content of a file. For a skill from `checked`, `parse` restores it."""
     fields = {
         "name": skill.name,
         "description": skill.description,
@@ -267,15 +267,15 @@ def checked(skill: Skill, max_bytes: int) -> Skill:
     if len(data) > max_bytes:
         raise InvalidInput(
             f"The skill {skill.name!r} takes {len(data)} bytes; the maximum is {max_bytes}. "
-            "Shorten it, or split it."
+            "Shorten or split it."
         )
     read = parse(data, skill.name)
     if isinstance(read, BrokenSkill):
         raise InvalidInput(f"The skill {skill.name!r} cannot be saved. {read.problem}")
     if read != skill:
         raise InvalidInput(
-            f"The skill {skill.name!r} cannot be saved: a file would not restore it exactly. "
-            "Give texts. In `extra` use texts, numbers, lists and dicts under keys of their own."
+            f"The skill {skill.name!r} cannot be saved: a file would not restore it exactly. Use "
+            "only texts. In `extra`, use texts, numbers, lists and dicts, and no other field's key."
         )
     return skill
 
@@ -310,7 +310,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _numbered(body: str) -> tuple[tuple[str, ...], str]:
-    """Return the items of the numbered list at the top of a text, and the text without it."""
+    """Return the items of the numbered list at the top of a text, and the remaining text."""
     lines = body.split("\n")
     first = next((n for n, line in enumerate(lines) if line.strip() and line[0] != "#"), len(lines))
     items: list[list[str]] = []

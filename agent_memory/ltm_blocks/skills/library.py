@@ -1,4 +1,4 @@
-"""The folder of skill files. Shared files are at its top, an owner's files under `users/`."""
+"""The folder of skill files. Shared files are at the top, and an owner's files in `users/`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_CACHED = 2_000  # files
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The skills in one owner's files, and the broken files."""
+    """The skills by name, and the files that are not valid skills."""
 
     skills: dict[str, Skill]
     broken: list[BrokenSkill]
@@ -79,7 +79,9 @@ class Library:
             return sorted(_listed(self._folder / _OWN))
 
     def save(self, owner: str | None, skill: Skill) -> Skill:
-        """Write the file of a `checked` skill atomically, replacing its former file.
+        """Write a skill's file atomically, and replace the skill's former file.
+
+        Pass the skill through `files.checked` first.
 
         Raises:
             InvalidInput: A file with the skill's name exists and is not this skill; nothing was
@@ -124,8 +126,8 @@ class Library:
         path = home / f"{name}.md"
         if os.path.lexists(path):
             raise InvalidInput(
-                f"{self._shown(path)} exists and is not the skill {name!r}. Fix or remove it, or "
-                "use another name."
+                f"{self._shown(path)} exists and is not the skill {name!r}. Fix or remove the "
+                "file, or use another name."
             )
         return path
 
@@ -146,7 +148,7 @@ class Library:
             is_link = path.is_symlink() or path.parent.is_symlink()
             if is_link and not self._holds(path):
                 return self._outside(path)
-            if path.exists() and not path.is_file():  # to open a pipe would block
+            if path.exists() and not path.is_file():  # opening a pipe could block
                 return self._unreadable(path, "it is not a file")
             with path.open("rb") as file:
                 data = file.read(self._max_bytes + 1)
@@ -183,7 +185,7 @@ class Library:
         return BrokenSkill(self._shown(path), 1, problem)
 
     def _unreadable(self, path: Path, why: str) -> BrokenSkill:
-        problem = f"This cannot be read: {why}. Fix that, or remove it."
+        problem = f"The file cannot be read: {why}. Fix or remove the file."
         return BrokenSkill(self._shown(path), 1, problem)
 
     def _shown(self, path: Path) -> str:
@@ -218,5 +220,5 @@ def _usable() -> Iterator[None]:
     except OSError as error:
         raise StoreUnavailable(
             f"The folder of skills could not be used: {error.strerror}. Check that this process "
-            "may read and write it, and try again."
+            "may read and write the folder, and try again."
         ) from error

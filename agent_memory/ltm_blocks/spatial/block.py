@@ -59,7 +59,7 @@ class _StoredForm(Form):
 
 
 class SpatialMemory(CollectionBlock):
-    """A user's observations at places. A model writes them by a tool, a program by `User.spatial`.
+    """A user's observations at places. A tool for models and `User.spatial` write them.
 
     Positions are plain numbers in a unit of your choice. Distances are Euclidean, so degrees of
     latitude and longitude do not work. An observation is deleted with its user, and with the
@@ -68,8 +68,8 @@ class SpatialMemory(CollectionBlock):
     Attributes:
         dimensions: 2 for x and y, 3 for x, y and z.
         half_life: Time after which confidence has halved; None for no fading.
-        min_confidence: Minimum current confidence of search results. Observations below it stay
-            stored.
+        min_confidence: Minimum current confidence of search results. Observations with a lower
+            confidence stay stored.
         max_observations: Maximum number of observations of a user.
         max_chars: Maximum characters of an observation's text, and of its metadata as JSON.
     """
@@ -100,8 +100,8 @@ class SpatialMemory(CollectionBlock):
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         """Return the observations relevant to the message, best first.
 
-        If the message's metadata has a "position", observations near that position are relevant,
-        too. With neither text nor position, return the newest observations.
+        If the message's metadata has a "position", observations near that position are also
+        relevant. Without text and position, return the newest observations.
         """
         if not scope.is_somebodys:
             return []
@@ -131,7 +131,7 @@ class SpatialMemory(CollectionBlock):
         ]
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> list[str]:
-        """Forget an observation by its id. Spans have no effect: items come from no messages."""
+        """Forget an observation by its id. Spans have no effect: they cover messages only."""
         return [what] if isinstance(what, str) and self.open(scope).delete(what) else []
 
     def drop_caches(self, scope: Scope) -> None:
@@ -142,7 +142,7 @@ class SpatialMemory(CollectionBlock):
         dimensions = len(record.metadata["position"])
         if dimensions != self.dimensions:
             raise InvalidInput(
-                f"block {self.name!r} has {self.dimensions} dimensions, and the record {dimensions}"
+                f"block {self.name!r} has {self.dimensions} dimensions, the record has {dimensions}"
             )
         return record
 
@@ -215,8 +215,8 @@ class SpatialMemory(CollectionBlock):
             if (dimensions := len(record.metadata["position"])) != self.dimensions:
                 raise ConfigError(
                     f"The block {self.name!r} has stored observations in {dimensions} "
-                    f"dimensions, but `dimensions` is {self.dimensions}. Set it back, or give "
-                    "the block another `name`."
+                    f"dimensions, but `dimensions` is {self.dimensions}. Set it to {dimensions}, "
+                    "or give the block another `name`."
                 )
         half_life = None if self.half_life is None else self.half_life.total_seconds()
         return PlaceIndex(self.dimensions, Fading(half_life, self.min_confidence), records)

@@ -85,7 +85,7 @@ class SpatialHandle(Collection[Any]):
         new = self._observation(text, position, at, confidence, metadata)
         new = replace(new, id=id_of_key(key))
         (stored,) = self._add([new], once=key is not None)
-        # a retry in another session, or without a time of its own, is the same observation
+        # a retry may come from another session, and without `at`
         same = replace(new, at=new.at if at else stored.at, session_id=stored.session_id)
         if stored != same:
             raise self._reused(key)
@@ -131,7 +131,7 @@ class SpatialHandle(Collection[Any]):
     def nearest(
         self, position: Iterable[float], k: int = 10, *, at: datetime | None = None
     ) -> list[SpatialMatch]:
-        """Return the `k` nearest observations, nearest first, whatever their scores; see `near`.
+        """Return the `k` nearest observations, nearest first. Scores do not matter; see `near`.
 
         Raises:
             InvalidInput: An argument is invalid.
@@ -153,8 +153,8 @@ class SpatialHandle(Collection[Any]):
         Args:
             low: The lowest coordinates.
             high: The highest coordinates.
-            query: The topic that the texts should be about. Only the 200 observations of highest
-                confidence are compared with it.
+            query: The topic that the texts should be about. Only the 200 observations with the
+                highest confidence are compared with the query.
             limit: Maximum number of results.
             at: See `near`.
 
@@ -176,7 +176,7 @@ class SpatialHandle(Collection[Any]):
         return self._standing(self._index().get(observation_id))
 
     def all(self) -> list[Observation]:
-        """Return all observations, oldest first, whatever their confidence."""
+        """Return all observations of any confidence, oldest first."""
         observations = self._index().all()
         gone = self._keyed.gone(item.session_id for item in observations)
         return [item for item in observations if item.session_id not in gone]
@@ -197,7 +197,7 @@ class SpatialHandle(Collection[Any]):
                 return False
 
             def put(version: Sequence[Record]) -> None:
-                # delete even a record that the index lacks: an interrupted call may have left it
+                # an interrupted call may have stored a record that the index lacks
                 store.delete_records(name, record_id=observation_id, owner=owner)
                 store.put_records(name, version)
 

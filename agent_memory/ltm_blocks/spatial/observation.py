@@ -1,4 +1,4 @@
-"""Observations, their records, the results of searches, and validation of arguments."""
+"""Observations, their records, and search results. Validation of positions and numbers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Observation:
         position: x and y, or x, y and z, in a unit of your choice.
         at: The time of the observation (UTC).
         confidence: The original confidence, 0 to 1.
-        session_id: The session in which the observation was made; empty for none.
+        session_id: The session in which the observation was made; empty outside a session.
         metadata: The writer's own metadata.
     """
 

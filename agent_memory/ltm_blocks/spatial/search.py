@@ -1,4 +1,4 @@
-"""Search of one owner's observations, held in arrays, and the score of the results. Pure."""
+"""`PlaceIndex` searches one owner's observations, and `Found` ranks the results. Pure."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class PlaceIndex:
         radius: float = inf,
         box: tuple[Position, Position] | None = None,
     ) -> Found:
-        """Return the observations of sufficient confidence, unordered.
+        """Return the observations with at least the minimum confidence, unordered.
 
         Args:
             moment: The time of the search. A search of the past ignores later observations.
