@@ -127,7 +127,7 @@ def forget(
     ] = None,
     why: WhyOption = "",
 ) -> None:
-    """Forget a fact, or all facts from a session. Facts that these superseded become valid again."""
+    """Forget a fact or all facts from a session. Facts that these superseded become valid again."""
     part = _part(source)
     owner = owner_of(memory, user, part[0] if isinstance(part, tuple) else part)
     if fact is not None and part is None:

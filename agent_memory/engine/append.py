@@ -40,7 +40,7 @@ class Update(NamedTuple):
     session_id: str
     messages: Sequence[Any]
     user_id: str | None
-    """The arguments of `AgentMemory.update`. `own` refuses an existing session without owner."""
+    key: WriteKey | str | None = None
     expected_end: int | None = None
     own: bool = False
 

@@ -117,7 +117,7 @@ def listed(messages: Sequence[Message], user_id: str | None, drafted: Drafts) ->
         if head.expired and not messages:
             raise UnsupportedOperation(
                 f"Session {head.session_id!r} cannot be made empty: some of its messages expired, "
-                "and new messages must continue their numbers. Delete the session instead (`clear` a "
+                "and new messages must continue their numbers. Delete the session (`clear` a "
                 "history)."
             )
         had = log(head.expired, head.end)
