@@ -194,7 +194,7 @@ def _append(
                 memory.update(session, message, user_id=user, key=key)
             except InvalidInput as error:
                 raise InvalidInput(
-                    f"{file.name}, line {number}: {error} The {done} earlier messages ~"
+                    f"{file.name}, line {number}: {error} The {done} earlier messages "
                     "were imported."
                 ) from None
         head = head_of(memory, session)

@@ -133,7 +133,7 @@ def listening(
 def _served(settings: AgentMemoryConfig) -> AgentMemoryConfig:
     """Return the settings with the service's defaults: background work, and a log of prompts."""
     usual: dict[str, Any] = {"overflow_mode": "background", "keep_contexts": True}
-    if settings.redact is not None:  # a log of prompts is not redacted
+    if settings.redact is not None:  # `redact` forbids `keep_contexts`
         del usual["keep_contexts"]
     mine = {name: value for name, value in usual.items() if name not in settings.model_fields_set}
     return settings.model_copy(update=mine)

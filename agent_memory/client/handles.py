@@ -49,8 +49,7 @@ class Remote:
         return replace(self, user_id=user_id, fields={**self.fields, **fields})
 
     def ask(self, call: Call, arguments: Mapping[str, Any]) -> Any:
-        """Make a call. If the service answers "not found", return the library's result, such as
-        None."""
+        """Make a call. For "not found", return the result of the library, such as None."""
         kind = call.types.get("return", Any)
         try:
             request = self.request(call, arguments)
@@ -94,7 +93,7 @@ class Remote:
                     headers[_HEADERS[name][0]] = _HEADERS[name][1].format(quote(value, safe=""))
             elif name not in _OURS and value not in (None, {}, call.parameters[name].default):
                 raise UnsupportedOperation(
-                    f"{call.function_name}() of a memory behind a service takes no {name}: the ~"
+                    f"{call.function_name}() of a memory behind a service takes no {name}: the "
                     "service decides it. Remove the argument, or open the memory in this process."
                 )
         if call.once:  # so that a retried request is stored once

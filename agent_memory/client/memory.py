@@ -94,7 +94,7 @@ class RemoteMemory(AgentMemory):
     ) -> None:
         if fields:
             raise ConfigError(
-                f"{', '.join(fields)} must be configured on the service. Here, only ~"
+                f"{', '.join(fields)} must be configured on the service. Here, only "
                 "api_key, timeout, attempts and plain_http can be set."
             )
         service = Service(url, api_key, timeout, attempts, plain_http)

@@ -95,7 +95,7 @@ class Service:
                     if event == "end":
                         return data["value"]
                     yield data["value"]
-        raise StoreUnavailable(f"The answer of {self.url} was cut off. Try again.~")
+        raise StoreUnavailable(f"The answer of {self.url} was cut off. Try again.")
 
     def close(self) -> None:
         with self._opening:

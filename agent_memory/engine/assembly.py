@@ -66,11 +66,11 @@ class Components:
 
     Args:
         config: The settings.
-            only: The name of the only block to bind. None binds all blocks.
+        only: The name of the only block to bind. None binds all blocks.
 
     Attributes:
         lacking_models: A warning for each block without its language model, by the block's name.
-            elsewhere: The names of the blocks that have databases of their own.
+        elsewhere: The names of the blocks that have databases of their own.
 
     Raises:
         ConfigError: A block cannot work with these settings. The store is closed again.

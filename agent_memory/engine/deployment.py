@@ -54,8 +54,8 @@ class Deployment:
             **fields: Fields of all stores. They override the file and the environment.
 
         Raises:
-                ConfigError: The file cannot be read or has another format, or a setting cannot
-                    work. A note of the exception (`__notes__`) names the store.
+            ConfigError: The file cannot be read or has another format, or a setting cannot work. A
+                note of the exception (`__notes__`) names the store.
             InvalidSetting: A field is unknown or its value is invalid. A note names the store.
         """
         tables = store_tables(read_settings(path))

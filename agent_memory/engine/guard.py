@@ -82,7 +82,7 @@ class Guard:
         """Return the scope of a call after all checks, with the session's user if there is one."""
         self.check(session_id, user_id)
         if user_id is None and session_id is None:
-            raise InvalidInput("Say whose memory: give a user_id, or a session_id.~")
+            raise InvalidInput("Say whose memory: give a user_id, or a session_id.")
         head = self.owned(session_id, user_id) if session_id is not None else None
         return scope_of(head, user_id, session_id)
 

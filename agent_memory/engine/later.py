@@ -69,8 +69,8 @@ def part(place: str, takes: str | None = None) -> Any:
     """Return a descriptor for an attribute: an object that is created when it is first read.
 
     Args:
-            place: The module in the engine, and the object's class, such as "pins:Pins".
-            takes: The attribute whose value is passed to the class. None passes the owner itself.
+        place: The module in the engine, and the object's class, such as "pins:Pins".
+        takes: The attribute whose value is passed to the class. None passes the owner itself.
     """
     module, name = place.split(":")
 

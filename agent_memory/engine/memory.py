@@ -59,13 +59,13 @@ def _namespace(memory: AgentMemory) -> str:
 @with_call_errors
 @with_rest
 class AgentMemory(OpenMemory):
-    """Memory of an agent: sessions within a token budget, long-term blocks per user.
+    """The memory of an agent: sessions with a token budget, and long-term memory of each user.
 
     Pass a configuration or its fields: `AgentMemory(max_tokens=8000, model="openai/gpt-4o-mini")`.
     Threads may share one instance. Use it as a context manager, or call `close`.
 
     A session's log numbers its messages: the `seq` is 1, 2, 3, ... The window is the newest part of
-    the log, which contexts show. Blocks absorb messages, that is, they derive records from them.
+    the log, which contexts show. Blocks absorb messages: they derive records from the messages.
     Contexts recall these records. A head is the stored state of a session.
 
     A session belongs to the first user that a call names for it. Every call that names another user
@@ -171,7 +171,7 @@ class AgentMemory(OpenMemory):
     ) -> MemoryContext:
         """Return the window, plus the records that blocks recall for `message`, within the budget.
 
-        Long messages are shortened and marked. `warnings` of the result says how many messages of
+        Long messages are shortened and marked. The result's `warnings` say how many messages of
         the newest turn were shortened or left out.
 
         Args:
@@ -188,8 +188,8 @@ class AgentMemory(OpenMemory):
                 conversation itself, its newest compaction replaces all earlier messages.
             window: Messages to show instead of the session's window, each in a form that `update`
                 takes. Frameworks pass the messages that they are about to send, with the current
-                turn. These messages are not stored. A system message is shown only if it is among
-                them. Messages in the session's window are not recalled.
+                turn. These messages are not stored. A system message is shown only if it is in this
+                list. Messages in the session's window are not recalled.
 
         Raises:
             InvalidInput: An id, a message or the format is not valid.
@@ -279,8 +279,8 @@ class AgentMemory(OpenMemory):
     ) -> Note:
         """Store a text as a note, without a message and without a model.
 
-        `get` and `search` find the note immediately. With `blocks=[]`, only `search` does. A note
-        with the same words is not stored twice.
+        `get` and `search` find the note immediately. With `blocks=[]`, only `search` finds it. A
+        note with the same words is not stored twice.
 
         Args:
             text: The text to remember, ideally one fact in a full sentence.
@@ -347,9 +347,10 @@ class AgentMemory(OpenMemory):
         These are the contexts of `get`, `before_turn`, `regenerate`, and `completion` with its tool
         rounds. They are stored only while `keep_contexts=True` is set.
 
-        Limitations: The context for a session that does not exist yet, or does not belong to the
-        named user yet, is not stored immediately. The process holds the latest such context, and
-        stores it when it appends the first message, or the first message for this user.
+        Limitations: If the session does not exist yet, or does not belong to the named user yet,
+        its context is not stored immediately. The process holds the latest such context, and stores
+        it after the first message of the session or of this user. If the process ends earlier, the
+        context is lost.
 
         Args:
             user_id: The user that the session must belong to.
@@ -438,7 +439,7 @@ class AgentMemory(OpenMemory):
     ) -> Head:
         """Replace a session's log with the result of a function, atomically.
 
-            memory.edit("s-1", lambda log: log[10:])  # without its ten oldest
+            memory.edit("s-1", lambda log: log[10:])  # without the ten oldest entries
             memory.edit("s-1", lambda log: [*log[:-1], corrected])
 
         Readers see either the old log or the new one. Entries are renumbered from the first changed
@@ -480,7 +481,7 @@ class AgentMemory(OpenMemory):
         Returns:
             The turn. Its `messages` suit any chat API and are within `max_tokens`. Recalls and the
             oldest turns are left out to make room for the new messages. Long new messages are
-            shortened in `messages`, and stand in full in `asked`.
+            shortened in `messages`, and complete in `asked`.
 
         Raises:
             InvalidMessage: There is no question, or a tool call has no result.
@@ -547,9 +548,9 @@ class AgentMemory(OpenMemory):
             model: Another litellm model than the configured one.
             tools: Tools that the model may call: Python functions, or OpenAI schemas. A function is
                 called with checked arguments. Its exceptions are raised, except `ToolRefused`: the
-                model gets the text of it. Schemas from the method `tools` are the memory's own
-                tools, and run for this session and user. A call of any other schema is returned to
-                the caller: see below.
+                model gets the text of it. Schemas from the method `tools` call the memory's own
+                tools, which run for this session and user. A call of any other schema is returned
+                to the caller: see below.
             stream: Return the chunks of all rounds as they arrive.
             max_rounds: The maximum number of rounds in which the model may call tools. After that,
                 it must answer.
@@ -730,7 +731,7 @@ class AgentMemory(OpenMemory):
         return self.components.listing.page(user_id, limit, after, prefix, newest)
 
     def head(self, session_id: str, *, user_id: str | None = None) -> Head | None:
-        """Return a session's head with `updated_at` and `metadata`. None if it does not exist."""
+        """Return a session's head with `updated_at` and `metadata`. None if there is no session."""
         head = self._guard.owned(session_id, user_id)
         return None if head is None else self.components.listing.completed([head])[0]
 

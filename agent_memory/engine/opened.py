@@ -143,7 +143,7 @@ class OpenMemory:
                     head = self.components.work.after_update(head)
             self._behind.work_off()
             return head
-        except AgentMemoryError:  # exceptions of signal handlers pass
+        except AgentMemoryError:  # exceptions of signal handlers are not caught
             logger.exception("session %r not processed; it will be tried again", head.session_id)
             return head
 
@@ -162,7 +162,7 @@ class OpenMemory:
     def _flush_all(
         self, user_id: str | None, progress: Callable[[Progress], object] | None
     ) -> list[Absorbed]:
-        """Flush all sessions, or all of a user's, one after the other."""
+        """Flush all sessions, or all sessions of a user, one after the other."""
         from agent_memory.engine.stats import Progress
         from agent_memory.stores.damage import undamaged
 

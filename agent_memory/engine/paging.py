@@ -17,7 +17,7 @@ _PAGE = 200
 def all_heads(
     store: SessionStore, user_id: str | None = None, after: str | None = None
 ) -> Iterator[Head]:
-    """Yield the heads of all sessions, or of one user's, in order of their ids, above `after`."""
+    """Yield the heads of all sessions, or of a user's sessions, by id, beginning after `after`."""
     for page in head_pages(store, user_id, after):
         yield from page
 
@@ -39,7 +39,7 @@ def keys_of(store: SessionStore, head: Head) -> list[KeptKey]:
 def read_of(
     store: SessionStore, head: Head, *, after: int = 0, limit: int | None = None
 ) -> list[Entry]:
-    """Return the entries of a log after a seq, in order. Empty if the session is gone.
+    """Return the entries of a log after a seq, in order: an empty list if the session is gone.
 
     A deleted session's id may soon belong to another user's session. Entries are therefore returned
     only if the session of `head` still exists after the read.
@@ -62,7 +62,7 @@ def entries_of(store: SessionStore, head: Head) -> Iterator[Entry]:
 
 
 def picked_of(store: SessionStore, head: Head, seqs: Sequence[int]) -> list[Entry]:
-    """Return the stored entries with these seqs. Empty if the session is gone."""
+    """Return the stored entries with these seqs: an empty list if the session is gone."""
     entries = store.pick(head.session_id, seqs)
     return entries if not entries or is_there(store, head) else []
 
@@ -74,7 +74,7 @@ def head_now(store: SessionStore, head: Head) -> Head | None:
 
 
 def is_there(store: SessionStore, head: Head) -> bool:
-    """Return whether the session of a head still exists. A newer one with its id does not count."""
+    """Return whether the session of a head still exists. A newer session with its id is another."""
     return head_now(store, head) is not None
 
 
@@ -83,7 +83,7 @@ class LogChanged(Exception):
 
 
 def log_pages(store: SessionStore, head: Head, size: int) -> Iterator[list[Entry]]:
-    """Yield a session's log in pages of `size` entries. Raise `LogChanged` if it has fewer."""
+    """Yield a session's log in pages of `size` entries. Raise `LogChanged` if entries are gone."""
     at = head.expired
     while at < head.end:
         page = read_of(store, head, after=at, limit=min(size, head.end - at))

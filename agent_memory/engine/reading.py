@@ -194,7 +194,7 @@ class Query(Arguments):
 
     @property
     def times(self) -> tuple[datetime | None, datetime | None]:
-        """The start of the period, and the first moment after its end. None where it is open."""
+        """The start of the period, and the first moment after its end. None means no limit."""
         first = None if self.since is None else datetime.combine(self.since, time(), UTC)
         if self.until in (None, date.max):
             return first, None
@@ -244,7 +244,7 @@ class Finding:
     def _in_period(
         self, scope: Scope, since: datetime | None, until: datetime | None
     ) -> list[dict[str, Any]]:
-        """Return the messages of a period, oldest first. Only the newest 5,000 are looked at."""
+        """Return the messages of a period, oldest first. Only the 5,000 newest messages count."""
         pending = self._parts.resources.pending
         tails = pending.of(NOBODY, scope, MOST_PENDING).read
         entries = (entry for tail in tails for entry in tail.entries[tail.since :])

@@ -29,7 +29,7 @@ _OWN = ("session_id", "user_id")
 def bound(call: Callable[Concatenate[Any, str, P], T]) -> Callable[Concatenate[Any, P], T]:
     """Return a method that makes a memory's call for the session and the user of a handle.
 
-    The method has neither as a parameter, although type checkers accept `user_id`.
+    The method has no parameters for the two, although type checkers accept `user_id`.
     """
     name, signature = call.__name__, inspect.signature(call)
     left = [each for each in signature.parameters.values() if each.name not in _OWN]
@@ -113,7 +113,7 @@ class BoundSession:
 
 @with_call_errors
 class Session(BoundSession):
-    """One conversation of one user. Made by `AgentMemory.session`.
+    """One conversation of one user, from `AgentMemory.session`.
 
     If the session belongs to another user than `user_id`, every call raises `SessionOfAnotherUser`
     and changes nothing. As a context manager, it calls `end` on exit.

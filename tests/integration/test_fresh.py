@@ -218,7 +218,8 @@ def test_a_context_says_what_waits_for_a_block(url: str) -> None:
         memory.update("a", [user(SAID), user("Really.")], user_id="u")
         memory.update("b", user("Good morning!"), user_id="u")
         assert memory.get("b", ASKED).warnings == [
-            "2 messages wait for the block 'slow', and are searched by their words until then."
+            "2 messages wait for the block 'slow', and are searched by their words until it "
+            "absorbs them."
         ]
         memory.flush("a")
         assert memory.get("b", ASKED).warnings == []

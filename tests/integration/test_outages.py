@@ -163,7 +163,7 @@ class Rig:
             self.clock[0] += 1000
             said = self.memory.get(session).warnings
             # other warnings are about pending messages of other sessions
-            told = [one for one in said if "searched by their words until then" not in one]
+            told = [one for one in said if "searched by their words until it absorbs them" not in one]
             if not told:
                 break
         return told

@@ -103,7 +103,7 @@ class Deletion:
             parts += [part for head in done.heads for part in self._places_of(head)]
             with noted() as unread:
                 newer = self._store.sessions(user_id=user_id, limit=1)
-            if newer or unread:  # newer sessions are absorbed again~
+            if newer or unread:  # newer sessions are absorbed again
                 return Outcome([*parts, *self._finish(done.key, user_id)])
             parts.append(self._scrub([]))
             self._records.drop(Kind.USER_DELETIONS, done.key)

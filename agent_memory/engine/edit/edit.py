@@ -47,8 +47,8 @@ def under_lease(
     If the session is gone, another writer came first, or the lease is lost, `find` is called again.
 
     Args:
-            find: Returns the task for the session's current state, or None for no task.
-            work: Does the task. Returns None if another writer changed the session first.
+        find: Returns the task for the session's current state, or None for no task.
+        work: Does the task. Returns None if another writer changed the session first.
         consequence: The end of the error message for a busy session: what was not done.
 
     Raises:

@@ -265,7 +265,7 @@ class CompletionStream:
         usage_asked: Whether to yield chunks that have no choices and report only the usage.
 
     Attributes:
-            response: The whole response of the last round. None until the stream has ended.
+        response: The whole response of the last round. None until the stream has ended.
             `response.cost` is the cost of the whole turn.
     """
 

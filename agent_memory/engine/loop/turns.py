@@ -47,7 +47,7 @@ def answered_before(
     view = messages[-1].to_openai() if messages and role_of(messages[-1]) == "assistant" else None
     if view is None:
         raise Conflict(
-            f"The turn of the key {quoted(key)} was stored, but its answer is no longer in the ~"
+            f"The turn of the key {quoted(key)} was stored, but its answer is no longer in the "
             "log. Ask again with another key."
         )
     if stream:
@@ -92,11 +92,11 @@ class Turns:
         begin: Returns a function that packs a turn's context, as `Contexts.begin`.
         update: Stores a turn, as `AgentMemory.update`.
         stored: Returns the messages stored under a key. None if the key is unknown.
-            replaced: Replaces the old answer with a turn of `regenerate`.
+        replaced: Replaces the old answer with a turn of `regenerate`.
         call_tool: Runs a tool of the memory, as `AgentMemory.call_tool`.
         toolbox: Returns the tools of the memory, by name.
-            models: Returns a language model by name. For None, returns the configured model, if
-                any.
+        models: Returns a language model by name. For None, returns the configured model, if
+            any.
         notify: Calls the blocks' turn hooks. See `call_hooks`.
     """
 

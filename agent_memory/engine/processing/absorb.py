@@ -49,7 +49,7 @@ def check_block(name: str, absorbing: Collection[str]) -> None:
     if not isinstance(name, str) or name not in absorbing:
         names = ", ".join(absorbing) or "none"
         raise ConfigError(
-            f"No block named {quoted(name)} absorbs the log. Blocks that do: {names}."
+            f"No block named {quoted(name)} absorbs the log. Blocks that absorb it: {names}."
         )
 
 
@@ -82,7 +82,8 @@ class Absorber:
         self.blocks = {name: block for name, block in parts.blocks.items() if block.absorbs}
         self.failures = Failures(self._dead_letters, self.blocks)
         self._backoff = Backoff()
-        self._unaffordable: dict[tuple[str, str], float] = {}  # monotonic time of the next budget
+        # monotonic times at which the next budget begins
+        self._unaffordable: dict[tuple[str, str], float] = {}
         # pairs of block and session without stored failures
         self._clean: Cache[tuple[str, str], bool] = Cache(_MOST_CLEAN)
         self._time_limited = TimeLimited()
@@ -110,7 +111,7 @@ class Absorber:
                 call = partial(block.prepare, self._first_batches(heads, name))
                 seconds = self._config.absorb_timeout
                 self._time_limited.run(name, call, seconds, lambda: None)
-            except Exception as error:  # noqa: BLE001 - absorption will meet and report the error
+            except Exception as error:  # noqa: BLE001 - absorption meets and reports the error
                 logger.info("block %r could not prepare: %s", name, error_text(error))
 
     def _first_batches(self, heads: Sequence[Head], name: str) -> list[Entry]:
@@ -237,9 +238,9 @@ class Absorber:
                 self.rewind(block, held, session_id)
                 scope = Scope(head.user_id, session_id, head.expired, held)
                 resolve(self.blocks[block].delete(scope))
-            if held is None:  # the session was deleted or replaced, or never released
+            if held is None:  # the session is gone, or its lease was not released
                 self.rewind(block, None, session_id)
-        except Exception:  # often on a thread of its own, where nobody handles errors
+        except Exception:  # on a thread of a block, nobody would handle the error
             logger.exception("block %r may hold outdated records of session %r", block, session_id)
 
     def _reacquired(
@@ -284,7 +285,7 @@ class Absorber:
             except LeaseLost:
                 raise
             except Exception as error:  # noqa: BLE001 - a block's failure must not lose a message
-                wrote = True  # possibly in part
+                wrote = True  # the block may have written a part
                 if account.refusal is not None:
                     return self._put_off(name, account.refusal, lease)
                 if is_passing(error) or not begun:  # not begun: the messages are not the cause
@@ -384,8 +385,8 @@ class Absorber:
         """Move the block's cursor and return the new head.
 
         Raises:
-            LeaseLost: After `before` was read, another worker took the session over, or its user
-                changed.
+            LeaseLost: After `before` was read, another worker took the session over, or the
+                session's user changed.
         """
         head: Head | None = before
         while True:

@@ -52,7 +52,7 @@ class Compaction:
         # a window with at most this number of messages has neither too many messages nor turns
         self._few = min((n for n in limits[1:] if n is not None), default=math.inf)
         self._backoff = Backoff()
-        # by session, because an error may quote user data
+        # the last error by session: an error may quote user data
         self._why: Cache[str, str] = Cache(1_000)
         self._unaffordable = parts.services.spending.unaffordable
         self._cleared: Cache[tuple[object, ...], Cleared] = Cache(64)
@@ -178,7 +178,7 @@ class Compaction:
         return stored or head
 
     def refresh_wait(self, head: Head) -> float | None:
-        """Return the seconds until a pending summary may be tried again. None if not delayed."""
+        """Return the seconds until a pending summary may be retried. None if nothing delays it."""
         waits = head.summary is not None and head.summary.redo_after is not None
         if waits and self._unaffordable(head.user_id):
             return seconds_left(now_utc())
@@ -297,7 +297,7 @@ class Compaction:
         if account.refusal is not None:  # the model did not fail
             return written and self._clipped(written, most)
         if called and written and written.redo_after is not None:
-            # an invalid answer for one session says nothing about other sessions
+            # an invalid answer concerns one session only
             is_own = any(isinstance(error, ModelOutputInvalid) for error in failures)
             self._backoff.failed(own if is_own else _MODEL)
             self._why.put(head.session_id, str(failures[-1]) if failures else "")

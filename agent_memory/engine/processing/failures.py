@@ -74,7 +74,7 @@ class DeadLetters:
             metadata={"attempts": 0},
         )
         total = record.metadata["attempts"] + attempts
-        # a dead letter stays a dead letter if the maximum is raised: the cursor has passed it
+        # a higher maximum does not revive dead letters: the cursor has passed them
         is_last = attempts > 0 and total >= self._most
         given_up: bool = record.metadata.get("given_up", False) or is_last
         metadata = {"attempts": total, "given_up": given_up}

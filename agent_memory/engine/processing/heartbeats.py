@@ -35,7 +35,7 @@ class Heartbeats:
                 self._written[block] = at
 
     def read(self) -> tuple[float, dict[str, float]]:
-        """Return when a worker last looked for work, and each block last absorbed; 0 for never."""
+        """Return the time of the newest heartbeat of workers, and of each block. 0 means never."""
         times = {
             name: float(note["at"]) for name, note in self._records.read(Kind.HEARTBEATS).items()
         }

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def safe_to_expire(head: Head, blocks: Collection[str], dead: Iterable[DeadLetter]) -> int:
-    """Return the seq up to which nothing reads a session's log any more.
+    """Return the last seq of a session's log that nothing reads any more.
 
-    Readers are the window, a summary that a model must redo, dead letters, and each block from its
-    cursor on, also if it is not configured now. The entry at a cursor stays, since its running
-    total is needed to count the tokens after it. The newest entry stays, since stores read the end
-    of the log from it.
+    The log is read by the window, by a summary that a model must redo, by dead letters, and by each
+    block from its cursor on, even if the block is not configured now. The entry at a cursor stays,
+    because its running total is needed to count the tokens after it. The newest entry stays,
+    because stores read the end of the log from it.
     """
     summary = head.summary
     readers = [head.start, head.end - 1]
@@ -47,7 +47,7 @@ class Retention:
         return None if self._retention == "forever" else f"_retention {self._retention}"
 
     def shorten(self, head: Head) -> Head:
-        """Remove the messages whose time is over. Return the new head."""
+        """Remove the messages that the retention does not keep. Return the new head."""
         upto = self._upto(head)
         if isinstance(self._retention, timedelta):
             upto = self._old(head, upto, datetime.now(UTC) - self._retention)
@@ -65,7 +65,7 @@ class Retention:
         return self._upto(head) > head.expired
 
     def wait(self, head: Head) -> float | None:
-        """Return the seconds until messages must be removed. None if nothing waits for a time."""
+        """Return the seconds until messages must be removed. None if no message waits for that."""
         if not isinstance(self._retention, timedelta) or self._upto(head) <= head.expired:
             return None
         oldest = self._store.read(head.session_id, after=head.expired, limit=1)

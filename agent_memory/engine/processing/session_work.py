@@ -51,7 +51,7 @@ def longest_wait(
     """Return the seconds after which a worker must check a session that got a message. Pure.
 
     The wait avoids a check after each message. `waits` has the seconds of silence that each block
-    requires before it absorbs. They count only with "every_update". If this process has no blocks,
+    requires before it absorbs. These count only with "every_update". If this process has no blocks,
     the result is 0, because other processes may have blocks. `retention` is in seconds.
     """
     if not waits:
@@ -122,7 +122,7 @@ class SessionWork:
         return self._compaction.overflows(head) or self._feedable(head)
 
     def within(self, newest: datetime) -> float:
-        """Return the seconds until a session must be checked, from its newest message's time."""
+        """Return the seconds until a session with a newest message of this time must be checked."""
         return idle_wait(newest, datetime.now(UTC), self._wait / 60)
 
     def announce(self, head: Head) -> None:
@@ -137,8 +137,9 @@ class SessionWork:
         such as a time limit, is raised to the caller.
         """
         if self._compaction.is_brief and not self._store.remote:
-            # on this thread: such a cut calls no model, and is faster than waking another thread
-            with suppress(AgentMemoryError):  # `_settle` will meet and report the error
+            # runs on this thread: such a cut calls no model, and waking another thread would take
+            # longer
+            with suppress(AgentMemoryError):  # `_settle` meets the error too, and reports it
                 head = self._compaction.compact(head)
                 if not (self._feedable(head) or self._retention.removes(head)):
                     return head
@@ -204,7 +205,7 @@ class SessionWork:
             StoreUnavailable: With `down_to`, a worker did not release the session.
         """
         if scheduled:
-            with suppress(Exception):  # the work below meets and reports the error
+            with suppress(Exception):  # the work below meets the error too, and reports it
                 if (put_off := self._put_off(session_id)) is not None:
                     return put_off
         waiting = everything or down_to is not None
@@ -251,7 +252,7 @@ class SessionWork:
         if after.end != head.end or not (everything or scheduled):
             return Processed(done)
         again = self._again(after, self._idle_wait(after) if everything else idle)
-        if everything or again != 0:  # for 0, the worker continues and needs no schedule
+        if everything or again != 0:  # at 0, the worker continues without a schedule
             self._store.schedule(after, again)
         return Processed(done, again)
 
@@ -274,7 +275,7 @@ class SessionWork:
             head = self._store.head(session_id) or head
             fed = self._absorber.absorb(head, {block: head.end}, lease)
             error = next((result.error for result in fed if result.error), None)
-            if error:  # a worker continues
+            if error:  # a worker absorbs the rest
                 self._store.schedule(self._store.head(session_id) or head, 0)
             return error
 

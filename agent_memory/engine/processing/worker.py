@@ -63,7 +63,7 @@ class FairQueue:
             self._pending.setdefault(owner, OrderedDict())[session_id] = None
 
     def take(self) -> tuple[str, str] | None:
-        """Return the next session and its owner, who then comes last. None for an empty queue."""
+        """Return the next session and its owner, who then comes last. None if none is queued."""
         if not self._pending:
             return None
         owner, sessions = self._pending.popitem(last=False)
@@ -121,8 +121,8 @@ class Worker:
     """Processes due sessions on several threads. Users take turns.
 
     Sessions come from `wake` and from the store, which has the time at which each session is due.
-    If a process ends before its work is done, another worker on the same store does the rest. A
-    worker that does not poll processes only the sessions passed to `wake`.
+    If a process ends before its work is done, another worker on the same store completes the work.
+    A worker that does not poll processes only the sessions passed to `wake`.
     """
 
     _store: SessionStore
@@ -249,7 +249,7 @@ class Worker:
             self._done(session_id, owner, again)
 
     def _next(self) -> tuple[str, str] | None:
-        """Wait for the next session and return it. None to stop."""
+        """Wait for the next session and return it. Return None if the thread must stop."""
         while True:
             with self._lock:
                 if self._stopping:

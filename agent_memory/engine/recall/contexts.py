@@ -51,8 +51,8 @@ Pack = Callable[[Sequence[Message]], MemoryContext]
 class LoadedSession(NamedTuple):
     """A session as it was read, before blocks recall.
 
-    `messages` holds the messages of the current turn, `query` the message to recall for, and
-    `window` the messages that the context shows.
+    `messages` are those of the current turn. `query` is the message to recall for. `window` has the
+    messages that the context shows.
     """
 
     packer: Packer
@@ -64,7 +64,7 @@ class LoadedSession(NamedTuple):
     window: Shown
 
     def search_message(self) -> Message | None:
-        """Return the message to recall for, joined with the question that it follows up."""
+        """Return the message to recall for. If it follows up a question, the question is added."""
         if self.query is None:
             return None
         entries = (entry.message for entry in reversed(self.entries))
@@ -84,7 +84,7 @@ class View(NamedTuple):
     usage: Usage = Usage()
 
     def context(self, window: Shown | None = None) -> MemoryContext:
-        """Return the context. Pass `window` if the turn has got more messages."""
+        """Return the context. Pass `window` if the turn has more messages than at the beginning."""
         session = self.session
         window = window or session.window
         recalls = self.merged(window)
@@ -95,7 +95,8 @@ class View(NamedTuple):
     def merged(self, window: Shown, *, all_of_it: bool = False) -> list[Recall]:
         """Return the merged recalls, best first, without messages that the window shows in full.
 
-        With `all_of_it`, include recalls with a much lower score than the best of their block.
+        With `all_of_it`, include recalls with a much lower score than the best recall of their
+        block.
         """
         if not any(self.recalls.values()):
             return []
@@ -242,7 +243,7 @@ class Contexts:
         self._sent.keep(session_id, encoded, session.scope.user_id, session.head)
 
     def new_in(self, session_id: str, messages: Sequence[Any]) -> Sequence[Any]:
-        """Return an update's messages without a copy of the last context; see `without_context`."""
+        """Return an update's messages without a copy of the last context: see `without_context`."""
         return self.prompts.without_context(session_id, messages, self._is_stored)
 
     def _is_stored(self, head: Head) -> bool:
@@ -267,7 +268,7 @@ class Contexts:
         """Read a session for a context that ends with the given messages.
 
         `query` is the message to recall for, by default the newest user message. With `once`, leave
-        `messages` out if the window already ends with it. `shown` replaces the session's window.
+        `messages` out if the window already ends with them. `shown` replaces the session's window.
         """
         head = self._guard.owned(session_id, user_id)
         windows, compaction = self._parts.windows, self._parts.compaction
@@ -283,7 +284,7 @@ class Contexts:
             held = frozenset([(session_id, entry.seq) for entry in entries])
             entries = packer.entries(shown)
             begun = head or Head(session_id, user_id, created_at=datetime.now(UTC))
-            begun = replace(ruled(begun, entries), start=0)  # nothing was cut from these entries
+            begun = replace(ruled(begun, entries), start=0)  # these entries are a whole window
             window = _window(packer, begun, entries, messages, once, form)
             window = replace(window, held=held)
         if query is None:
@@ -320,7 +321,7 @@ class Contexts:
                 wait, are = ("messages wait", "are") if count > 1 else ("message waits", "is")
                 warnings.append(
                     f"{count} {wait} for the block {block.name!r}, and {are} searched by their "
-                    "words until then."
+                    "words until it absorbs them."
                 )
         return warnings
 
@@ -340,7 +341,7 @@ class Contexts:
 
 
 def is_queried(block: Block, message: Message | None) -> bool:
-    """Return whether to query a block for a context. Small talk needs no selective block."""
+    """Return whether a context queries a block. Small talk does not query selective blocks."""
     return message is None or not block.selective or not is_courtesy(message.text())
 
 

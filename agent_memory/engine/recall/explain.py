@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _MOST = 10
 _OF_NOBODY = (
-    "The session {!r} belongs to no user yet: its messages are its own, and no other session "
-    "recalls them. Name the user: update(..., user_id=...)."
+    "The session {!r} belongs to no user yet. Other sessions therefore do not recall its "
+    "messages. Name the user: update(..., user_id=...)."
 )
 
 

@@ -30,9 +30,9 @@ LOAD_SECONDS = 10.0
 
 
 class Target(NamedTuple):
-    """A block to query, the name that its recalls get, and the scope to query it for.
+    """A block to query, the name for its recalls, and the scope of the query.
 
-    `recall` queries the block for a message and returns at most that many recalls.
+    `recall(message, limit)` queries the block, and returns at most `limit` recalls.
     """
 
     name: str
@@ -48,8 +48,8 @@ class Target(NamedTuple):
 class FanOut:
     """Queries blocks in parallel, each with a time limit. A failure becomes a warning.
 
-    After a failure, a circuit breaker admits only one query of the block at a time, after pauses
-    that grow. After a successful query, it admits all of them again.
+    After a failure, a circuit breaker admits only one query of the block at a time, and only after
+    growing pauses. After a successful query, the circuit breaker admits all queries again.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ def _sources(by_block: Mapping[str, Sequence[Recall]], besides: str) -> set[Sour
 
 
 def concerns(block: Block, scope: Scope) -> bool:
-    """Return whether to query a block. An absorbing block has data of users and sessions only."""
+    """Return whether to query a block. Without a user or session, absorbing blocks have no data."""
     return scope.is_somebodys or not block.absorbs
 
 

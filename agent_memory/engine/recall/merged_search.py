@@ -37,10 +37,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The conditions on the results of a search. `AgentMemory.search` explains each.
+    """The conditions on the results of a search. `AgentMemory.search` explains each condition.
 
-    A record from several messages matches if one of them meets all conditions on messages. A record
-    without messages, such as a note, has its own time, and neither role nor metadata.
+    A record from several messages matches if one of these messages meets all conditions on
+    messages. A record without messages, such as a note, has its own time, but no role and no
+    metadata.
     """
 
     blocks: frozenset[str] | None = None
@@ -156,8 +157,8 @@ class LogBlock(ManualBlock):
     """The engine's word search in the log, used if no block recalls pending messages.
 
     A message is pending for a block that has not absorbed it. For each absorbing block, the search
-    covers the newest 5,000 pending messages, and ignores all but those of users and assistants. If
-    no block absorbs messages, all messages are pending.
+    covers the newest 5,000 pending messages. Of these, it searches only messages of users and
+    assistants. If no block absorbs messages, all messages are pending.
     """
 
     selective = True
@@ -297,7 +298,7 @@ class Search:
         names = [block.name for block in self.blocks]
         requested = only.blocks or frozenset()
         return [
-            f"No block that can be searched is named {quoted(name)}. There are: {', '.join(names)}."
+            f"No block that can be searched is named {quoted(name)}. Blocks: {', '.join(names)}."
             for name in sorted(requested.difference(names, [LOG]))
         ]
 

@@ -52,7 +52,7 @@ class Prompts:
         self.stats = PromptStats()
 
     def noted(self, scope: Scope, context: MemoryContext, shown: Shown) -> MemoryContext:
-        """Return a context with `kept_tokens`, the tokens that repeat the session's last one."""
+        """Return a context with `kept_tokens`: the tokens that repeat the last context."""
         owner = scope.session_id, scope.user_id
         now = pieces(shown, context)
         with self._last.lock:
@@ -68,7 +68,7 @@ class Prompts:
         return replace(context, kept_tokens=repeated)
 
     def keep(self, session_id: str, context: MemoryContext, question: Sequence[Message]) -> None:
-        """Cache a session's last context. `question` is its question if that is not in the log."""
+        """Cache a session's last context. `question` is its question if the log lacks it."""
         self._contexts.put(session_id, (context, question))
 
     def without_context(

@@ -146,9 +146,7 @@ class TimeLimited:
     def _begin(self, name: str, call: Callable[[], T], given_up: Callable[[], None]) -> Handover[T]:
         with self._lock:
             if self._abandoned[name] >= MOST_ABANDONED:
-                raise TimeoutError(
-                    f"{MOST_ABANDONED} calls to it hang, so that no further one is made."
-                )
+                raise TimeoutError(f"{MOST_ABANDONED} calls to it hang. No further call is made.")
 
         def ended() -> None:
             with self._lock:

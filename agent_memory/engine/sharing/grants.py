@@ -29,9 +29,10 @@ _BUSY = "The deletion is finished later; call delete_user again."
 
 
 class Grants:
-    """Stores the access of agents. It can be read by namespace, by agent, and by both.
+    """Stores the access of agents, readable by namespace, by agent, and by both.
 
-    A grant or revocation by a call overrides the configured access, whichever came first.
+    A grant or revocation by a call overrides the configured access, even if the configuration is
+    newer.
     """
 
     def __init__(self, store: RecordStore) -> None:
@@ -52,8 +53,8 @@ class Grants:
         """Return a message for each configured grant that a call has overridden."""
         return [
             f"{agent} has {current or 'no'} access to {share}, and not {access} as in the "
-            "configuration: a later grant or revocation has priority. If that is not meant: "
-            f"`agent-memory shares grant {share} {agent} {access}`."
+            "configuration, because a later grant or revocation has priority. To apply the "
+            f"configuration: `agent-memory shares grant {share} {agent} {access}`."
             for share, access_of in shares.items()
             for stored in [self._accesses(share)]
             for agent, access in access_of.items()
@@ -127,7 +128,7 @@ def _records(
 
 
 def _effective(records: Iterable[Record]) -> Access | None:
-    """Return the access that a call set, else the configured access."""
+    """Return the access that a call has set. If there is none, return the configured access."""
     by_source = {record.metadata["initial"]: record.text for record in records}
     return _ACCESS.get(by_source.get(False, by_source.get(True)))
 
@@ -156,7 +157,7 @@ def signed(message: Message, agent: str) -> Message:
 def is_by(message: Message | None, agent: str) -> bool:
     """Return whether an agent wrote a message of a shared namespace.
 
-    An erased system message has lost its author and counts as every agent's.
+    An erased system message has lost its author, and therefore counts as every agent's.
     """
     if message is None:
         return False
