@@ -11,7 +11,7 @@
     │   ├── Conflict               a key was used for other content, or `expected_end` differs
     │   │   └── VersionConflict    the item changed after the writer read it
     │   └── ToolRefused            a model called a tool with invalid arguments
-    ├── AccessDenied               the caller may not read or change this
+    ├── AccessDenied               the caller may not read or change the data
     │   └── SessionOfAnotherUser   the session belongs to another user
     ├── ConfigError                the configuration cannot work
     │   ├── InvalidSetting         an unknown setting, or an invalid value
@@ -22,11 +22,11 @@
     │   ├── MissingExtra           an optional package is not installed
     │   └── DimensionMismatch      vectors of another dimension are already stored
     ├── StoreError                 the store failed
-    │   ├── StoreUnavailable       it cannot be reached or opened
+    │   ├── StoreUnavailable       the store cannot be reached or opened
     │   ├── SessionDeleting        the session is being deleted
     │   ├── LeaseLost              another worker has taken the session over
-    │   ├── Damaged                one record cannot be read; others can
-    │   │   └── Undecryptable      data was altered, moved or not encrypted, or lacks its key
+    │   ├── Damaged                one record cannot be read; other records can be read
+    │   │   └── Undecryptable      data was altered, moved or not encrypted, or its key is missing
     │   └── SchemaTooNew           a newer release wrote the store
     ├── ModelError                 a language or embedding model failed
     │   ├── ModelRequired          no model is configured for work that needs one
@@ -39,8 +39,8 @@
     ├── UnsupportedOperation       the object does not support the call
     └── MemoryClosed               the memory was closed
 
-`InvalidInput` is also a `ValueError`. The others are not, so that pydantic passes them on unchanged
-when a validator raises them.
+`InvalidInput` is also a `ValueError`. The other errors are not. If a validator raises one of them,
+pydantic therefore passes it on unchanged.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class ToolRefused(InvalidInput):
 
 
 class AccessDenied(AgentMemoryError):
-    """The caller may not see or change this."""
+    """The caller may not read or change the data."""
 
 
 class SessionOfAnotherUser(AccessDenied):
@@ -162,7 +162,7 @@ class SessionDeleting(StoreError):
 
 
 class LeaseLost(StoreError):
-    """This worker stalled, and another one has taken over the session. The write was refused."""
+    """This worker stalled, and another worker has taken the session over. The write was refused."""
 
 
 class Damaged(StoreError):
@@ -210,7 +210,7 @@ class ModelUnavailable(ModelError):
 
 
 class ModelRefused(ModelError):
-    """The model refused the request, such as for a bad key. A retry does not help."""
+    """The model refused the request, for example because of a bad key. A retry does not help."""
 
 
 class ContextTooLong(ModelRefused):

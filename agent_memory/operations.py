@@ -39,11 +39,13 @@ __all__ = [
 ]
 
 _TRIES = 5
-"""Attempts to open a block. A process with the old settings may write old vectors again."""
+"""Attempts to open a block. One fails if a process with the old settings wrote vectors again."""
 
 
 def dead_letters(memory: AgentMemory, block: str | None = None) -> list[DeadLetter]:
-    """Return the dead letters of one block, or of all: messages that a block gave up absorbing.
+    """Return the dead letters of one block, or of all blocks.
+
+    A dead letter is a range of messages that a block could not absorb in several attempts.
 
     Raises:
         ConfigError: No absorbing block has that name.
@@ -57,10 +59,10 @@ def dead_letters(memory: AgentMemory, block: str | None = None) -> list[DeadLett
 
 
 def retry(memory: AgentMemory, block: str | None = None) -> list[Absorbed]:
-    """Absorb the dead letters of one block, or of all, now.
+    """Let one block, or all blocks, absorb their dead letters now.
 
     Returns:
-        The result for each dead letter. One that fails again stays a dead letter.
+        The result for each dead letter. If messages fail again, they stay a dead letter.
 
     Raises:
         ConfigError: No absorbing block has that name.
@@ -78,9 +80,9 @@ def damaged(memory: AgentMemory) -> list[Damaged]:
 def repair(memory: AgentMemory, error: Damaged, *, dry_run: bool = False) -> str | None:
     """Repair a damaged record, as far as the log allows it.
 
-    A session's head is restored from its log, but a session whose owner or end is lost is deleted.
-    Facts and vectors are absorbed again. A lost message is replaced by a note. Other records that
-    cannot be derived again are deleted.
+    A session's head is restored from its log. If the session's owner or end is lost, the session is
+    deleted. Blocks derive lost facts and vectors from the log again. A note replaces a lost
+    message. Other records that cannot be derived again are deleted.
 
     Args:
         memory: The memory with the damaged store.
@@ -88,12 +90,14 @@ def repair(memory: AgentMemory, error: Damaged, *, dry_run: bool = False) -> str
         dry_run: Whether to only describe the repair.
 
     Returns:
-        A sentence that describes the repair. None if nothing can be done here, as for text that
-        cannot be decrypted.
+        A sentence that describes the repair. None if no repair is possible, for example of a text
+        that cannot be decrypted.
     """
     memory.components.guard.check(None, None)
     if not isinstance(error, Damaged):
-        raise InvalidInput(f"{quoted(error)} is not a Damaged error. Give one of damaged(memory).")
+        raise InvalidInput(
+            f"{quoted(error)} is not a Damaged error. Pass one from damaged(memory)."
+        )
     plan = memory.components.repair.plan(error)
     if plan is None:
         return None
@@ -128,9 +132,9 @@ def users(memory: AgentMemory) -> list[UserSize]:
 
 
 def verify(memory: AgentMemory, receipt: Receipt | str) -> Receipt:
-    """Check a receipt against the current store: its deletions, its checkpoint, its signature.
+    """Check the signature of a receipt, and compare its deletions or its checkpoint with the store.
 
-    Reads all records of the store.
+    The call reads all records of the store.
 
     Args:
         memory: A memory over the store.
@@ -140,7 +144,7 @@ def verify(memory: AgentMemory, receipt: Receipt | str) -> Receipt:
         The receipt with the current state of each place.
 
     Raises:
-        InvalidInput: It is not a receipt.
+        InvalidInput: `receipt` is not a receipt.
     """
     memory.components.guard.check(None, None)
     if isinstance(receipt, str):
@@ -153,11 +157,11 @@ def verify(memory: AgentMemory, receipt: Receipt | str) -> Receipt:
 def import_session(
     memory: AgentMemory, source: str | Path | TextIO | Iterable[str], *, deleted: bool = False
 ) -> Head:
-    """Import a session from a snapshot of `Session.export`, completely or not at all.
+    """Import a session from a snapshot of `Session.export`.
 
-    The session is visible after the last line was read and the snapshot was verified. A block
-    absorbs the log again if its records cannot be imported, such as vectors of another embedding
-    model.
+    The session is visible only after the last line was read and the snapshot was verified. After an
+    error, nothing is imported. If a block's records cannot be imported, the block absorbs the log
+    again. An example are vectors of another embedding model.
 
     Args:
         memory: The memory to import into.
@@ -197,10 +201,10 @@ def import_session(
 def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
     """Rebuild a block from the log with new settings, such as another embedding model.
 
-    Like `AgentMemory.replay`, but stored vectors of another model are deleted first. After an
-    interruption, call it again to continue. Until the end, the block recalls only from the sessions
-    that are done. Stop processes with the old settings first: they would recall nothing from the
-    block, or wrong results.
+    The call does the same as `AgentMemory.replay`, but first deletes stored vectors of another
+    model. After an interruption, call `rebuild` again to continue. Until the rebuild ends, the
+    block recalls only from sessions that are already rebuilt. Before the rebuild, stop all
+    processes with the old settings. The block would recall wrong results, or nothing, in them.
 
     Args:
         config: The new settings.
@@ -235,6 +239,6 @@ def _drop_vectors(config: AgentMemoryConfig, name: str) -> None:
     with closing(services):
         for block in config.all_blocks:
             if block.name == name:
-                # before `clear`, so that after a crash the replay begins with the first session
+                # written before `clear`: after a crash, the replay begins with the first session
                 SystemRecords(resources.store).write(Kind.REPLAYS, name, after=None, done=0)
                 block.clear(resources)

@@ -62,7 +62,7 @@ def awaited(
 
 
 class AsyncCompletionStream:
-    """A `CompletionStream` for `async for`.
+    """A `CompletionStream` that is read with `async for`.
 
     If the reading task is cancelled while it waits for a chunk, the stream is closed. The turn is
     then stored only if the last chunk had been read.
@@ -213,7 +213,7 @@ class AsyncSession:
 
 
 class AsyncAgentMemory:
-    """An `AgentMemory` for async code: the same calls, awaited.
+    """An `AgentMemory` for async code. It has the same calls, which are awaited.
 
     Args:
         config: An open `AgentMemory`, or any value that `AgentMemory` accepts.
@@ -293,7 +293,7 @@ class AsyncAgentMemory:
             yield step
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run any function on one of the memory's threads. For a method of a handle:
+        """Run any function on one of the memory's threads, for example a method of a handle.
 
             pad = await memory.session("s-1").working()
             await memory.run(pad.set, "plan", ["book a table"])

@@ -26,7 +26,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class BlockLink:
-    """A bound block that `get` or `search` asks for recalls."""
+    """A bound block that `get` or `search` queries."""
 
     # the block's name in contexts: "<member>.<block>" for a block of a member memory, and the
     # member's name for a member block
@@ -36,11 +36,11 @@ class BlockLink:
     memory: AgentMemory | None  # the memory that has the block; None for a member block
 
     def is_in(self, home: str | None) -> bool:
-        """Return whether the block gets the session: a member block, or a block of `home`."""
+        """Return whether queries of the block name the session. If not, it is in another memory."""
         return self.memory is None or self.member == home
 
     def target(self, scope: Scope, home: str | None) -> Target:
-        """Return the block to query for a scope. Other memories get a scope without session."""
+        """Return the block to query. Blocks of other memories get the scope without its session."""
         if not self.is_in(home):
             scope = Scope(scope.user_id, floor=scope.floor)
         target = Target.of(self.block, self.name, scope)
@@ -61,7 +61,7 @@ class BlockLink:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The members of a composite, and the blocks that `get` and `search` ask, in order."""
+    """The members of a composite, and the blocks that `get` and `search` query, in order."""
 
     memories: dict[str, AgentMemory]
     blocks: dict[str, Block]
@@ -72,7 +72,7 @@ class Members:
     def of(
         cls, members: Mapping[str, AgentMemory | Block], memories: dict[str, AgentMemory]
     ) -> Members:
-        """Bind the member blocks to the first memory, and list the blocks to ask."""
+        """Bind the member blocks to the first memory, and list the blocks to query."""
         blocks = {
             name: _named(name, member)
             for name, member in members.items()
@@ -120,8 +120,8 @@ def _check(name: str, member: object) -> None:
         )
     if isinstance(member, Block) and member.absorbs:
         raise ConfigError(
-            f"The block {name!r} absorbs a log, and a member block has none. Add it to a memory: "
-            "AgentMemory(blocks=[...]). If it only reads, let its `absorbs` return False."
+            f"The block {name!r} absorbs a log, but a member block has no log. Add the block to a "
+            "memory: AgentMemory(blocks=[...]). If it only reads, let its `absorbs` return False."
         )
 
 
@@ -143,7 +143,7 @@ def _check_names(blocks: Mapping[str, Block], first: str, taken: set[str]) -> No
 
 def _bound(blocks: Mapping[str, Block], resources: Resources) -> dict[str, Block]:
     bound: dict[str, Block] = {}
-    with ExitStack() as opened:  # if one cannot be bound, the others are closed
+    with ExitStack() as opened:  # if one block cannot be bound, the others are closed
         for name, block in blocks.items():
             bound[name] = bound_block = block.bind(resources)
             opened.callback(bound_block.close)
@@ -152,7 +152,7 @@ def _bound(blocks: Mapping[str, Block], resources: Resources) -> dict[str, Block
 
 
 def all_done(what: str, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
-    """Make all calls. Then raise `StoreError` if some failed, or else return results by name."""
+    """Make all calls. Return the results by name, or raise `StoreError` if some calls failed."""
     done: dict[str, T] = {}
     failed: dict[str, Exception] = {}
     for name, call in calls.items():
@@ -162,7 +162,7 @@ def all_done(what: str, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
             failed[name] = error
     if failed:
         errors = "; ".join(f"{name!r}: {type(e).__name__}: {e}" for name, e in failed.items())
-        raise StoreError(f"{what}() failed in {errors}. Call it again.") from next(
+        raise StoreError(f"{what}() failed in {errors}. Call {what}() again.") from next(
             iter(failed.values())
         )
     return done
@@ -250,7 +250,7 @@ class Routing:
         return self._ruled(session_id, user_id)
 
     def homed(self, name: str, user_id: str | None, after: str | None, page: int) -> Iterator[Head]:
-        """Yield the sessions whose home is the memory `name`, after the id `after`, by id."""
+        """Yield the sessions after the id `after` whose home is the memory `name`, by their ids."""
         memory = self._memories[name]
         while heads := memory.sessions(user_id=user_id, after=after, limit=page):
             for head in heads:

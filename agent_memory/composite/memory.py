@@ -74,18 +74,18 @@ class CompositeMemory:
     """Reads several memories and blocks in parallel, and writes each session to one memory.
 
     The members are memories and single blocks. Each session has one memory as its home, which
-    stores the session and provides its window, budget, model and tools. `get` and `search` ask all
-    members, each within a time limit. `get` names members that fail or time out in the context's
-    `warnings`, and `search` logs them. The recalls are merged and packed into the home's budget.
-    Each member isolates users by itself. `contexts` returns the home's prompt log, without recalls
-    of the other members.
+    stores the session and provides its window, budget, model and tools. `get` and `search` query
+    all members, each within a time limit. If members fail or time out, `get` names them in the
+    context's `warnings`, and `search` logs them. The recalls are merged and packed into the home's
+    budget. Each member isolates its users. `contexts` returns the home's prompt log, without
+    recalls of the other members.
 
     Args:
         members: Open memories, and blocks that do not absorb logs, by names of lower-case letters,
             digits and underscores. The blocks use the first memory's store, models and embedder.
-        route: The name of the home of all sessions, or a function that returns a session's home
-            from `(session_id, user_id)`. It must return the same name each time. None is the first
-            memory.
+        route: The name of the home of all sessions, or a function of `(session_id, user_id)` that
+            returns the name of a session's home. For a session, the function must always return the
+            same name. None is the first memory.
         timeouts: The seconds that `get` and `search` wait for a member, by its name.
         timeout: The seconds that `get` and `search` wait for every other member.
 
@@ -286,7 +286,7 @@ class CompositeMemory:
 
         Raises:
             StoreError: Some members failed. All were tried, and the error names the failed ones.
-                Call it again.
+                Call `delete_user` again.
         """
         self._check(None, user_id)
         calls: dict[str, Callable[[], object]] = {

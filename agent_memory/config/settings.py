@@ -87,15 +87,15 @@ class AgentMemoryConfig(SettingsModel):
         max_tokens: The token budget of a context, recalls included.
         max_messages: The maximum number of messages in a context. The system message, the summary,
             recalls and the current turn do not count. None for no limit. Tool calls are never
-            separated from their results: the newest ones and their question stay even above the
-            limit.
+            separated from their results. The newest calls, their results and their question stay
+            even if they exceed the limit.
         max_message_bytes: The largest size of a message, as JSON. `update` refuses larger messages.
             A message that is too long for a context is accepted, and shortened there.
         max_recall_tokens: The maximum number of tokens of recalls within `max_tokens`. None for a
             fifth of `max_tokens`, but at least 500 and at most 2,000.
         min_relevance: The minimum probability, from 0 to 1, that a recall is relevant to the
-            message. A context leaves out less relevant recalls. 0 adds all that fit. `search`
-            requires only a twentieth of this value.
+            message. A context leaves out less relevant recalls. 0 adds all recalls that fit.
+            `search` requires only a twentieth of this value.
         model: A litellm model, such as "openai/gpt-4o-mini". It also selects the tokenizer. None
             works without a language model.
         api_base: The URL of the model's API, if it is not the provider's own.
@@ -126,11 +126,11 @@ class AgentMemoryConfig(SettingsModel):
             160 messages, or half of `max_tokens`. With `absorb="every_update"`, they also absorb
             after a pause of this many seconds in the session. With 0 they never wait, so that each
             message may cause a model call. Background threads or a worker notice a pause. Without
-            them, the next update does.
+            both, the messages wait for the next update.
         idle_minutes: The pause in a session, in minutes, after which the background threads or a
             worker absorb all its messages. None for never.
         absorb_attempts: The number of attempts after which messages that a block cannot absorb
-            become a dead letter. An outage does not count.
+            become a dead letter. Attempts during an outage do not count.
         absorb_timeout: The time limit of a block for one batch, in seconds.
         memory_role: The role of the messages with recalls and the summary: "system" or "user".
             "leading" puts both into the first system message, for models that accept only one.
@@ -145,9 +145,9 @@ class AgentMemoryConfig(SettingsModel):
         redact: Redacts each text before it is stored: messages and everything derived from them,
             notes, files, working memory and places. A `Redactor`, a function, or the import path of
             a function, "module.name". A message's metadata lists the redactions.
-        keep_contexts: Whether to log the prompts that models are sent, for `AgentMemory.contexts`.
-            This costs two more writes for each context. A logged prompt is deleted together with
-            its messages or its session.
+        keep_contexts: Whether to log each prompt. `AgentMemory.contexts` returns the logged
+            prompts. The log costs two more writes for each context. A logged prompt is deleted
+            together with its messages or its session.
         recall_timeout: The maximum number of seconds that `get` and `search` wait for blocks.
         timezone: The users' time zone by its IANA name, such as "Europe/Lisbon", or None for UTC.
             It applies to messages without a time or a UTC offset, and to "today" in a question. For

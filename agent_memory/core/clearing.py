@@ -3,8 +3,8 @@
 The log is not changed, and the result depends only on the window and the settings. The tokens of
 the window's messages are added up in order. Each time they exceed the limit, stubs replace the old
 results. If the tokens still exceed the limit, old steps (a call with its results) are merged into
-one step. Neither happens if it would free too few tokens. Between two clearings, the beginning of
-the context stays the same, and prompt caches can serve it.
+one step. A replacement or a merge that would free too few tokens is skipped. Between two clearings,
+the beginning of the context stays the same, and prompt caches can serve it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Clearing:
     """Settings of the clearing.
 
     Attributes:
-        keep_tokens: Tokens of the newest results and their calls that stay whole. None for a fifth
-            of the limit.
-        at_least: Results stay whole if clearing would free fewer tokens. None for a tenth of the
-            limit.
+        keep_tokens: The newest results stay whole, as long as they and their calls take at most
+            this number of tokens. None for a fifth of the limit.
+        at_least: If clearing would free fewer tokens than this number, all results stay whole. None
+            for a tenth of the limit.
     """
 
     keep_tokens: int | None = None
@@ -136,7 +136,7 @@ class Cleared:
             self._results.append(place)
 
     def _old_places(self, keep: int) -> list[int]:
-        """Return the indexes of the clearable results beyond the newest `keep` tokens."""
+        """Return the indexes of the clearable results that lie before the newest `keep` tokens."""
         places: list[int] = []
         for place in reversed(self._results):
             keep -= self._costs[place]

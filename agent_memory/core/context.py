@@ -169,7 +169,7 @@ def folded(messages: Sequence[Message]) -> list[Message]:
 
 
 def render_line(recall: Recall) -> str:
-    """Render a recall as a list item for a model, escaped, with its time if known."""
+    """Render a recall as an escaped list item for a model, with the recall's time if known."""
     text = str(recall)
     before = len(text) - len(recall.text)
     return listed_text(text, [before + at for at in recall.turns])
@@ -259,17 +259,17 @@ _REASONS = (
         ("meaning", 0.16, "somewhat close in meaning"),
     ),
     (
-        ("coverage_around", 0.19, "it or its neighbours have all of the question's words"),
-        ("coverage_around", 0.1, "it or its neighbours have most of the question's words"),
-        ("coverage_around", 0.02, "it or its neighbours have some of the question's words"),
+        ("coverage_around", 0.19, "it or messages next to it have all of the question's words"),
+        ("coverage_around", 0.1, "it or messages next to it have most of the question's words"),
+        ("coverage_around", 0.02, "it or messages next to it have some of the question's words"),
         ("words", 0.6, "has words like the question's"),
     ),
     (("meant", 1e-9, "said by the person asked about"),),
     (("dated", 1e-9, "said in the time asked about"),),
 )
-"""Reasons for a recall, by the least value of a term in `Recall.views`; see `retrieval.score`.
+"""Reasons for a recall, in groups. The first reason of each group that holds is shown.
 
-The first reason of each group that holds is shown.
+A reason holds if the term in `Recall.views` has at least the given value; see `retrieval.score`.
 """
 _REASONS_AGAINST = (("long", "but it is long"), ("asks", "but it is itself a question"))
 _LESS = -0.1
@@ -305,10 +305,12 @@ class Explanation:
         left_out: Records similar to the question that are not in the context, each with a reason.
             The reasons are: below a threshold, no longer valid, no room, a near-duplicate, or shown
             by the window.
-        dropped: The seqs of the session's messages that the context does not show whole, one line
-            for each reason: the message left the window, or the window shows it shortened or as a
-            stub, or omits it. Further lines tell which messages a summary or a recall covers.
-        dead_letters: The user's messages that a block gave up. The block has no records of them.
+        dropped: Lines with the seqs of the session's messages that the context does not show whole.
+            Each line has one reason: the messages left the window, or the window omits them, or
+            shows them as stubs or shortened. Further lines tell which of the messages that left the
+            window are covered by the summary or by a recall.
+        dead_letters: The user's messages that a block could not absorb in several attempts. The
+            block has no records of these messages.
         warnings: Pending messages, blocks that failed, and a session of another user.
     """
 
@@ -381,9 +383,9 @@ def left_out_of(
             continue
         why = "there was no room"
         if (recall.block, recall.id) not in merged_ids:
-            why = "the window shows it, or another says the same"
+            why = "the window shows it, or another recall says the same"
         elif (recall.block, recall.id) not in relevant_ids:
-            why = "it has much less to do with the question than the best"
+            why = "it has much less to do with the question than the best recall of its block"
         out.append(LeftOut(recall, why))
     return out
 

@@ -30,7 +30,8 @@ _SEARCHED = 1_000_000  # characters of a text that are searched for the question
 _HITS = 5_000
 _MOST_TRIED = 40
 _QUESTION_END = 1_000  # only so many characters at each end of a question are used
-_PASSAGE = 400  # characters of a passage. A longer sentence is cut to the part around a word
+# The most characters of a passage. A longer sentence is cut to a part with a word of the question.
+_PASSAGE = 400
 _WORD = 40
 _EXCERPTS: Cache[tuple[object, ...], str] = Cache(256)
 _LEAST_SHARE = 0.5  # a passage needs this share of the best passage's score
@@ -92,7 +93,7 @@ def fits(text: str, count: Count, limit: int) -> bool:
 
 
 def _begun(text: str, count: Count, limit: int, mark: Mark) -> str:
-    """Return an excerpt of the beginning alone. If `limit` is very small, it is an ellipsis."""
+    """Return an excerpt of the beginning alone. If `limit` is very small, return an ellipsis."""
     for render_mark in (mark, lambda missing, _: f"[{ELLIPSIS}{missing:,} characters]"):
         room = limit - count(_gap(render_mark(len(text), len(text)))) - 1
         for less in _shrinking(room):
@@ -106,7 +107,7 @@ def _begun(text: str, count: Count, limit: int, mark: Mark) -> str:
 
 
 def _shrinking(room: int) -> list[int]:
-    """Return sizes to try in turn. Joined parts may cost more than the sum of their costs."""
+    """Return sizes to try, largest first: joined parts may take more tokens than separate ones."""
     return [less for less in (room, room - 2, room - 8, room - room // 8, room // 2) if less > 0]
 
 
@@ -205,7 +206,7 @@ def _passages(text: str, question: str, count: Count, frame: _Frame) -> list[Spa
 
 
 def _hits(text: str, within: Span, wanted: frozenset[str], size: int) -> dict[Span, frozenset[str]]:
-    """Map sentences with wanted words, cut to `size` characters, to the words that they contain."""
+    """Map each sentence with wanted words, cut to `size` characters, to these words."""
     words = re.compile("|".join(map(re.escape, sorted(wanted))), re.IGNORECASE)
     places = [match.start() for match in islice(words.finditer(text, *within), _HITS)]
     if not places:

@@ -80,12 +80,12 @@ class Fitting:
             room = sum(self._priced(entry).tokens for entry in unit)
             older += self.shortener.unit(unit, room) or []
         shown = sorted([*older, *newest], key=_seq)
-        shown_seqs = {entry.seq for entry in shown}  # some calls of a large group may be gone
+        shown_seqs = {entry.seq for entry in shown}  # may lack some calls of a large group
         shown = visible(shown, was_cut=any(entry.seq not in shown_seqs for entry in entries))
         return _fitted(entries, shown, newest)
 
     def _priced(self, entry: Entry) -> Entry:
-        """Return an entry whose `tokens` are those that it may take in an older turn."""
+        """Return the entry with `tokens` set to the tokens that it may take in an older turn."""
         if entry.tokens <= self.message:
             return entry
         most = max(self.message, self.shortener.least(entry.message))
@@ -210,7 +210,7 @@ _LEAST_RECALLS = 4
 """A recall takes at most 1/4 of the room, so that at least 4 recalls fit."""
 
 _LEAST_TOKENS = 40
-"""In a small room a recall may take this much, because fewer tokens would say nothing."""
+"""In a small room, a recall may take 40 tokens, because a shorter text would say nothing."""
 
 _USUAL_RECALLS = 12
 """Within these limits, a recall is cut to 1/12 of the room, or `_USUAL_TOKENS` if that is more."""
@@ -249,10 +249,10 @@ class Placed:
             return self._cost(chat, passages) if passages else 0
 
         chosen = select(priced, room, limits)
-        if len(chosen) < len(priced):  # joined recalls take fewer tokens, so more may fit
+        if len(chosen) < len(priced):  # joined recalls take fewer tokens, so more recalls may fit
             saved = sum(recall.tokens for recall in chosen) - cost(joined(chosen, of_messages))
             chosen = select(priced, room + max(0, saved), limits)
-        # The tags of the element cost tokens too, and text inside a message may cost more.
+        # The tags of the element take tokens too, and recalls may take more tokens in a message.
         while (extra := cost(passages := joined(chosen, of_messages))) > room:
             chosen = select(chosen, sum(r.tokens for r in chosen) - max(1, extra - room), limits)
         whole = {id(recall) for recall in chosen}

@@ -29,7 +29,7 @@ def check_storable(text: str) -> str:
 
 
 def check_depth(value: T, most: int = _MAX_DEPTH) -> T:
-    """Check that lists and dicts are nested at most `most` deep."""
+    """Check that lists and dicts are nested at most `most` levels deep."""
     level: list[Any] = [value]
     for _ in range(most):
         inner = [item for item in level if isinstance(item, dict | list)]
@@ -38,7 +38,7 @@ def check_depth(value: T, most: int = _MAX_DEPTH) -> T:
         ]
         if not level:
             return value
-    raise ValueError(f"it is nested more than {most} deep")
+    raise ValueError(f"it is nested more than {most} levels deep")
 
 
 Count = Annotated[int, Field(ge=0, le=_MOST)]

@@ -154,9 +154,9 @@ def select(
     """Return the recalls to show in `room` tokens, in their order.
 
     Recalls are chosen in the order of their worth. First, each block may fill an equal share of the
-    room. Then the recalls of all blocks compete for the rest. The worth is the rank divided by the
-    square root of (tokens + 300), so longer recalls must be more relevant. Pinned recalls have
-    priority. `limits` holds the most tokens that each block's recalls may take.
+    room. Then the recalls of all blocks compete for the remaining room. The worth is the rank
+    divided by the square root of (tokens + 300), so longer recalls must be more relevant. Pinned
+    recalls have priority. `limits` has the most tokens that each block's recalls may take.
     """
     limits = limits or {}
     blocks = {recall.block for recall in recalls}
@@ -218,7 +218,7 @@ def _finite(score: float) -> float:
 def with_pinned(
     recalls: Sequence[Recall], every: Sequence[Recall], scope: Scope, limit: int
 ) -> list[Recall]:
-    """Return up to `limit` recalls: the pinned ones of `every`, then the others of `recalls`."""
+    """Return up to `limit` recalls: first the pinned ones of `every`, then those of `recalls`."""
     pinned = [recall for recall in every if recall.id in scope.pinned]
     return [*pinned, *[recall for recall in recalls if recall.id not in scope.pinned]][:limit]
 

@@ -1,4 +1,4 @@
-"""Idempotency keys, by which a retry stores nothing twice, and checks of stale writes."""
+"""Idempotency keys, so that a retry stores nothing twice. Checks that refuse stale writes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_version(expected: str | None, version: str | None) -> None:
     if expected is not None and expected != version:
         raise VersionConflict(
             "The stored text was changed or deleted since you read it. Nothing was written. Read "
-            "it again, and decide."
+            "it again, and decide whether you still want to write."
         )
 
 
@@ -52,7 +52,7 @@ class WriteKey:
 
 @dataclass(frozen=True, slots=True)
 class KeptKey:
-    """An idempotency key as a store holds it; see `WriteKey`.
+    """A stored idempotency key; see `WriteKey`.
 
     Attributes:
         seq: Seq of the first message that was written under the key.
@@ -150,9 +150,9 @@ class Append(NamedTuple):
     drafts: Sequence[Draft]
     user_id: str | None = None
     once: Once | None = None
-    # whether to refuse an existing session without an owner, instead of assigning it to the user
+    # Whether to refuse an existing session without an owner. If False, the user becomes the owner.
     own: bool = False
-    within: float = 0.0  # the session becomes due for a worker after at most so many seconds
+    within: float = 0.0  # the most seconds until a worker may process the session
 
 
 class Chosen(NamedTuple):
@@ -208,13 +208,14 @@ def check_end(expected_end: object, end: int | None = None) -> None:
     """Raise InvalidInput if `expected_end` is no seq, or Conflict if the log's end differs."""
     if type(expected_end) is not int or not 0 <= expected_end <= MOST:
         raise InvalidInput(
-            f"expected_end is {quoted(expected_end)}. Give the `end` of your head, or 0 "
-            "for a session without messages."
+            f"expected_end is {quoted(expected_end)}. Give the `end` of the head that you read "
+            "last, or 0 for a session without messages."
         )
     if end is not None and end != expected_end:
         raise Conflict(
             f"The log ends at {end}, not at expected_end={expected_end}: another writer "
-            "appended to it. Nothing was stored. Read the new messages, and decide again."
+            "appended to it. Nothing was stored. Read the new messages, and decide whether you "
+            "still want to write."
         )
 
 
@@ -231,7 +232,7 @@ def in_order(keys: Iterable[KeptKey]) -> list[KeptKey]:
 
 
 def as_it_was(head: Head, key: KeptKey) -> Head:
-    """Return a head as it was after the append of a key."""
+    """Return the head as it was directly after the append that used this key."""
     end, total = key.end, key.total
     if head.end <= end:
         return replace(head, end=end, total=total)

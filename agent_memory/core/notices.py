@@ -100,6 +100,6 @@ def _sentence(
     if len(args) - 1 > len(by_position):
         taken = " and ".join(f"`{name}`" for name in by_position) or "nothing"
         example = f", such as {by_name[0]}=..." if by_name else "."
-        hint = f" Pass the rest by name{example}" if by_name or takes_any else ""
+        hint = f" Pass other arguments by name{example}" if by_name or takes_any else ""
         return f"{call} takes {taken} by position.{hint}"
     return f"{call} needs `{reason.split(chr(39))[1]}`." if reason.startswith(_MISSING) else None

@@ -106,10 +106,10 @@ class Packer:
         return max(_LEAST_CANDIDATES, room // _TOKENS_EACH)
 
     def floors(self, question: str) -> dict[str, float]:
-        """Return for each selective block the share of its best score that a recall needs.
+        """Map each block that is `selective` to the share of its best score that a recall needs.
 
-        The share is higher for a statement than for a question. There is none for a question that
-        asks for all things of a kind.
+        The share is higher for a statement than for a question. If a question asks for all things
+        of a kind, the result is empty.
         """
         if not self.cuts or asks_for_all(question):
             return {}

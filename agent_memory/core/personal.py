@@ -84,17 +84,15 @@ _CARDS = (
         rf"{_ALONE}(?<!\d{_GAP})(?=\d{{13}}|\d{{4}}{_GAP}|\d{{6}}{_GAP}|(?:\d{_GAP}){{12}})"
         rf"\d(?:{_GAP}?\d){{12,18}}(?!{_GAP}\d){_ENDED}"
     ),
-    re.compile(  # the usual groups, also next to other numbers such as the expiry date
+    re.compile(  # cards in their usual groups, also next to other numbers such as an expiry date
         rf"{_ALONE}(?:\d{{13,19}}|\d{{4}}(?:{_GAP}\d{{4}}){{3}}(?:{_GAP}\d{{3}})?"
         rf"|\d{{4}}{_GAP}\d{{6}}{_GAP}\d{{4,5}}){_ENDED}"
     ),
 )
 
-_IBAN = (
-    re.compile(  # the country, two check digits, and up to 30 characters, in groups of four or not
-        r"(?<![A-Za-z0-9])[A-Za-z]{2}\d\d(?:[ \u00a0]?[A-Za-z0-9]{4}){2,7}"
-        r"(?:[ \u00a0]?[A-Za-z0-9]{1,3})?(?![A-Za-z0-9])"
-    )
+_IBAN = re.compile(  # the country, two check digits, up to 30 characters, with or without blanks
+    r"(?<![A-Za-z0-9])[A-Za-z]{2}\d\d(?:[ \u00a0]?[A-Za-z0-9]{4}){2,7}"
+    r"(?:[ \u00a0]?[A-Za-z0-9]{1,3})?(?![A-Za-z0-9])"
 )
 _PASSWORD = re.compile(
     r"(\b(?:pass(?:word|wort|phrase|code|wd)|pwd|pin|contrase\u00f1a|mot de passe)\b"

@@ -43,7 +43,7 @@ def _existing(locks: _Locks) -> list[threading.RLock]:
 
 
 def fork_safe_lock(*, own: bool = False) -> threading.RLock:
-    """Return a lock that is free in every forked child. The data that it guards is then complete.
+    """Return a lock that is free in every forked child, where the guarded data is complete.
 
     A fork waits for the holder of the lock. Use the lock for short work, or for work that a child
     cannot continue. A thread that holds such a lock must not fork or take another such lock. Take
@@ -115,7 +115,7 @@ def share_arenas() -> None:
     import ctypes
 
     if sys.platform == "linux" and "MALLOC_ARENA_MAX" not in os.environ:
-        with suppress(OSError, AttributeError):  # another C library
+        with suppress(OSError, AttributeError):  # the C library is not glibc
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 

@@ -78,18 +78,18 @@ Fields = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SentContext:
-    """A context that a model was sent, as `AgentMemory.contexts` returns it.
+    """A context that was sent to a model, as `AgentMemory.contexts` returns it.
 
     Attributes:
         session_id: The session.
         turn: Seq of the first message of the turn.
-        question: The query text of the recalls. Empty for none.
+        question: The query text of the recalls. Empty if the context was made without a question.
         at: The time of the context (UTC).
         context: The context, without texts and messages that were deleted later.
         window: Seqs of the messages that the context shows, in order.
         shortened: Seqs of the messages that the context shortens.
-        left_out: Records that were found but are not in the context, each with the reason. The text
-            is the beginning of the source messages.
+        left_out: Records that were found but are not in the context, each with the reason. A
+            record's text is the beginning of its source messages.
         cost: The cost in US dollars. None if the price of a model is not known.
         exact: Whether `messages` equals the sent messages byte by byte. False if a part of them
             was changed or deleted later.
@@ -134,7 +134,7 @@ class StoredContext:
 class Text:
     """A text of a context. `upto` is the seq of its newest source message.
 
-    `session_id` is the session of that message. Empty for the session of the context.
+    `session_id` is the session of that message. It is empty if the context has the same session.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""Windows in a provider's format: with raw items, and from the newest compaction on. Pure.
+"""Windows in a provider's format, with raw items. They begin with the newest compaction. Pure.
 
 A *hidden* entry is an item of the format without a chat form, such as reasoning. It is shown only
 to this provider. A compaction is an item in which the provider summarised all items before it.
@@ -103,7 +103,7 @@ def _led(pending: Sequence[Entry], form: Format) -> int:
 
 
 def _pairs(special: Sequence[Entry], form: Format) -> dict[int, tuple[str, bool]]:
-    """Map the seqs of paired hidden entries to (key, is output)."""
+    """Map the seq of each paired hidden entry to (key of the pair, whether it is the output)."""
     seqs_by_pair: dict[str, list[int]] = {}
     for entry in special:
         if not shape_of(entry.message).views:

@@ -23,7 +23,9 @@ MOST = 2_000
 """The most characters of a query text."""
 
 _END = MOST // 2
-_LINE = 200  # characters at each end to search for questions, if neither has a short paragraph
+# If no end of a text has a short paragraph, this many characters of each end are searched for
+# questions.
+_LINE = 200
 _TAIL = 40
 _MOST_CACHED = 4_000
 _BREAK = "\n\n"
@@ -136,7 +138,7 @@ def query_message(message: Message) -> Message:
 
 
 def with_earlier(message: Message, earlier: Iterable[Message]) -> Message:
-    """Return a follow-up question, such as "And when does it expire?", with the one before it.
+    """Return a follow-up question ("And when does it expire?") with the question before it.
 
     Other messages are returned unchanged. `earlier` has the user's earlier messages, newest first.
     """
@@ -156,7 +158,7 @@ def with_earlier(message: Message, earlier: Iterable[Message]) -> Message:
 
 
 def _is_follow_up(text: str) -> bool:
-    """Return whether a short question begins with "and", or has a pronoun without a noun before."""
+    """Return whether a short question begins with "and", or has a pronoun but no noun before it."""
     if len(text.split()) > _LONGEST_FOLLOW_UP or not asks(text):
         return False
     if _CONTINUES.search(text) is not None:

@@ -21,10 +21,10 @@ _WORST: dict[State, int] = {"done": 0, "not supported": 1, "failed": 2}
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The result for one place of data.
+    """The result for one place where data is stored.
 
     Attributes:
-        place: The log, a block by its name, a cache, the files, or data out of reach.
+        place: The log, a block by its name, a cache, the files, or data that cannot be reached.
         state: "done", "failed", or "not supported" if the place cannot be cleared or checked.
         why: The reason, or empty.
     """

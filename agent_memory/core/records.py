@@ -77,7 +77,7 @@ class Draft:
         tokens: Tokens of the message in a context.
         encoding: Name of the token encoding that counted the message.
         placed: Returns the message to write at a given seq. Encryption uses it to bind a message to
-            its seq. If another writer takes the seq first, it is called again with the next seq.
+            its seq. If another writer takes the seq first, `placed` is called with the next seq.
     """
 
     message: Message
@@ -206,10 +206,10 @@ class Scope:
     Attributes:
         user_id: The user, or None for a session without a user.
         session_id: The current session. None for all sessions of the user.
-        after: For a deletion, the seq after which the source messages of deleted records begin.
+        after: For a deletion, a seq. Only records with a later source message are deleted.
         lease: The lease that a block passes with each write to the session store. The store refuses
             the write of a stalled worker after another worker has taken the lease.
-        shown: For a query, the messages that the window shows whole. They need no recall.
+        shown: For a query, the messages that the window shows whole and that need no recall.
         only_session: For a query, whether to leave out records that derive only from other
             sessions.
         floor: For a query, the factor by which `min_relevance` is multiplied: 1 for a context, less
@@ -246,7 +246,7 @@ class Scope:
 
     @property
     def is_somebodys(self) -> bool:
-        """Return whether a user or session is named. Any other scope holds only shared data."""
+        """Return whether the scope names a user or a session. If not, it has only shared data."""
         return self.user_id is not None or self.session_id is not None
 
     @property
@@ -393,7 +393,7 @@ class Absorbed:
         session_id: The session.
         block: Name of the block.
         first: First seq of the messages to absorb.
-        last: Last seq that was absorbed, or `first - 1` if none was.
+        last: Last seq that was absorbed, or `first - 1` if no message was absorbed.
         error: The reason why the block stopped early, or None.
         usage: The model calls that absorption made.
     """
@@ -415,7 +415,8 @@ class Absorbed:
 class DeadLetter:
     """Messages that a block could not absorb in several attempts.
 
-    They stay in the log. The block continues with later messages, and retries these on request.
+    The messages stay in the log. The block continues with later messages. `operations.retry` lets
+    the block try again to absorb dead letters.
 
     Attributes:
         block: Name of the block.

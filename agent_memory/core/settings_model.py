@@ -54,7 +54,7 @@ class SettingsModel(BaseModel):
         frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True
     )
 
-    if not TYPE_CHECKING:  # type checkers read the fields
+    if not TYPE_CHECKING:  # type checkers derive the arguments from the fields
 
         def __init__(self, /, **fields):
             try:
@@ -86,7 +86,8 @@ def sentence_of(error: ValidationError, model: type[BaseModel], fields: Mapping[
         if errors[0]["type"] == "extra_forbidden"
         else _invalid(path, errors, model)
         for path, errors in by_path.items()
-        # of a union's errors, keep those of the member that the value resembles most
+        # A union gives errors for each of its types. An error deeper in the value shows which type
+        # was meant, so only the deepest errors are kept.
         if not any(other.startswith(f"{path}.") for other in by_path)
     )
 
@@ -102,7 +103,7 @@ def _unknown(path: list[str], model: type[BaseModel], fields: Mapping[str, Any])
 
 
 def _names_at(path: list[str], fields: Mapping[str, Any]) -> list[str]:
-    """Return the settings' names of all models whose `kind` is that of the mapping at `path`."""
+    """Return the setting names of all models that have the `kind` of the mapping at `path`."""
     value: Any = fields
     for part in path:
         value = value[part] if isinstance(value, Mapping) else value[int(part)]
@@ -123,7 +124,7 @@ def _invalid(path: str, errors: list[ErrorDetails], model: type[BaseModel]) -> s
 
 
 def requirement(errors: list[ErrorDetails]) -> str:
-    """Describe the valid values of a field, by its errors, such as "must be text or a list"."""
+    """Describe the valid values of a field from its errors. Example: "must be text or a list"."""
     wanted: list[str] = []
     for detail in errors:
         kind, says = detail["type"], detail["msg"].removeprefix("Value error, ").rstrip(".")

@@ -85,7 +85,7 @@ class Shortener:
 
         Short messages stay whole, and longer messages share the rest of the room. If even the
         shortest forms of all messages do not fit, only the newest results stay. A note on the call
-        gives the number of the omitted calls. None if that does not fit either.
+        gives the number of the omitted calls. None if the call with one result does not fit either.
         """
         if sum(entry.tokens for entry in entries) <= room:
             return list(entries)
@@ -267,8 +267,8 @@ class Shortener:
 def shares(costs: Sequence[int], room: int, least: Sequence[int] | None = None) -> list[int]:
     """Divide `room` tokens among messages or pieces by their costs.
 
-    If the room is too small, cheap ones get their cost, and the others share the rest equally. Each
-    gets at least its number in `least`. The sum of `least` must not exceed the room.
+    If the room is too small, the cheapest get their cost, and the others share the remaining room
+    equally. Each gets at least its number in `least`. The sum of `least` must not exceed the room.
     """
     floor = list(least or [0] * len(costs))
     amounts = [min(cost, low) for cost, low in zip(costs, floor, strict=True)]
@@ -311,7 +311,7 @@ class _Piece(NamedTuple):
 
 
 def _frame_of(view: View, keys: Collection[str]) -> View:
-    """Return the shortest form of a view, with those other fields in `keys` that are not pieces.
+    """Return the shortest form of a view, with the fields in `keys` that are not pieces.
 
     Calls keep all fields except their arguments.
     """

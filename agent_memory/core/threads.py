@@ -255,7 +255,7 @@ class _Threads:
             thread.name = name
             deliver = work()
             thread.name = _IDLE_NAME
-            with self._lock:  # before the delivery, so that the caller's next call may run here
+            with self._lock:  # before the delivery: the caller's next call may then use this thread
                 self._idle.append(jobs)
             deliver()
             del work, deliver  # an idle thread holds no references

@@ -58,10 +58,10 @@ def span(
     *,
     is_parent: bool = True,
 ) -> Iterator[Span | None]:
-    """Start a span for the duration of the `with` block. None without a provider.
+    """Start a span for the duration of the `with` block. Without a tracer provider, yield None.
 
-    Spans that begin in the block become its children, unless `is_parent` is False. Only then may a
-    generator yield in the block.
+    Spans that begin in the block become children of this span, unless `is_parent` is False. If
+    `is_parent` is True, a generator must not yield in the block.
     """
     provider = _provider()
     if provider is None:
@@ -201,7 +201,7 @@ def operation(
 def traced(
     name: Operation, store_id: Callable[[Any], str], describe: Describe | None = None
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Trace each call of a method as an operation. `store_id` is called with its object."""
+    """Trace each call of a method as an operation. `store_id` gets the object of the method."""
 
     def decorate(call: Callable[P, T]) -> Callable[P, T]:
         signature = cache(partial(inspect.signature, call))  # computed only in traced processes
@@ -237,7 +237,7 @@ def tell_search(span: Span | None, query: Message | None, recalls: Iterable[Reca
 
 
 def tell_absorbed(span: Span | None, block: str, messages: int) -> None:
-    """Add to a span the name of a block, and the number of messages that it is going to absorb."""
+    """Add a block's name to a span, and the number of messages that the block will absorb."""
     set_attributes(span, {"agent_memory.block": block, "gen_ai.memory.record.count": messages})
 
 

@@ -19,7 +19,7 @@ Count = Callable[[str], int]
 
 _UNREADABLE = ("encrypted_content", "signature", "id", "status")
 
-_NEAR = 1_000  # `split` looks for the end of a sentence or word in so many characters
+_NEAR = 1_000  # the number of characters in which `split` looks for the end of a sentence or word
 
 
 def speaker(message: Message) -> str:
@@ -108,8 +108,8 @@ def split(text: str, count: Count, limit: int) -> list[str]:
 def clip(text: str, count: Count, limit: int) -> str:
     """Return the beginning of a text within `limit` tokens.
 
-    It ends with a sentence if that uses at least half of the limit, and otherwise with a word, so
-    that no number is cut. Only a very long word is cut.
+    The result ends after a sentence if this uses at least half of the limit. Otherwise it ends
+    after a word, so that no number is cut. Only a very long word is cut.
     """
     if count(text) <= limit:
         return text
@@ -227,9 +227,9 @@ def _last_space(text: str, start: int, end: int) -> int:
 def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -> str:
     """Return the part of a text that is most relevant to a question, of at most `limit` tokens.
 
-    The part begins as the sentence that shares the most words with the question. A neighbouring
-    sentence, the better one if possible, is added as long as one fits. If even the first sentence
-    is too long, it is cut. An ellipsis marks omitted text.
+    The first choice is the sentence that shares the most words with the question. As long as a
+    sentence before or after the part fits, it is added, the more relevant of the two first. If even
+    the first choice is too long, it is cut. An ellipsis marks omitted text.
     """
     if count(text) <= limit:
         return text
@@ -238,7 +238,7 @@ def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -
     first = last = max(range(len(spans)), key=lambda place: scores[place], default=0)
     best = _between(text, spans, first, last)
     if count(best) > limit:
-        cut = clip(best, count, limit - 1 - count(GAP))  # not marked if it has no room for a mark
+        cut = clip(best, count, limit - 1 - count(GAP))  # empty if there is no room for a mark
         return f"{cut} {GAP}" if cut else clip(best, count, limit)
     while True:
         sides = [(scores[at], at) for at in (last + 1, first - 1) if 0 <= at < len(spans)]

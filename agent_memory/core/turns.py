@@ -14,7 +14,7 @@ from agent_memory.core.shapes import pairs, role_of, shape_of
 from agent_memory.errors import InvalidInput, InvalidMessage
 
 EARLIER = "earlier_rounds"
-"""The field of a response of `completion` with the turn's earlier, unstored messages."""
+"""The field in a response of `completion` that has the turn's earlier, unstored messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def messages_of(value: object, role: str) -> list[Message]:
     """Convert a text (of the role `role`), a message in any form, or a list of these to messages.
 
     A response of `completion` with tool calls for the caller holds the earlier messages of its
-    turn. They precede its own message in the result.
+    turn. In the result, these messages come before the response's own message.
     """
     if isinstance(value, str):
         return [Message(role=role, content=value)]

@@ -86,8 +86,8 @@ def visible(entries: Sequence[Entry], *, was_cut: bool) -> list[Entry]:
     """Return the entries that a context may show, in order.
 
     System messages are left out, because a context shows them at the top. Calls without results,
-    results without calls, empty messages, and raw items without a chat form are left out too. Text
-    in a message with such calls is shown.
+    results without calls, empty messages, and raw items without a chat form are left out too. If a
+    message has text and calls without results, its text is shown.
 
     Args:
         was_cut: Whether earlier entries have left the window. If so, entries before the first user
@@ -241,7 +241,7 @@ class _Candidate(NamedTuple):  # a tuple, because there is one for nearly every 
     at_turn: bool
 
     def use(self, keep_tokens: int, keep_messages: int | None) -> float:
-        """Return the share of the bounds that the window uses. Above 1, it does not fit."""
+        """Return the share of the bounds that the window uses. A window above 1 does not fit."""
         use = self.tokens / keep_tokens if keep_tokens > 0 else 2.0
         return max(use, self.messages / keep_messages) if keep_messages else use
 

@@ -78,7 +78,7 @@ class LLM(Provider):
 
     @apart
     def _opened(self, messages: ChatMessages, fields: dict[str, Any]) -> Reading:
-        """Open a stream. Close it if the caller was interrupted meanwhile."""
+        """Open a stream. If the caller was interrupted meanwhile, close the stream."""
         stream = Reading(self.send("completion", messages=list(messages), **fields))
         if given_up():
             stream.close()
@@ -95,7 +95,7 @@ class LLM(Provider):
                 stream.close()
                 raise
 
-        with current(span):  # ends before the caller gets a chunk
+        with current(span):  # this block ends before the caller gets a chunk
             read, stream = self.retried(call, begin)
         try:
             yield from read
@@ -135,7 +135,7 @@ class LLM(Provider):
         its validation errors.
 
         Raises:
-            ModelOutputInvalid: The second answer was invalid, too, or an answer was empty.
+            ModelOutputInvalid: Both answers were invalid, or one of them was empty.
         """
         request: list[dict[str, Any]]
         response_format: Any
@@ -152,7 +152,7 @@ class LLM(Provider):
             except ValidationError as error:
                 problem = error
             correction = (
-                f"That answer does not have the form asked for:\n{problem}\n"
+                f"That answer does not have the requested form:\n{problem}\n"
                 "Answer again, with the corrected JSON only."
             )
             request += [
@@ -211,13 +211,13 @@ class Reading(Iterator[Any]):
         try:
             with self._lock:
                 return _END if self._stopped else next(self.stream, _END)
-        finally:  # outside the lock; a concurrent `close` leaves it to this call to hang up
+        finally:  # outside the lock: after a concurrent `close`, this call closes the connection
             if self._stopped:
                 self._hang_up()
 
     @apart
     def close(self) -> None:
-        """Close the connection. A thread that is reading a chunk closes it afterwards instead."""
+        """Close the connection. If a thread is reading a chunk, it closes the connection later."""
         self._stopped = True
         self._hang_up()
 

@@ -40,7 +40,7 @@ def load_litellm() -> Any:
             litellm: Any = import_module("litellm")
         except _BrokenOff:
             raise ModelUnavailable(
-                "No model can be called while the process exits. Call it before that."
+                "No model can be called while the process exits. Call the model earlier."
             ) from None
         except BaseException:
             _forget_parts()
@@ -63,14 +63,14 @@ def load_in_background() -> None:
 
 
 def break_off_loading() -> None:
-    """At exit, stop the thread that imports litellm, and wait for its end for up to 5 seconds."""
+    """At exit, stop the thread that imports litellm, and wait up to 5 seconds for its end."""
     _ending.set()
     if _loading.acquire(timeout=_END_SECONDS):
         _loading.release()
 
 
 def _forget_parts() -> None:
-    """Remove the modules that a failed import of litellm left, so that the next one starts anew."""
+    """Remove the modules that a failed import of litellm left. The next import then starts anew."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "litellm"]:
         del sys.modules[name]
 

@@ -125,7 +125,7 @@ class Provider:
         """
         litellm = load_litellm()
         if kind == "completion":
-            # otherwise litellm looks for MCP servers, and needs packages that only its proxy has
+            # Without this option, litellm looks for MCP servers with packages of litellm's proxy.
             call = partial(litellm.completion, _skip_mcp_handler=True)
         else:
             call = litellm.embedding
@@ -315,7 +315,7 @@ def _is_passing(error: BaseException) -> bool:
 
 
 def _may_be_billed(error: BaseException | None, midway: bool = False) -> bool:
-    """Return whether the provider may bill an answer that did not arrive, or not in full."""
+    """Return whether the provider may bill a failed answer, or one that arrived only in part."""
     from openai import APITimeoutError
 
     return midway or isinstance(error, APITimeoutError)

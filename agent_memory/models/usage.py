@@ -101,8 +101,8 @@ class Account:
     therefore need not pass the account on.
 
     Attributes:
-        user_id: The given user, otherwise the user of the enclosing account `within`. None if
-            neither has a user.
+        user_id: The user that was passed, or else the user of the enclosing account `within`. None
+            if there is no user.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ _FAINT = 0.4  # factor on the score of a user message that asks the same questio
 _SURE = 0.5
 _SENTENCE = 3  # words; a shorter query is a keyword search
 _LIKELY = 0.1
-_SAMPLES = 3  # statements for which similar ones are looked up
+_SAMPLES = 3  # number of statements for which similar statements are searched
 _SIMILAR = 0.45
 
 
@@ -46,15 +46,15 @@ def answers(
 
     Args:
         hits: Best first. Irrelevant hits may be included.
-        least: The minimum relevance of results. Corrections, replies and similar statements that
-            are added may have less.
+        least: The minimum relevance of results. Corrections, replies and similar statements are
+            added even if their relevance is lower.
         corrects: Whether the question is about the current state, rather than a state in the past.
         in_context: Whether the hits are for a context. A correction then usually precedes the
             statement that it corrects. In a search it usually follows.
     """
     results = [hit for hit in hits if hit.relevance >= least]
     are_keywords = not asks(question) and len(question.split()) < _SENTENCE
-    if in_context or not are_keywords:  # a keyword search wants the questions about it, too
+    if in_context or not are_keywords:  # a search by keywords also returns questions with them
         results = informative_hits(question, results)
     if corrects:
         results = newest_of_a_form(results, question)
@@ -73,8 +73,8 @@ def answers(
 def informative_hits(question: str, hits: Sequence[Hit]) -> list[Hit]:
     """Return the hits that say more than the question itself, best first.
 
-    User messages that only ask the question again are dropped. Those that say something else, but
-    no answer, get a lower score and relevance, unless the question is about the assistant's words.
+    User messages that only ask the question again are dropped. User messages that repeat it and add
+    no answer get a lower score and relevance, unless the question is about the assistant's words.
     """
     languages, query_words = question_words(question)
     results = [

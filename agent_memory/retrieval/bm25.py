@@ -2,9 +2,9 @@
 
 See Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009. BM25
 compares the length of a text with the mean length in the collection. This module compares it with a
-fixed length, so that adding texts does not change weights. The fixed length recalls as much on
-conversations. Among long answers it recalls more: their mean length is far from the length of a
-person's message.
+fixed length, so that adding texts does not change weights. In conversations, the fixed length finds
+as many relevant texts as the mean length. Among long answers it finds more, because their mean
+length is far from the length of a person's message.
 
 The hook for a coding agent's prompts imports this module, and numpy would load too slowly there.
 """
@@ -19,7 +19,7 @@ TURN_LENGTH = 20.0
 K1 = 0.9
 """Saturation of word frequency: lower values make repetitions count less."""
 
-_B = 0.75  # effect of the text length, from 0 to 1; lengths differ widely
+_B = 0.75  # effect of the text length, from 0 to 1
 
 
 def damping(words: float, usual: float) -> float:

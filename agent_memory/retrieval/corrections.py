@@ -38,15 +38,16 @@ Newer = Callable[[Hit], Sequence[tuple[Hit, float]]]
 """Returns the hits nearest to both the question and a statement, nearest first. Each comes with the
 sum of its two cosines. The hits may be older than the statement."""
 
-_FIRST = 12  # hits that are compared with each other for contradictions
+_FIRST = 12  # number of hits that are compared with each other for contradictions
 _CORRECTIONS = 2
 _LEANS = 4  # a short correction may be this many seqs after its statement
 _NEAR = 0.66  # minimum sum of the two cosines, in a memory of many statements
 _NEARLY = 0.8  # the statement to correct must have this share of the highest `_alone`
 _FEW, _LEAST_MANY, _MANY = 0.2, 7, 50  # `_NEAR` is lower for few hits: chance matches are rarer
-_EVIDENCE = 0.1  # added for words of change, and for a value of the same kind
+_EVIDENCE = 0.1  # added to the sum for words of change, and for a value of the same kind
 _NEAR_BEHIND = 0.51  # `_NEAR` for a statement that a context shows behind the older one
-_SAME_START = 0.2  # subtracted for the same first word, which makes any statements alike
+# Subtracted from the sum if both statements begin with the same word: any two such are similar.
+_SAME_START = 0.2
 
 Since = Sequence[tuple[Hit, float]]
 """Newer statements, each with its nearness: the sum of two cosines, adjusted for the texts."""
@@ -91,7 +92,7 @@ class _Corrections:
     in_context: bool
 
     def applied(self, results: list[Hit], statement: Hit) -> list[Hit]:
-        """Return `results` with the corrections of a statement, each beside what it corrects."""
+        """Return `results` with the corrections of `statement`, each next to its statement."""
         # with few hits, the similarity threshold is lower
         few = _FEW * math.log(_MANY / min(_MANY, max(_LEAST_MANY, len(self.hits))))
         least, since = _NEAR - few, self._since(statement)
@@ -119,11 +120,11 @@ class _Corrections:
     def _replacing(
         self, results: Sequence[Hit], statement: Hit, since: Since, least: float
     ) -> list[tuple[Hit, bool]]:
-        """Return near newer statements, each with whether it has the form of the older one.
+        """Return near newer statements, each with whether it has the form of `statement`.
 
-        If some have, return only these.
+        If some of them have this form, return only these.
         """
-        if any(self._replaces(statement, hit) for hit in results):  # it corrects another one itself
+        if any(self._replaces(statement, hit) for hit in results):  # `statement` is a correction
             return []
         corrections = self._nearer(statement, since, least)
         for hit, same_form in corrections[-1:]:  # the correction may itself have been corrected

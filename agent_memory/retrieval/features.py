@@ -26,7 +26,7 @@ PLACE = np.dtype(
 )
 """The place and size of a record. `session` is `term_of` the session id. `seq` is 0 for a record
 without neighbours. `day` is `date.toordinal`. `part` is the number of the passage. `words` counts
-the words of the message. `asks` is the percentage of its words that are in questions."""
+the words of the message. `asks` is the percentage of the message's words that are in questions."""
 
 SPEAKER = "\0speaker "
 """Prefix of speaker terms. No word of a text contains a zero byte."""

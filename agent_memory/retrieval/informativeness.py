@@ -86,7 +86,7 @@ def tells_nothing(
 def repeats(query_words: frozenset[str], languages: frozenset[str], text: str) -> bool:
     """Return whether a message repeats the question, and its other clauses do not answer it.
 
-    They count as an answer if, together, they contain half of the question's words.
+    The other clauses count as an answer if they together contain half of the question's words.
 
     Args:
         query_words: The question's words, in its own languages.

@@ -1,9 +1,9 @@
 """Detection of a text's languages, only as precise as search needs it. Pure.
 
 A non-Latin script stands for one language. A language in Latin letters is detected by its commonest
-words, each of which is a vote. The result is every language with the most votes: several on a tie,
-all if no word votes ("Lasagne?"). English is added unless a language has two votes. Search
-therefore tolerates a wrong guess.
+words, each of which is a vote. The result is the language with the most votes. After a tie, the
+result has several languages. If no word votes ("Lasagne?"), it has all of them. English is added
+unless a language has two votes. Search therefore tolerates a wrong guess.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agent_memory.core.text import LIST_KINDS, STOP_WORDS, WORD, unaccented, wor
 
 ENGLISH = frozenset(["english"])
 
-_VOTERS = 200  # words; their votes fit in 8 bits
+_VOTERS = 200  # maximum number of words that vote, so that the votes fit in 8 bits
 _BOX = 8
 _MOST_KNOWN = 4_000
 _OPENING = {"spanish": ("", "\u00bf")}

@@ -177,12 +177,14 @@ class Matches(NamedTuple):
     """The postings of the words that were looked up."""
 
     postings: Postings
-    which: np.ndarray  # (n,) which of the words occur in a record
+    which: np.ndarray  # (n,) the indexes of the words that occur in any record
     starts: np.ndarray  # (n,) the first posting of each such word
     sizes: np.ndarray  # (n,) the number of records with each such word
 
     def raise_to(self, weights: np.ndarray, rows: np.ndarray) -> None:
-        """Raise the entries of `weights` to the weight of a row's word in each record.
+        """Raise each entry of `weights` to the weight of the row's words in the record.
+
+        Entries that are already greater stay.
 
         Args:
             weights: (rows, records) float32, changed in place.

@@ -93,7 +93,7 @@ class Query:
                 for form in forms_of(written, languages)
             ]
             places = [words.setdefault(numbers, len(words)) for numbers in terms]
-            # a number matches exactly or not at all, however near its word pieces are
+            # a number must match exactly, because similar word pieces may be another number
             count = 0 if _NUMBER.search(written) else end - first
             for nth in range(count if places else 0):
                 owners[first + nth] = places[nth * len(places) // count]
@@ -109,7 +109,7 @@ class Query:
         )
 
     def over_the_same(self, query: Query) -> Query:
-        """Return the other query with the pending records of this one."""
+        """Return `query` with the pending records of this query."""
         own = self.pending
         return query if own is None else query.with_pending(own.index, own.records)
 
@@ -144,8 +144,8 @@ class Query:
 def _meant(question: str) -> Iterator[int]:
     """Yield the numbers of the speakers that a question may be about.
 
-    These are all speakers that it names. The user is one of them if the question is in the first
-    person and does not say "you".
+    These are all speakers that the question names. The user is one of them if the question is in
+    the first person and does not say "you".
     """
     for word in dict.fromkeys(re.findall(r"\w+", question.casefold())):
         yield term_of(f"{SPEAKER}{word}")

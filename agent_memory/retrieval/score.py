@@ -113,8 +113,8 @@ class Candidates(NamedTuple):
     def neighbours(self) -> list[np.ndarray]:
         """Return for each record the rows of its previous, next and second previous neighbour.
 
-        A row is -1 if there is no such neighbour, or if the record and its neighbours would exceed
-        a limit of words. A long record needs no neighbours.
+        A row is -1 if there is no such neighbour, or if the record and its neighbours have too many
+        words together. A long record needs no neighbours.
         """
         before, after, second = (_shifted(self.places, step) for step in (-1, 1, -2))
         words = self.places["words"].astype(np.int64)
@@ -209,7 +209,7 @@ def ranked(per_index: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     relevance = _relevance(parts, len(worth), candidates.total)
     others = fitted()["other_words"]
     if candidates.filled.any() and parts[:, PARTS.index("words")].max() < others["below"]:
-        # no record has half of the question's words in any form: shared words are mostly chance
+        # no record has half of the question's words in any form, so matches are mostly chance
         parts[:, [PARTS.index(name) for name in _OF_WORDS]] *= others["share"]
     weights = fitted()["rank"]
     scores = np.round(parts @ np.array([weights[name] for name in PARTS], np.float32), _DIGITS)

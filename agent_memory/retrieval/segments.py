@@ -20,7 +20,7 @@ class Names:
 
     Args:
         packed: (n, 16) uint8, if all ids are of this library.
-        texts: The ids otherwise.
+        texts: The ids if `packed` is None.
     """
 
     def __init__(self, packed: np.ndarray | None, texts: tuple[str, ...] = ()) -> None:
@@ -68,7 +68,7 @@ class Names:
         wanted = Names.of(ours)
         if wanted.packed is None:  # no id has 32 characters, or one of these is not hexadecimal
             return [p for p in range(len(self)) if self[p] in ids] if ours else []
-        # filter by the first 16 bits
+        # a fast filter by the first 16 bits of the ids
         present = np.zeros(2**16, np.bool_)
         present[_beginnings(wanted.packed)] = True
         likely = np.flatnonzero(present[_beginnings(self.packed)]).tolist()

@@ -60,7 +60,7 @@ def most_unseen(score: float) -> float:
 
 
 def cosines(rows: np.ndarray, vector: np.ndarray) -> list[float]:
-    """Return the cosine of each row with a vector. Its last digits ignore the other rows."""
+    """Return the cosine of each row with a vector. It is exactly the same among any other rows."""
     products = (rows * vector).sum(axis=1)
     # the root of the product is exact for a vector with itself
     lengths = np.sqrt((rows * rows).sum(axis=1) * (vector * vector).sum())

@@ -12,13 +12,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from agent_memory.core.text import STOP_WORDS, WORD, unaccented
 from agent_memory.retrieval.languages import COMMON_WORDS, ENGLISH, is_latin, script_of
 
-_AFTER_APOSTROPHE = frozenset(["french", "italian"])  # l'école, dell'anno
+_AFTER_APOSTROPHE = frozenset(["french", "italian"])  # as "école" in "l'école"
 _BEFORE_APOSTROPHE = frozenset(["english", "turkish", "danish", "swedish", "norwegian"])
 _LEAST = 2
 _TURKISH = 5
-"""Number of leading letters that replace the stem of a Turkish word. They recall about as much as a
-stemmer (Can et al., "Information retrieval on Turkish texts", 2008). Snowball's stemmer does not
-stem Turkish verbs."""
+"""Number of leading letters that replace the stem of a Turkish word. Searches with these letters
+find about as much as with a stemmer (Can et al., "Information retrieval on Turkish texts", 2008).
+Snowball's stemmer does not stem Turkish verbs."""
 
 
 def stem(word: str, language: str) -> str:
@@ -76,7 +76,7 @@ _COMMON_PAIRS = frozenset().union(
 ASCII_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")  # a faster WORD
 _JOINERS = re.compile("[\u200c\u200d]")
 _MOST_KNOWN = 50_000
-_MOST_LANGUAGES = 4  # sets of languages with results
+_MOST_LANGUAGES = 4  # number of sets of languages for which results are cached
 _WORD = 32
 _LONGEST = 200
 _LEAST_ROOT = 2

@@ -399,8 +399,8 @@ def test_what_cannot_work_is_refused() -> None:
     refused: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ({"rules": StaticMemory()}, {}, "needs an AgentMemory"),
         ({}, {}, "needs an AgentMemory"),
-        ({"m": memory, "v": VectorMemory()}, {}, "Add it to a memory"),
-        ({"m": memory, "e": Echo()}, {}, "Add it to a memory"),
+        ({"m": memory, "v": VectorMemory()}, {}, "Add the block to a memory"),
+        ({"m": memory, "e": Echo()}, {}, "Add the block to a memory"),
         ({"m": memory, "x": "memory://"}, {}, "is a str"),
         ({"My memory": memory}, {}, "lower-case letters"),
         ({"a.b": memory}, {}, "lower-case letters"),

@@ -289,7 +289,7 @@ def test_json_is_plain_or_refused() -> None:
     deep = []
     for _ in range(100):
         deep = [deep]
-    with pytest.raises(InvalidInput, match="it is nested more than 100 deep"):
+    with pytest.raises(InvalidInput, match="it is nested more than 100 levels deep"):
         plain_json(deep, "It")
     assert plain_json(deep[0], "It") == "[" * 100 + "]" * 100
     with pytest.raises(InvalidInput, match="Object of type bytes"):

@@ -45,12 +45,12 @@ MISTAKES: dict[str, tuple[Act, str]] = {
     "a user by another name": (lambda it: it.update("s", "Hi", user="ana"),
         "update() has no argument `user`. Did you mean `user_id`?"),
     "a user by position": (lambda it: it.update("s", "Hi", "ana"),
-        "update() takes `session_id` and `message` by position. Pass the rest by name, such as "
-        "user_id=..."),
+        "update() takes `session_id` and `message` by position. Pass other arguments by name, "
+        "such as user_id=..."),
     "a user of a search by position": (lambda it: it.search("Hi", "ana"),
-        "search() takes `query` by position. Pass the rest by name, such as user_id=..."),
+        "search() takes `query` by position. Pass other arguments by name, such as user_id=..."),
     "a budget by position": (lambda it: AgentMemory(None, 8000),
-        "AgentMemory() takes `config` by position. Pass the rest by name."),
+        "AgentMemory() takes `config` by position. Pass other arguments by name."),
     "a user in the settings": (opened(user_id="ana"),
         "AgentMemory has no setting `user_id`. Pass it to each call."),
     "no message": (lambda it: it.update("s"), "update() needs `message`."),
@@ -128,7 +128,7 @@ async def told(memory: AsyncAgentMemory) -> str:
 def test_a_mistake_in_async_code_answers_what_to_do() -> None:
     import asyncio
 
-    assert "Pass the rest by name" in asyncio.run(told(AsyncAgentMemory(store="memory://")))
+    assert "Pass other arguments by name" in asyncio.run(told(AsyncAgentMemory(store="memory://")))
 
 
 def test_errors_within_calls_and_settings() -> None:

@@ -73,7 +73,7 @@ def items(raw: Mapping[str, Any]) -> list[Any]:
 
 
 def _part(part: Any, role: object) -> Json:
-    """Convert a part: a user's picture, or file with its data, to a file, others to text."""
+    """Convert a user's picture, or a file with data, to a file. Convert other parts to text."""
     link = neutral.link_of(part) if isinstance(part, dict) and role == "user" else ""
     is_picture = bool(link) and part.get("type") == "image_url"
     data = neutral.data_in(link) or (("image/*", link) if is_picture else None)

@@ -166,7 +166,7 @@ def limited(context: list[Any]) -> list[Any]:
 
 
 def _marked(value: Any, left: int) -> tuple[Any, int]:
-    """Remove all but the last `left` cache marks. Return the value, and how many more may stay."""
+    """Remove all but the last `left` cache marks. Return the value, and how many may still stay."""
     if isinstance(value, list):
         items = list(value)
         for place in reversed(range(len(items))):

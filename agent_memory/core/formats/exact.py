@@ -23,7 +23,7 @@ _SPLIT_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 def written(value: Any, depth: int = 0) -> Any:
     """Encode a value as plain JSON. A value of an unknown type is encoded as its `str`.
 
-    Values below a depth of `MAX_DEPTH` are not encoded. `require_json` refuses them later.
+    Values that are nested deeper than `MAX_DEPTH` are not encoded. `require_json` refuses them.
     """
     if depth > MAX_DEPTH:
         return value
@@ -104,8 +104,8 @@ def require_json(value: object, where: str, depth: int = 0) -> None:
         return
     if depth > MAX_DEPTH:
         raise InvalidMessage(
-            f"The message's `{where}` is nested more than {MAX_DEPTH} deep. Flatten it, or give "
-            "it as JSON text."
+            f"The message's `{where}` is nested more than {MAX_DEPTH} levels deep. Flatten it, or "
+            "pass it as JSON text."
         )
     if type(value) is list:
         for item in value:

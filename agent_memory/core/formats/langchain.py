@@ -46,7 +46,7 @@ def to_message(value: Mapping[str, Any]) -> Json:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return a message as a chat message. Empty if it has no chat form, such as a removal."""
+    """Return the chat message in a list. Empty for a message without one, such as a removal."""
     kind = raw.get("type")
     role = raw.get("role") if kind == "chat" else _ROLES.get(str(kind))
     if not isinstance(role, str):

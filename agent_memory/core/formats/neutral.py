@@ -171,7 +171,7 @@ def tool_name(name: object, other: re.Pattern[str] = _NO_NAME) -> str:
 
 
 def arguments_text(arguments: object) -> str:
-    """Return a call's arguments as JSON text. Open models' templates have them as a dict."""
+    """Return a call's arguments as JSON text. Templates of open models write them as a dict."""
     if isinstance(arguments, str):
         return arguments
     return json.dumps({} if arguments is None else arguments, ensure_ascii=False)

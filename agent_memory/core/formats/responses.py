@@ -14,7 +14,7 @@ from agent_memory.core.formats import neutral
 from agent_memory.core.formats.neutral import Json, dicts, dumped, mapping, says
 
 COMPACTED = "response.compaction"
-"""The `object` of a response of `responses.compact`."""
+"""The value of the field `object` in a response of `responses.compact`."""
 
 _CHAT_FIELDS = ("name", "tool_call_id")
 _CHAT_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})

@@ -265,7 +265,7 @@ class TokenCounter:
         return cost
 
     def _id(self, value: object) -> int:
-        """Return the tokens of a call id, or of its replacement if that may take more."""
+        """Return the tokens of a call id, or of its replacement if this may take more tokens."""
         text = value if isinstance(value, str) else json.dumps(value)
         return max(_LEAST_ID, self.text(text)) + _PER_FIELD
 

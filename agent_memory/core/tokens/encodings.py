@@ -1,4 +1,4 @@
-"""Token counts by byte-pair encodings: by a slow, exact counter first, later by tiktoken.
+"""Token counts by byte-pair encodings. A slow, exact counter is used first, and tiktoken later.
 
 Building tiktoken's tokenizer takes a few hundred milliseconds, and blocks all threads most of that
 time. A `MergeCounter` therefore counts the first texts of a process, with the same results. After

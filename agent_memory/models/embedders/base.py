@@ -121,13 +121,13 @@ class CachedEmbedder:
     def baseline(self) -> float:
         """The cosine of unrelated texts, between 0 and 0.95.
 
-        It is the inner embedder's `baseline`, otherwise the mean cosine between twelve sentences.
-        The sentences are embedded with the first texts. The baseline is 0 until that succeeds.
+        The value is the inner embedder's `baseline`, or else the mean cosine between twelve
+        sentences. The sentences are embedded with the first texts. Until then, the value is 0.
         """
         if self._baseline is None:
             try:
                 self.encode(_UNRELATED[:1])
-            except AgentMemoryError as error:  # callers that need vectors report it
+            except AgentMemoryError as error:  # callers that need vectors report the error
                 logger.info("the baseline of %s cannot be measured yet: %s", self.name, error)
         return self._baseline or 0.0
 
@@ -223,9 +223,9 @@ class CachedEmbedder:
     def _split(
         self, wanted: Iterable[bytes], done: Future[dict[bytes, Encoding]]
     ) -> tuple[dict[bytes, Encoding], dict[bytes, Future[dict[bytes, Encoding]]], list[bytes]]:
-        """Split texts into cached texts, texts that other threads encode now, and the rest.
+        """Split texts into cached texts, texts that other threads encode now, and new texts.
 
-        The rest is registered as pending, for the caller to encode.
+        The new texts are registered as pending. The caller must encode them.
         """
         encodings, others, own = {}, {}, []
         with self._cache.lock:

@@ -144,7 +144,7 @@ class _Model:
         for batch in batches:
             for at, result in zip(batch, self._read([encoded[at] for at in batch]), strict=True):
                 results[at] = result
-        if len(batches) > 1:  # not for a single batch, such as a question, which must be fast
+        if len(batches) > 1:  # a single batch, such as a question, must be fast
             _give_back()
         return results
 
@@ -221,7 +221,7 @@ class _Models:
         """
         with self._lock:
             if self._ends:
-                raise ModelUnavailable("The interpreter is shutting down. Embed before that.")
+                raise ModelUnavailable("The interpreter is shutting down. Embed texts earlier.")
             self._count += 1
         try:
             yield

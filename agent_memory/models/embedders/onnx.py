@@ -39,12 +39,12 @@ class FastEmbedEmbedder:
 
     @property
     def name(self) -> str:
-        """The model's name. It needs no dimension, because each model has only one."""
+        """The model's name, without the dimension, because a model has only one dimension."""
         return f"fastembed/{self.model}"
 
     @property
     def dimension(self) -> int:
-        """Length of a vector, from fastembed's list. Raise `ConfigError` for a model not in it."""
+        """Length of a vector, from fastembed's list. Raise `ConfigError` if the list lacks it."""
         from fastembed import TextEmbedding
 
         for entry in TextEmbedding.list_supported_models():
@@ -56,7 +56,7 @@ class FastEmbedEmbedder:
         )
 
     def load(self) -> None:
-        """Do nothing: the model loads with the first text, as it may need a download."""
+        """Do nothing: the model loads with the first text, because it may need a download."""
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         from agent_memory.models.embedders.vectors import embed_texts

@@ -25,10 +25,10 @@ def answered(name: str, function: Callable[[Any], T], argument: Any) -> T:
 
 
 def unit_rows(rows: Any, source: str = "The embedding model") -> np.ndarray:
-    """Scale rows to length 1; zeros stay. Raise `ModelOutputInvalid` for no finite numbers.
+    """Scale rows to length 1. Rows of zeros stay. The error text names the rows by `source`.
 
-    Args:
-        source: The origin of the rows, for the error.
+    Raises:
+        ModelOutputInvalid: The rows are not equally long, or not all of finite numbers.
     """
     try:
         array = np.asarray(rows, dtype=np.float64)  # squares do not overflow in double precision
