@@ -25,7 +25,7 @@ def threaded(
     @wraps(method)
     async def awaited(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         own = getattr(self, method.__name__)
-        # a method that is decorated with `threaded` exists under its name only in the async form
+        # if a method was decorated with `threaded`, its name refers to the async form
         call = partial(method, self) if iscoroutinefunction(own) else own
         return await asyncio.to_thread(call, *args, **kwargs)
 
@@ -33,7 +33,7 @@ def threaded(
 
 
 def locked(memory: AgentMemory, *names: str) -> AbstractContextManager[None]:
-    """Return the lock of these names. Only one caller in all processes can hold it at a time."""
+    """Return the lock that these names identify. One caller in all processes can hold the lock."""
     return memory.components.resources.locked(record_id(*names))
 
 

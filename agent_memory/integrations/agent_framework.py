@@ -91,7 +91,7 @@ class AgentMemoryHistoryProvider(HistoryProvider):
         state: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Append messages, all or none."""
+        """Append all messages, or none of them after an error."""
         if messages:
             items = [_storable(message) for message in messages]
             self._memory.update(session_id or _NONE, items, user_id=self._user_id)
@@ -100,7 +100,7 @@ class AgentMemoryHistoryProvider(HistoryProvider):
 class AgentMemoryContextProvider(ContextProvider):
     """Adds relevant memories to each run, and can store the run's messages.
 
-    If the memory fails, a run continues without it, and a warning is logged.
+    If the memory fails, the run continues without memories, and a warning is logged.
 
     Args:
         user_id: The user: an id, or a function of the run's session.

@@ -41,7 +41,7 @@ class MemoryTool(BetaAbstractMemoryTool):
 
     Raises:
         ConfigError: No `FileMemory` is configured.
-        InvalidInput: Neither user nor session is given.
+        InvalidInput: `user_id` and `session_id` are both missing.
         SessionOfAnotherUser: The session belongs to another user.
     """
 

@@ -38,8 +38,8 @@ _USER = "user"
 _NO_CALL = SpendingLimits(total=SpendingLimit(calls=0))
 _FACTS_EACH = 0.5
 """Assumed number of facts in a user's message."""
-_FACT_TOKENS = 60  # of a fact in a model's answer
-_LISTED_TOKENS = 25  # of a fact shown to a model for comparison
+_FACT_TOKENS = 60  # assumed tokens of a fact in a model's answer
+_LISTED_TOKENS = 25  # assumed tokens of a fact in a prompt, where it is compared
 
 Chat = Sequence[tuple[str, Message]]
 """Messages in order, each with the id of its session."""
@@ -55,8 +55,8 @@ class Bill:
         completion_tokens: Answer tokens of the chat's calls.
         memory_calls: Estimated number of the memory's own calls, for summaries or facts.
         memory_tokens: Estimated prompt and answer tokens of the memory's calls.
-        recalled_tokens: Tokens of recalls in the prompts. None for facts, which cannot be
-            predicted.
+        recalled_tokens: Tokens of recalls in the prompts. None for the strategy "facts", whose
+            recalls cannot be predicted.
         cost: Total in US dollars; None if no model is named or its price is unknown.
     """
 
@@ -91,7 +91,7 @@ def read_chat(
             except InvalidInput:
                 continue
     if not messages:
-        raise InvalidInput(f"Nothing of {source} could be read in {path}.")
+        raise InvalidInput(f"{path} contains no readable message in the format {source}.")
     return messages
 
 
@@ -108,8 +108,8 @@ def costs(
     Args:
         model: The model of the chat and of the memory. If it is None, `cost` is None.
         max_tokens: The memory's budget.
-        progress: Called with a number of messages just processed. The numbers of each strategy add
-            up to `len(chat)`.
+        progress: Called with the number of messages processed since the last call. The numbers of
+            each strategy add up to `len(chat)`.
     """
     table = Prices(prices or {})
     counter = TokenCounter(model)

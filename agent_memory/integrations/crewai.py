@@ -64,12 +64,12 @@ class AgentMemoryStorage:
         """Store records. Each replaces the record with the same id.
 
         Raises:
-            EmbeddingDimensionMismatchError: An embedding differs in length from another of the
-                list, or from the stored embeddings. Nothing was stored.
+            EmbeddingDimensionMismatchError: The embeddings of the list and of the store do not all
+                have the same length. Nothing was stored.
             TypeError: Metadata is not JSON. Nothing was stored.
         """
         for record in records:
-            json.dumps(record.metadata)  # raises for a set, which pydantic would turn into a list
+            json.dumps(record.metadata)  # refuses a set, which pydantic would turn into a list
         with locked(self._memory, "crewai", self._user_id or ""):
             length = self._length([record.embedding for record in records if record.embedding])
             puts = [Put(_RECORDS, record.id, _to_json(record)) for record in records]
@@ -77,7 +77,7 @@ class AgentMemoryStorage:
                 puts.append(Put(_ABOUT, _LENGTH, length))
             # records are stored first, so that every indexed embedding has a record
             self._values.put_many(puts)
-            # a zero vector has no direction, so searches do not find a record with one
+            # a zero vector has no direction, so searches do not find its record
             items = [
                 Item(record.id, None, record.embedding, _filter_fields(record))
                 for record in records
@@ -153,7 +153,7 @@ class AgentMemoryStorage:
         return len(gone)
 
     def get_record(self, record_id: str) -> MemoryRecord | None:
-        """Return a record; None if there is none. Its embedding is rounded as in the index."""
+        """Return a record; None if it does not exist. The embedding is rounded as in the index."""
         item = self._values.get(_RECORDS, record_id)
         if item is None:
             return None
@@ -255,7 +255,7 @@ class AgentMemoryStorage:
         return [factor * value for value in vector]
 
     def _nearest(self, length: int, wanted: Sequence[float], limit: int) -> Iterator[Match]:
-        """Yield all matches, nearest first. They are loaded in pages, as the caller needs them."""
+        """Yield all matches, nearest first. The next page is loaded when the caller needs it."""
         index, count, depth = self._index(length), 0, max(1, 2 * limit)
         while True:
             matches = index.search(wanted, top_k=depth, user_id=self._user_id)

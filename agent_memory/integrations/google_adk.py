@@ -218,7 +218,7 @@ class AgentMemoryMemoryService(BaseMemoryService):
 
     @threaded
     def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
-        words_alone = not self._memory.blocks  # then one word in common is a match
+        words_alone = not self._memory.blocks  # without blocks, one common word is a match
         recalls = self._memory.search(
             query,
             user_id=joined(app_name, user_id),

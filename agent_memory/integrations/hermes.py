@@ -45,8 +45,8 @@ class AgentMemoryProvider(MemoryProvider):
     """Stores Hermes' conversations, and recalls from all of a user's conversations.
 
     Each conversation is a session of the memory with the id "USER/SESSION". The session continues
-    after Hermes compresses the conversation. Runs of cron and of subagents are stored without a
-    user, and only when Hermes compresses them.
+    after Hermes compresses the conversation. A run of cron or of a subagent is stored without a
+    user, and only if Hermes compresses it.
 
     Args:
         memory: The memory, which `shutdown` leaves open. By default, the provider opens a memory
@@ -72,7 +72,7 @@ class AgentMemoryProvider(MemoryProvider):
         return "agent_memory"
 
     def is_available(self) -> bool:
-        """Return True: only a file is needed."""
+        """Return True: the memory needs only a file."""
         return True
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
@@ -218,9 +218,9 @@ def _mark(message: Mapping[str, Any]) -> str:
 def _stored_count(transcript: Sequence[str], log: Sequence[str]) -> int:
     """Return the number of messages at the start of a transcript that the log already has.
 
-    The last of them is the newest message of the log that the transcript contains. If the
-    transcript contains it several times, the occurrence with the longest equal history counts. In
-    doubt, messages count as new, because storing a message twice is better than losing it.
+    The last of these messages is the newest message of the log that the transcript contains. If the
+    transcript contains that message several times, the occurrence with the longest equal history
+    counts. In doubt, messages count as new: storing a message twice is better than losing it.
     """
     for end in range(len(log), 0, -1):
         ends = [at + 1 for at, mark in enumerate(transcript) if mark == log[end - 1]]
@@ -230,7 +230,7 @@ def _stored_count(transcript: Sequence[str], log: Sequence[str]) -> int:
 
 
 def _shared(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return the number of last messages that two lists have in common."""
+    """Return the number of messages at the ends of two lists that are equal."""
     count = 0
     while count < min(len(first), len(second)) and first[-1 - count] == second[-1 - count]:
         count += 1

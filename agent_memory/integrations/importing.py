@@ -43,25 +43,26 @@ def import_chats(
     Args:
         path: A file, a zip as downloaded, or a folder.
         source: The format, a value of `agent-memory import --from`, such as "chatgpt".
-        user_id: The user of all data. None takes the users that the source names; most sources name
-            none.
+        user_id: The user of all data. None takes the users that the source names. Most sources name
+            no users.
         deleted: Whether to restore sessions that were deleted from the memory, and the sessions and
             notes of deleted users. If not, deleted sessions stay deleted, and a deleted user's data
             is only imported if it is dated after the deletion.
         assign: Whether to assign earlier imported sessions without a user to `user_id`.
-        progress: Called with a number of bytes just read. The numbers add up to `size_of(path)`.
+        progress: Called with the number of bytes read since the last call. The numbers add up to
+            `size_of(path)`.
 
     Returns:
         The counts of found and stored data, and the list of unreadable data with places and
         reasons. A damaged message or conversation does not stop the import.
 
     Raises:
-        InvalidInput: The path does not exist, or has no data of that source; or `assign` is given
-            without a user.
+        InvalidInput: The path does not exist or has no data of that source, or `assign` is set
+            without `user_id`.
         StoreError: The store failed. Imported data stays. Repeat the call to continue.
     """
     if assign and user_id is None:
-        raise InvalidInput("`assign` needs a user. Give one with user_id (--user ID).")
+        raise InvalidInput("`assign` needs a user. Name the user with user_id (--user ID).")
     return _run(Import(memory, source, user_id, deleted, assign), path, progress)
 
 

@@ -132,7 +132,7 @@ class AgentMemoryChatMessageHistory(BaseChatMessageHistory):
         return to_langchain([entry.message for entry in self._session.history()])
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Store messages, all or none. Messages with stored ids are skipped."""
+        """Store all messages, or none after an error. Messages with stored ids are skipped."""
         if messages:
             self._session.update(from_langchain(messages))
 
@@ -143,7 +143,7 @@ class AgentMemoryChatMessageHistory(BaseChatMessageHistory):
 def from_langchain(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
     """Convert LangChain's messages to dicts for `update`. `to_langchain` restores the messages.
 
-    A tool's `artifact` is stored too. Values that JSON cannot express may become text.
+    A tool's `artifact` is also stored. Values that JSON cannot express may become text.
     """
     return [
         {"raw": item.model_dump(), "format": LANGCHAIN, **({"id": item.id} if item.id else {})}
@@ -152,10 +152,10 @@ def from_langchain(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
 
 
 def to_langchain(messages: Sequence[Message]) -> list[BaseMessage]:
-    """Convert a log's messages to LangChain's, whatever their format."""
+    """Convert a log's messages of any format to LangChain's messages."""
     return _read([item for message in messages for item in items_of(message, LANGCHAIN)])
 
 
 def _read(items: Sequence[dict[str, Any]]) -> list[BaseMessage]:
-    """Build LangChain's messages from their `model_dump`."""
+    """Build LangChain's messages from the results of their `model_dump`."""
     return messages_from_dict([{"type": item["type"], "data": item} for item in items])

@@ -32,7 +32,7 @@ __all__ = ["AgentMemoryBlock", "AgentMemoryChatStore", "AgentMemoryMemory"]
 
 
 class AgentMemoryMemory(BaseMemory):
-    """A chat. `get` returns its context within the memory's budget, `get_all` all messages."""
+    """One session of a memory. `get` returns its context within the memory's budget."""
 
     session_id: str
     user_id: str | None = None
@@ -56,7 +56,7 @@ class AgentMemoryMemory(BaseMemory):
         return session
 
     def bound(self, memory: AgentMemory) -> AgentMemoryMemory:
-        """Connect this session to a memory after deserialization, since JSON contains no memory."""
+        """Connect this object to a memory after deserialization: JSON does not contain a memory."""
         self._memory = memory
         return self
 
@@ -81,7 +81,7 @@ class AgentMemoryMemory(BaseMemory):
         self._session.update(_storable(message))
 
     def put_messages(self, messages: list[ChatMessage]) -> None:
-        """Append messages, all or none."""
+        """Append all messages, or none of them after an error."""
         if messages:
             self._session.update([_storable(message) for message in messages])
 
@@ -97,7 +97,8 @@ class AgentMemoryMemory(BaseMemory):
     def _session(self) -> Session:
         if self._memory is None:
             raise ConfigError(
-                "This session has no memory: JSON does not contain one. Call bound(memory) first."
+                "This session has no memory, because it was read from JSON. Call bound(memory) "
+                "first."
             )
         return self._memory.session(self.session_id, self.user_id)
 
@@ -170,7 +171,7 @@ class AgentMemoryChatStore(BaseChatStore):
 
 
 class AgentMemoryBlock(BaseMemoryBlock[str]):
-    """A block for LlamaIndex's own `Memory`: up to `limit` recalls for a user. Stores messages."""
+    """A block for LlamaIndex's own `Memory`. It stores messages, and recalls up to `limit`."""
 
     user_id: str
     limit: int = 8
@@ -224,7 +225,7 @@ def _storable(message: ChatMessage) -> Message:
 
 
 def _messages(log: Iterable[Entry]) -> list[ChatMessage]:
-    """Return a log's messages as LlamaIndex's. Messages from other sources are converted."""
+    """Return a log's messages as messages of LlamaIndex, converted if needed."""
     return [message for entry in log for message in _read(entry.message)]
 
 

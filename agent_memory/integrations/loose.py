@@ -34,7 +34,7 @@ def moment(*values: object) -> datetime | None:
 
 
 def dated(message: Json, at: datetime | None) -> Json:
-    """Return a message with its time, or unchanged if the time is None."""
+    """Return a message with the time `at`. If `at` is None, return the message unchanged."""
     return message if at is None else {**message, "created_at": at}
 
 

@@ -38,7 +38,7 @@ _EXACT = "exact"
 
 
 class AgentMemorySession:
-    """A session of the SDK. It returns items as they were added, even compactions and reasoning.
+    """A session of the SDK. It returns all items unchanged, even compactions and reasoning.
 
     `recalled` adds the memory's recalls to a run, within the memory's budget. Set `recalled` as
     `session_input_callback` in the run's configuration.
@@ -81,7 +81,7 @@ class AgentMemorySession:
         return [item for entry in entries for item in _of(entry.message)]
 
     async def add_items(self, items: Items) -> None:
-        """Append items, all or none. A cancelled caller waits until the items are stored."""
+        """Append all items, or none after an error. A cancelled caller waits for the storage."""
         if items:
             await _finished(lambda: self._session.update([_storable(item) for item in items]))
 
@@ -95,7 +95,7 @@ class AgentMemorySession:
     def _pop(self) -> TResponseInputItem | None:
         newest = self._session.history(last=1)
         items = _of(newest[-1].message) if newest else ()
-        if len(items) > 1:  # the message is from another source: its other items stay
+        if len(items) > 1:  # a message from another source: only its last item is removed
             rest = [_storable(item) for item in items[:-1]]
             self._session.edit(lambda log: [*log[:-1], *rest])
             return items[-1]
@@ -160,7 +160,7 @@ async def _finished(call: Callable[[], T]) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        with suppress(Exception):  # the cancellation is raised instead
+        with suppress(Exception):  # the caller gets the cancellation instead of this error
             task.result()
         raise cancelled
     return task.result()

@@ -151,7 +151,7 @@ class AgentMemoryConversationStore(ConversationStore):
     read_entry = threaded(_entry)
 
     def _history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
-        """Return the entries from the root to `head_id`, oldest first; at most the last `limit`."""
+        """Return the last `limit` entries on the path from the root to `head_id`, oldest first."""
         entries: list[ConversationEntry] = []
         while head_id is not None and (limit is None or len(entries) < limit):
             entries.append(self._entry(head_id))
@@ -163,7 +163,7 @@ class AgentMemoryConversationStore(ConversationStore):
     def _mirror(
         self, name: str, record: ConversationRecord, history: list[ConversationEntry], count: int
     ) -> None:
-        """Make the session's log equal to the history. Append if the history only grew."""
+        """Make the session's log equal to the history. If the history only grew, append to it."""
         user = self._user_id or record.scope
         messages = [{**_storable(entry.message), "id": entry.id} for entry in history]
         entries = self._memory.history(name, user_id=user, last=1)

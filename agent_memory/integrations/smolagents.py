@@ -49,7 +49,7 @@ class AgentMemorySteps(Memory):
 
 
 class _Steps(list[Any]):
-    """Steps of an agent, which are stored as they are appended."""
+    """A list of an agent's steps. It stores each appended step."""
 
     def __init__(self, session: Session, steps: Iterable[Any]) -> None:
         super().__init__(steps)
@@ -97,7 +97,7 @@ def _step(raw: dict[str, Any]) -> MemoryStep:
     return ActionStep(
         step_number=0,
         timing=Timing(0.0, 0.0),
-        token_usage=TokenUsage(0, 0),  # smolagents adds up all steps
+        token_usage=TokenUsage(0, 0),  # smolagents adds up the usage of all steps
         tool_calls=calls or None,
         model_output=raw.get("model_output") or (None if calls else raw.get("answer")),
         observations=raw.get("observations"),

@@ -85,7 +85,7 @@ class AgentMemorySessionRepository(SessionRepository):
     def create_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
     ) -> None:
-        """Append a message. If it is already stored under its number, nothing changes.
+        """Append a message. A message that is already stored under its number is ignored.
 
         Raises:
             SessionException: Another message has the same number, or the agent does not exist.

@@ -114,7 +114,7 @@ class Versioned(Cache[str, tuple[Version, T]]):
             self.drop(owner)
         elif cached is not None and cached[0] == version:
             return cached[1]
-        # the records are read after the version: they may be newer than it, never older
+        # the version is read first, so the records may be newer than the version, but never older
         value = self._build(store.records(block, owner))
         if version is not None:
             self.put(owner, (version, value))

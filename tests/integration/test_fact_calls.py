@@ -257,7 +257,9 @@ def test_the_audit(store: Store, model: Model) -> None:
     assert by_what["updated"].why == f"another fact took its place: {MOVED}"
     assert by_what["updated"].evidence.quote == "moved to Rome"
     assert by_what["said again"].why == 'user said: "work at Acme"'
-    assert by_what["outranked"].why == "what a weightier role said holds: Works at Acme."
+    assert by_what["outranked"].why == (
+        "a statement of a weightier role takes precedence: Works at Acme."
+    )
     assert by_what["forgotten"].why == "it was a joke"
     assert by_what["forgotten"].at >= forgotten_after
     assert [one.at for one in changes] == sorted(one.at for one in changes)

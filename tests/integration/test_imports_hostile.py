@@ -57,7 +57,7 @@ def test_one_bad_conversation_stops_no_other(tmp_path: Path, memory: AgentMemory
         "c.json, element 2", "c.json, element 3", "c.json, element 4", "c.json, element 5",
         "c.json, element 7",
     ]  # fmt: skip
-    assert "ends in the middle" in done.unread[-1].why
+    assert "ends within the element" in done.unread[-1].why
 
 
 def test_the_last_of_a_list_is_damaged(tmp_path: Path, memory: AgentMemory) -> None:

@@ -106,7 +106,7 @@ def test_any_bytes_are_a_skill_or_are_broken_at_a_line(data: bytes) -> None:
         ("---\nname: a\ndescription: b\ntags: x, y\n---\n", 4, "`tags` is not a list"),
         ("---\nname: a\ndescription: b\nsteps:\n- x\n- Run: y\n---\n", 6, "This item of `steps`"),
         ("---\nname: a\ndescription: b\nname: c\n---\n", 4, "is repeated here"),
-        ("---\n- a\n---\n", 2, "a line of the form `name: value`"),
+        ("---\n- a\n---\n", 2, "the form `name: value`"),
         ("---\nname: a\ndescription: b\n[c]: d\n---\n", 4, "This key is not a word"),
         ("---\nname: a\ndescription: b\nwhen: 2024-02-31\n---\n", 4, "Put it in quotes"),
         ("---\nname: a\ndescription: b\nwhen: 0b_\n---\n", 4, "Put it in quotes"),

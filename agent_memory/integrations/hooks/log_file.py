@@ -23,7 +23,7 @@ _SESSIONS = (
     "WHERE namespace = ? AND collection = 'head' AND owner = ? ORDER BY first DESC, rowid DESC"
 )
 _SPOKEN = "role IN ('user', 'assistant')"
-_MESSAGES = (  # all in one row: 4 times faster than a row for each
+_MESSAGES = (  # one row with all messages is 4 times faster than a row for each message
     "SELECT group_concat(seq), group_concat(CASE body WHEN '' THEN text ELSE body END, char(0)) "
     "FROM (SELECT seq, text, body FROM agent_memory_messages "
     f"WHERE namespace = ? AND session = ? AND {_SPOKEN} ORDER BY seq DESC LIMIT ?)"
@@ -49,7 +49,7 @@ class Part(NamedTuple):
 
     session: str
     seqs: Sequence[int]
-    texts: Sequence[str]  # in lower case; JSON of messages that have more than a role and a text
+    texts: Sequence[str]  # texts or JSON of messages, as in `StoredMessage`, in lower case
 
 
 class LogFile:
@@ -74,8 +74,8 @@ class LogFile:
         ).fetchone()
         if version != (VERSION,):
             raise StoreUnavailable(
-                f"{path} has tables of another version than {VERSION}. Upgrade agent-memory where "
-                "the hooks run, and open the memory once."
+                f"{path} has tables of another version than {VERSION}. Upgrade the installation of "
+                "agent-memory that runs the hooks, and open the memory once."
             )
 
     def parts(self, user_id: str, most: int, without: str) -> Iterator[Part]:

@@ -1,4 +1,4 @@
-"""Recall for a prompt in a short-lived process, by words alone.
+"""Finds messages for a prompt in a short-lived process, by words alone.
 
 Words have the same weights as in the library's recall. The code does not use `retrieval.postings`,
 because importing numpy takes longer than the whole search.
@@ -22,7 +22,7 @@ from agent_memory.retrieval.bm25 import TURN_LENGTH, damping, odds
 from agent_memory.retrieval.languages import languages_of
 from agent_memory.retrieval.words import roots, words
 
-_MOST_ASKED = 2_000  # characters of a prompt that are used, half from each end
+_MOST_ASKED = 2_000  # maximum characters of a prompt that are used, half from each end
 _MOST_WORDS = 24
 _MOST_PLACES = 2**32  # message `place` of part `n` has the number `n * _MOST_PLACES + place`
 _LOOKED_AT = 60
@@ -48,7 +48,7 @@ class Hit(NamedTuple):
 def relevant_messages(
     prompt: str, parts: Iterable[Part], read: Callable[[str, int], StoredMessage | None], limit: int
 ) -> list[Hit]:
-    """Return the messages relevant to a prompt, best first. `read` returns an existing message."""
+    """Return the messages relevant to a prompt, best first. `read(session, seq)` reads one."""
     prompt = _ends(prompt)
     languages = languages_of(prompt)
     terms = [word for word in dict.fromkeys(words(prompt, languages)) if word not in _FILLER]
@@ -130,7 +130,7 @@ def _spoken(stored: StoredMessage) -> tuple[str, str]:
 
 
 def _different(hits: list[Hit], limit: int) -> list[Hit]:
-    """Return the best messages, each text once."""
+    """Return the best messages. Of messages with equal texts, only the best one is returned."""
     unique: dict[str, Hit] = {}
     for hit in hits:
         unique.setdefault(" ".join(hit.text.split()).casefold(), hit)
@@ -144,11 +144,11 @@ LIMIT = 5
 """Number of messages that are quoted."""
 
 _NAMESPACE = "default"
-_LONGEST = 600  # characters of a quote
+_LONGEST = 600  # maximum characters of a quote
 
 
 def recalled(path: str, user_id: str, prompt: str, session_id: str) -> str:
-    """Return a context of messages relevant to a prompt, from a user's other sessions, or ""."""
+    """Return quotes of a user's other sessions that are relevant to a prompt; "" if none are."""
     try:
         file = LogFile(path, _NAMESPACE)
         try:

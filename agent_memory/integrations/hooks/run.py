@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 STORING = ("Stop", "PreCompact", "SessionEnd")
 
 _SECONDS = 20.0
-"""Seconds after which storing stops, except before a compaction. The next event stores the rest."""
+"""Seconds after which storing stops, except before a compaction.
+
+The next event stores the remaining messages.
+"""
 
 
 def run(
@@ -29,7 +32,7 @@ def run(
     file: str | None,
     opened: Callable[[], AgentMemory],
 ) -> str:
-    """Handle an event, and return the hook's output; empty if there is nothing to say.
+    """Handle an event, and return the hook's output, which may be empty.
 
     Args:
         file: The path of the SQLite file, if prompts may read it directly; None to use the library.
@@ -64,7 +67,7 @@ def _for_prompt(
 _SESSIONS = 2
 _LOOKED_AT = 50  # number of newest sessions that are searched for sessions in the same folder
 _TAIL = 40  # number of newest entries that are searched for a session's last question and answer
-_MOST = 8_000  # characters of output; agents shorten longer output
+_MOST = 8_000  # maximum characters of output, because agents shorten longer output
 
 
 def at_start(memory: AgentMemory, event: Event, user_id: str) -> str:

@@ -65,11 +65,11 @@ PLACES = {
     ),
     "cursor": Place(".cursor/hooks.json", ".cursor/hooks.json", _CURSORS, False, {"version": 1}),
 }
-"""The location for each agent. Codex lacks `SessionEnd`, which only some of its releases report."""
+"""The location for each agent. Codex has no `SessionEnd` here: only some releases report it."""
 
 
 def with_hooks(agent: str, command: Sequence[str], settings: Settings) -> Settings:
-    """Return settings with our hooks instead of earlier ones. `command` is the program to run."""
+    """Return settings with our hooks, which replace our earlier hooks and run `command`."""
     place = PLACES[agent]
     changed = without_hooks(settings)
     for name, value in place.fixed.items():
@@ -86,7 +86,8 @@ def without_hooks(settings: Settings) -> Settings:
     hooks = changed.get("hooks", {})
     if not isinstance(hooks, dict) or not all(isinstance(group, list) for group in hooks.values()):
         raise ConfigError(
-            'The "hooks" of these settings are not an object of lists. Fix them and try again.'
+            'The "hooks" of these settings are not an object of lists. Fix the settings and try '
+            "again."
         )
     for event, entries in list(hooks.items()):
         remaining = [left for entry in entries if (left := _left(entry)) is not None]
@@ -111,7 +112,7 @@ def _entry(agent: str, event: str, command: Sequence[str]) -> Settings:
 
 
 def _left(entry: Any) -> Any:
-    """Return the part of an entry that is not ours; None if there is none."""
+    """Return an entry without our hooks; None if nothing remains."""
     if not isinstance(entry, dict):
         return entry
     hooks = entry.get("hooks")

@@ -26,7 +26,7 @@ READERS = {
 }
 
 _NAMESPACE = ("hooks", "read")
-_BATCH = 200  # messages
+_BATCH = 200  # messages in one call of `update`
 _BATCH_BYTES = 4 * 1024 * 1024
 Messages = list[dict[str, Any]]
 
@@ -40,14 +40,14 @@ def store(memory: AgentMemory, event: Event, user_id: str, until: float | None =
 
     Args:
         until: The time at which to stop, on the clock of `time.monotonic`; None for no limit. The
-            next call stores the rest.
+            next call stores the remaining messages.
     """
     if event.agent == "gemini-cli":
         messages = _turn(event)
         _append(memory, event, user_id, messages)
         return len(messages)
     if not event.transcript:
-        raise InvalidInput("The event names no transcript, so nothing can be stored.")
+        raise InvalidInput("The event names no transcript, so no message can be stored.")
     path = Path(event.transcript).expanduser()
     values = memory.values(user_id)
     stored = values.get(_NAMESPACE, event.session_id)

@@ -1,4 +1,7 @@
-"""Reads Claude's data export: `conversations.json`, with messages that name their parents."""
+"""Reads Claude's data export: `conversations.json`.
+
+A message has the id of the message that it follows.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +90,7 @@ def _message(where: str, own: str, value: object, begun: object) -> Iterator[Eve
 
 
 def _steps(blocks: Sequence[Mapping[str, Any]], own: str, role: str) -> Iterator[Json]:
-    """Split a message: an export's message has text, tool calls and tool results together."""
+    """Split a message of an export, which can have texts, tool calls and tool results."""
     texts: list[str] = []
     unnamed = [block for block in blocks if block.get("type") == "tool_result"]
     results = {key: block for block in unnamed if (key := text_in(block.get("tool_use_id")))}

@@ -1,7 +1,7 @@
-"""Reads Claude Code's transcripts: `~/.claude/projects/*/*.jsonl`, whose lines name their parents.
+"""Reads Claude Code's transcripts: `~/.claude/projects/*/*.jsonl`.
 
-A file is read twice: first for the questions that the user edited and sent again, then for the
-messages.
+Each line has the id of the line that it follows (`parentUuid`). A file is read twice: first for the
+questions that the user edited and sent again, then for the messages.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _transcript(file: OpenFile) -> Iterator[Event]:
 def _line(where: str, place: int, line: Json, stem: str, tree: _Tree) -> Iterator[Event]:
     speech, message = spoken(line), mapping(line.get("message"))
     if speech is None:
-        yield Unread(where, "its `message` has no valid role and content of Claude's API")
+        yield Unread(where, "the role or content of its `message` is not valid for Claude's API")
         return
     if not speech.whole["content"]:
         yield Skipped("empty messages")
@@ -89,11 +89,11 @@ class _Tree:
 
     If the user edited a question and sent it again, the newest version continues the main line, and
     each older version begins a branch. The lines of a subagent are also a branch. Parallel tool
-    results fork a transcript, too, but begin no branches.
+    results begin no branches, although several of them follow the same line.
     """
 
     def __init__(self) -> None:
-        self._newest: dict[str, str] = {}  # by line, the newest question that follows it
+        self._newest: dict[str, str] = {}  # line id -> id of the newest question after the line
         self._branches: dict[str, str | None] = {}
         self._titles: dict[str, str] = {}
         self._lines: set[str] = set()

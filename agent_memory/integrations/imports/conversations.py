@@ -1,4 +1,4 @@
-"""The events that readers yield, the branches of conversations, and the result of an import."""
+"""Events, which readers yield, branches of conversations, and the result of an import."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNUSABLE = re.compile("[\x00-\x1f\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class SessionBegin:
-    """A session whose messages follow. If the event is repeated, the first one counts."""
+    """A session whose messages follow. If a session has several such events, the first counts."""
 
     session_id: str
     user_id: str | None = None
@@ -30,8 +30,8 @@ class SessionBegin:
     # the id of the session from which this session branches; None for a main session
     branch: str | None = None
     first: str | None = None  # the id of a branch's first message
-    # Whether the conversation can have branches. The stored log may then be another branch than the
-    # main line of a later export.
+    # Whether the conversation can have branches. If so, the stored log may be another branch than
+    # the main line of a later export.
     is_tree: bool = False
 
 
@@ -140,7 +140,7 @@ def id_by_place(place: int, fields: object) -> str:
 
 
 def titled(title: object, **more: object) -> Json:
-    """Return a session's title and other metadata, without unknown values."""
+    """Return metadata with a session's title and `more`, without values of None."""
     fields = {"title": title, **more}
     return {
         key: _SURROGATE.sub("\ufffd", value)
@@ -166,7 +166,7 @@ def sessions_of(
         about: The main session's metadata.
         current: The conversation's current node; None for the last leaf.
         read: Returns the events of a node. It is called for a node's parent before the node.
-        finish: Returns a session's messages to yield, given the messages of its nodes.
+        finish: Converts the messages of a session's nodes to the messages to yield.
     """
     questions: dict[str | None, SourceMessage | None] = {}
     for number, (nodes, after) in enumerate(branches(parents, current)):
@@ -214,7 +214,7 @@ def branches(
     if chosen:
         yield [*reversed(chosen)], None
     taken = set(chosen)
-    for begin in (None, *reversed(chosen), *parents):  # `parents` adds only nodes of cycles
+    for begin in (None, *reversed(chosen), *parents):  # `parents` also has the nodes of cycles
         waiting = deque([begin])
         while waiting:
             after = waiting.popleft()
@@ -246,10 +246,11 @@ class Imported:
         new_notes: Notes that this import wrote.
         first: Time of the oldest message, if known.
         last: Time of the newest message, if known.
-        deleted: Sessions and notes that stay deleted, wholly or in part.
+        deleted: Sessions and notes that were deleted earlier, and that this import did not restore
+            or restored only in part.
         assigned: Sessions without a user that this import assigned to the user.
-        elsewhere: The number of earlier imported sessions that do not belong to the given user, by
-            their user. The key None counts sessions without a user.
+        elsewhere: Numbers of earlier imported sessions that belong to other users than `user_id`,
+            by user. The key None counts sessions without a user.
         unread: The first 10,000 parts that could not be read or stored, with the reason.
         failed: Number of all parts that could not be read or stored.
         left_out: The number of parts that were left out, by kind, such as "empty messages".

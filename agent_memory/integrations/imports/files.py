@@ -22,7 +22,7 @@ _MOST_PACKED = 200
 _HARMLESS = 64 * 1024 * 1024
 
 Read = Callable[[int], object]
-"""Called with the number of bytes just read."""
+"""Called with the number of bytes read since the last call."""
 
 
 class OpenFile(NamedTuple):
@@ -36,7 +36,7 @@ class OpenFile(NamedTuple):
 
 
 class SourceFiles:
-    """The source of an import. `read` is called with each number of bytes read from the disk."""
+    """The source of an import. It reports the bytes read from the disk by calls of `read`."""
 
     def __init__(self, path: Path, read: Read | None = None) -> None:
         if not path.exists():
@@ -84,7 +84,7 @@ class SourceFiles:
 
     def _opened(self, path: Path, name: str) -> Iterator[OpenFile | Unread]:
         try:
-            if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block forever
+            if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would block forever
                 yield Unread(name, "not a regular file")
                 return
             file = path.open("rb")
@@ -106,7 +106,7 @@ class SourceFiles:
                     continue
                 size, small = member.file_size, max(member.compress_size, 1)
                 if size > _HARMLESS and size > _MOST_PACKED * small:
-                    text = f"it says that it unpacks to {size // small:,} times its size"
+                    text = f"unpacked, it would have {size // small:,} times its size"
                     yield Unread(member.filename, text)
                     continue
                 try:
@@ -119,7 +119,7 @@ class SourceFiles:
                     counting = _Counting(cast("BinaryIO", file), self._read, small / max(size, 1))
                     yield OpenFile(member.filename, cast("BinaryIO", counting))
                 if counting.is_damaged:
-                    yield Unread(member.filename, "the zip is damaged there; the rest is missing")
+                    yield Unread(member.filename, "the zip is damaged here; the end is missing")
 
 
 class _Counting:
@@ -212,7 +212,7 @@ def rows(source: SourceFiles, table: str, order: str) -> Iterator[Element | Unre
                 except UnicodeDecodeError:
                     yield Unread(where, "not UTF-8 text")
     except sqlite3.Error as error:
-        text = f"the database cannot be read from there on: {error}"
+        text = f"the following rows cannot be read: {error}"
         yield Unread(f"{path.name}, {table}, after row {number}", text)
 
 

@@ -128,7 +128,7 @@ def _of_llama_index(where: str, session: str, value: object, place: int) -> Even
         return Unread(where, "not a message of LlamaIndex: it has no `role`")
     own = id_by_place(place, raw)
     more: Mapping[str, Any] = mapping(raw.get("additional_kwargs"))
-    if not isinstance(raw.get("blocks"), list):  # before 0.12 a message had only a text
+    if not isinstance(raw.get("blocks"), list):  # before LlamaIndex 0.12, messages had only a text
         raw["blocks"] = [{"block_type": "text", "text": str(raw.pop("content", None) or "")}]
     fields: Json = {"raw": raw, "format": LLAMA_INDEX}
     at = moment(more.get("timestamp"), more.get("created_at"))

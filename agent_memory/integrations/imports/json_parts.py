@@ -1,7 +1,7 @@
 """Reads a long JSON list element by element, and a file line by line, with size limits.
 
-Damage affects a single element, because reading continues after its closing bracket. If the bracket
-is not found, the rest of the file is not read.
+Damage affects only one element, because reading continues after the element's closing bracket. If
+this bracket is missing, the elements after it are not read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agent_memory.integrations.imports.files import SourceFiles
 from agent_memory.integrations.transcripts.chat import LONGEST, lines_of
 
 _CHUNK = 1024 * 1024
-_LITERAL = 16  # characters at the end of the text. After an error in them, more is read
+_LITERAL = 16  # after an error in the last 16 characters, more of the file is read
 _BETWEEN = re.compile(r"[\s,]*")
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")
@@ -43,7 +43,7 @@ def elements(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
         where, place = f"{name}, element {number}", f"character {scan.place:,}"
         before, read = scan.place, scan.value(f"{where} ({place})")
         if isinstance(read, Unread) and scan.place == before and not scan.skip():
-            why = f"the file ends in the middle; nothing could be read from {place}"
+            why = f"the file ends within the element; nothing after {place} could be read"
             yield Unread(where, why)
             return
         yield read

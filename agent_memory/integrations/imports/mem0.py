@@ -68,7 +68,7 @@ def _memories(parts: Iterable[Element | Unread]) -> Iterator[Event]:
             continue
         text = text_in(event.get("new_memory"))
         if text is None:
-            yield Unread(where, "it has no current text of the memory")
+            yield Unread(where, "the memory has no current text")
             continue
         at = moment(event.get("updated_at"), event.get("created_at"), begun)
         yield SourceNote(memory_id, text, text_in(event.get("user_id")), at, where)

@@ -42,11 +42,11 @@ class Import:
     done: Imported = field(default_factory=Imported)
 
     def user_of(self, user_id: str | None) -> str | None:
-        """Return the user to store data for. The argument is the user that the source names."""
+        """Return the user of imported data. `user_id` is the user that the source names."""
         return self.user_id or (None if user_id is None else usable(user_id))
 
 
-_LONGEST = 3_500  # characters of a note's metadata as JSON
+_LONGEST = 3_500  # maximum characters of a note's metadata as JSON
 
 
 class NoteWriting:
@@ -61,7 +61,7 @@ class NoteWriting:
         terms, done = self._terms, self._terms.done
         user_id = terms.user_of(noted.user_id)
         if user_id is None:
-            done.fail(noted.where, "the source names no user. Give one with --user ID or user_id")
+            done.fail(noted.where, "the source names no user. Set --user ID or user_id")
             return
         left = self._memory.components.deleted.at("user", user_id)
         if left and not terms.deleted and (noted.at is None or noted.at <= left):
@@ -90,8 +90,8 @@ class NoteWriting:
             done.new_notes += 1
 
 
-_OTHER = "it was imported before with other content, which stays"
-_AT_ONCE = 200  # messages in one transaction
+_OTHER = "it was imported before with other content. The earlier content stays"
+_AT_ONCE = 200  # maximum number of messages in one transaction
 _PAGE = 500
 _MESSAGE = 500  # overhead of a message, in characters
 _FIRST = datetime(1, 1, 2, tzinfo=UTC)
@@ -101,7 +101,7 @@ class SessionWriting:
     """Writes the messages of a session that are not in its log.
 
     Attributes:
-        parted: The id of the session in which the conversation continues, if not in this one.
+        parted: The id of the session in which the conversation continues; None for this session.
         question: The last question that was read.
         is_new: Whether the session has no log yet.
         stored: The digests of this source's messages in the log, by id.
@@ -207,7 +207,7 @@ class SessionWriting:
     def _not_deleted(
         self, waiting: list[tuple[SourceMessage, Message]]
     ) -> list[tuple[SourceMessage, Message]]:
-        """Return the messages that were not deleted; all messages if the import restores them."""
+        """Return the messages to store: all, or only those that were not deleted earlier."""
         gone, session_id = self._memory.components.deleted, self.begun.session_id
         if not self._is_asked:
             self._is_asked = True
@@ -230,7 +230,7 @@ class SessionWriting:
         return self._since is not None and not (is_dated and message.created_at > self._since)
 
     def _begin(self) -> None:
-        if self.begun.about:  # first, so that an interrupted import has stored the metadata
+        if self.begun.about:  # metadata is stored first, in case the import is interrupted
             self._memory.describe(self.begun.session_id, self.begun.about, user_id=self._user_id)
         self.is_new, self._is_first = False, True
 
@@ -249,7 +249,7 @@ class SessionWriting:
         self._done.new_messages += new
         if new and self._is_checked:  # the session now has a user
             self._done.elsewhere -= Counter([None])
-        if self._is_first and new:  # nothing new: a concurrent import created the session
+        if self._is_first and new:  # without new messages, a concurrent import created the session
             self._is_first = False
             self._done.new_sessions += 1
 
@@ -309,7 +309,7 @@ class ImportWriting:
             if session.parted is not None:
                 session = self._opened(session.parted)
         elif source.is_again:
-            return  # the question was stored when the branch was the main line
+            return  # an earlier import stored the question, when the branch was the main line
         self._waiting += session.add(source, message)
         if self._waiting >= _HEAVY:
             self._flush()

@@ -59,7 +59,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         self._values = memory.values(user_id)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that a config names, or its thread's newest; None if missing."""
+        """Return the checkpoint that a config names, or the newest of its thread; None if none."""
         place = _place(config)
         wanted = get_checkpoint_id(config)
         if not wanted:
@@ -138,8 +138,8 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
     ) -> None:
         """Store a task's writes after a checkpoint.
 
-        An earlier write at the same place stays. On LangGraph's special channels, such as errors
-        and interrupts, the new write replaces it.
+        If a write at the same place exists, the earlier write stays. On LangGraph's special
+        channels, such as errors and interrupts, the new write replaces the earlier write.
         """
         place = (*_place(config), "writes", _configurable(config)["checkpoint_id"])
         puts = []
@@ -170,11 +170,12 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         )
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Erase threads ("delete"), or all but the newest checkpoint of each namespace
-        ("keep_latest").
+        """Erase checkpoints of threads.
 
-        If the newest checkpoint has delta channels, "keep_latest" also keeps its ancestors, back to
-        the last full write of each such channel.
+        Args:
+            strategy: "delete" erases all checkpoints. "keep_latest" keeps the newest checkpoint of
+                each namespace. If this checkpoint has delta channels, its ancestors stay, back to
+                the last full write of each such channel.
         """
         if strategy not in ("keep_latest", "delete"):
             raise ValueError(f'strategy is {strategy!r}. Give "keep_latest" or "delete".')
@@ -307,7 +308,7 @@ def _place(config: RunnableConfig) -> Place:
 
 
 def _label(checkpoint_ns: str) -> str:
-    """Return a label for a namespace: a text that is not empty, and short enough for the stores."""
+    """Return a label for a namespace: a non-empty text that is short enough for all stores."""
     if len(checkpoint_ns) > _LONGEST:
         return f"sha256:{sha256(checkpoint_ns.encode(errors='surrogatepass')).hexdigest()}"
     return f"ns:{checkpoint_ns}"

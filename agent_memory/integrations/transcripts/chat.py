@@ -77,7 +77,7 @@ def text_of(content: Any) -> str:
 
 
 def messages(views: Iterable[Mapping[str, Any]], own: str, at: object) -> list[Json]:
-    """Return the messages of a line, without empty ones. Add ids and the line's time.
+    """Return the non-empty messages of a line, with ids and the line's time.
 
     Args:
         views: The messages of the line as chat dicts.

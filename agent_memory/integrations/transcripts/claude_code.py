@@ -26,8 +26,8 @@ class Spoken(NamedTuple):
     """The message of a line, without the output of our hooks."""
 
     whole: Json  # the whole message
-    # The message without reminders and commands. None if neither the user nor the model wrote the
-    # message, such as the summary of a compaction.
+    # the message without reminders and commands. None if Claude Code itself wrote the message, for
+    # example the summary of a compaction
     cleaned: Json | None
 
 

@@ -49,13 +49,13 @@ _BY_WEIGHT: tuple[Role, ...] = ("tool", "assistant", "user")
 
 
 class ExtractiveMemory(FactBlock):
-    """Facts about the user, each with its source quotes and the time in which it holds.
+    """Stores facts about the user. A fact has quotes of its sources, and the time when it is true.
 
     One structured model call finds the facts of a batch, and relates them to known facts in the
     prompt. A long batch needs several calls. One more call follows only if new facts resemble other
     known facts. Facts without content, and facts whose quote is not in the message, are refused.
-    Nothing is overwritten: the stored claims determine the current facts, and the facts that were
-    known at any earlier time; see docs/facts.md.
+    Nothing is overwritten: the block stores every statement, and derives from the statements the
+    current facts, and the facts that were known at an earlier time; see docs/facts.md.
 
     Attributes:
         roles: Roles whose messages may yield facts. Before each of these messages, the model also
@@ -77,7 +77,7 @@ class ExtractiveMemory(FactBlock):
         staleness: The rules by which facts are too old, or too similar to others, to be recalled.
         ttl: For each category, how long a fact is recalled after it was last stated, or after its
             end if that is later.
-        superseded: Whether to recall superseded facts, too. Their texts are marked.
+        superseded: Whether to also recall superseded facts. Their texts are marked.
         choose: An LLM reranker for the facts.
     """
 
@@ -134,7 +134,7 @@ class ExtractiveMemory(FactBlock):
         return bound
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        """Extract the facts of one session's entries and relate them to known ones.
+        """Extract the facts of one session's entries, and relate them to known facts.
 
         Raises:
             ModelRequired: No language model is configured.
@@ -218,7 +218,7 @@ class ExtractiveMemory(FactBlock):
         stale = {item.fact.id: item.why for item in remembered.stale(now, self.staleness, self.ttl)}
         for place, fact in enumerate(remembered.facts):
             if place not in current and not self.superseded:
-                hidden[place] = f"it does not hold any more ({fact.why or 'over'})"
+                hidden[place] = f"it is not true any more ({fact.why or 'over'})"
             elif fact.id in stale:
                 hidden[place] = f"it is stale ({stale[fact.id]})"
         return hidden
@@ -295,7 +295,7 @@ class ExtractiveMemory(FactBlock):
         """Return an owner's facts, prepared for recall. They are cached by version."""
         from agent_memory.ltm_blocks.extractive.recalling import Remembered
 
-        # the version is read before the records, so these may be newer than it, never older
+        # the version is read first, so the records may be newer than the version, but never older
         version = version_of(self.resources.store, self.name, owner)
         cached = self._remembering.find(owner)
         if cached is not None and cached[0] == version:

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 _LEAST_TOKENS = 200
 _MOST_TOKENS = 9_000
 """Maximum tokens of the messages in one call. Models overlook facts in long inputs."""
-_MOST_NAME = 80  # characters
-_MOST_KNOWN = 15  # known facts that a model is shown
+_MOST_NAME = 80  # maximum characters of the user's name
+_MOST_KNOWN = 15  # maximum number of known facts in a prompt
 _DAY_TOKENS = 12  # maximum tokens of a line with the day
-_SHARE = 0.6  # of the context window; the rest is for the answer and for errors of the token count
+_SHARE = 0.6  # share of the context window for the prompt; the answer needs the other tokens
 
 
 def ask(

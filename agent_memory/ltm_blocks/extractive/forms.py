@@ -123,7 +123,7 @@ def _asked_for(schema: dict[str, Any]) -> None:
 
 
 class AnswerPart(BaseModel):
-    """A part of an answer. The schema requires all fields; those with a default may be missing."""
+    """A part of an answer. The schema requires all fields, but answers may lack optional ones."""
 
     model_config = ConfigDict(json_schema_extra=_asked_for)
 

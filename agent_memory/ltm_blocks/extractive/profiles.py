@@ -30,7 +30,7 @@ _MANY = (list, set, frozenset)
 
 
 class _Filled(Dated):
-    """The common fields of every field's value."""
+    """The common fields of all findings for a profile."""
 
     corrects: bool = False
 
@@ -45,7 +45,7 @@ class ProfileForm:
         if bare:
             raise ConfigError(
                 f"The field {bare[0]!r} of the profile {profile.__name__} has no default. Give "
-                "each field one, such as None, for values that are unknown."
+                "each field a default, such as None, for unknown values."
             )
         self.profile = profile
         if not profile.model_fields:
@@ -62,10 +62,10 @@ class ProfileForm:
         return [self._candidate(fact) for fact in getattr(answer, "facts", ())]
 
     def filled(self, facts: Sequence[Fact]) -> BaseModel:
-        """Return the profile of the facts that hold. Fields without a fact keep their default."""
+        """Return a profile with the values of facts. Fields without a fact keep their default."""
         values: dict[str, Any] = {}
         for fact in facts:
-            if fact.field not in self._items:  # the profile was changed since
+            if fact.field not in self._items:  # the profile has changed and lacks the field
                 continue
             if self._items[fact.field][1]:
                 values[fact.field] = fact.value
@@ -196,9 +196,9 @@ class _Holder:
 
 
 def _denied(claim: Claim, items: Sequence[_Holder]) -> Sequence[_Holder]:
-    """Return the item of a list that a correction denies; none if this is unclear.
+    """Return the item of a list that a correction denies, or no item if the correction is unclear.
 
-    It is clear if the list has one item, or if the quote names exactly one.
+    A correction is clear if the list has one item, or if the quote names exactly one item.
     """
     if len(items) == 1:
         return items

@@ -41,7 +41,7 @@ class Remembered:
     def outdated(self, now: datetime) -> dict[Source, datetime]:
         """Return the messages whose facts were all updated, ended or contradicted.
 
-        Each comes with the time of the last of these changes.
+        The value for a message is the time of the last of these changes.
         """
         since: dict[Source, datetime] = {}
         holding: set[Source] = set()
@@ -80,7 +80,7 @@ class Remembered:
         ]
 
     def age_days(self, place: int, now: datetime) -> float:
-        """Return the days since a fact was last stated, or since its end if later."""
+        """Return the days since a fact was last stated, or since its end if that is later."""
         return (now.timestamp() - self._said_at[place]) / _SECONDS_A_DAY
 
     def relevance(self, query: Query) -> np.ndarray:
@@ -97,10 +97,10 @@ def recalls(
     limit: int,
     recalled: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Recall]:
-    """Return the best of some of an owner's facts, best first.
+    """Return the best of the facts at `places`, best first.
 
     Args:
-        places: Indexes of the eligible facts.
+        places: Indexes of facts in `remembered`.
         recalled: The number of contexts that included each fact, by id.
     """
     relevance = (remembered.relevance(query) if query else np.zeros(len(remembered.facts))).tolist()

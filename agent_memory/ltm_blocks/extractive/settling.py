@@ -97,9 +97,9 @@ def reconcile(llm: LLM, groups: Sequence[Group]) -> dict[int, Answer]:
     return answers
 
 
-_EACH = 3  # older facts to compare a new one with
+_EACH = 3  # maximum number of older facts that are compared with a new fact
 _SEEN_ALIKE = 0.85
-"""Minimum similarity at which a model compares a new fact with one that it saw when extracting."""
+"""Minimum similarity at which a model compares a new fact with a fact that its prompt contained."""
 _TOLD_ALIKE = 0.6
 """Minimum similarity at which a model compares two new facts of one batch."""
 
@@ -205,7 +205,8 @@ def _adds_none(claim: Claim, earlier: Fact | Claim, news: bool) -> bool:
     """Return whether a claim in the words of an earlier fact is only a repetition of the fact.
 
     A claim with the fact's time is a repetition. A claim without a date is a repetition if the fact
-    still holds, and no earlier draft of the batch has the same subject and category (`news`).
+    is still true, and `news` is False: no earlier draft of the batch has the same subject and
+    category.
     """
     before = since(earlier.valid_from, earlier.valid_to, earlier.recorded_at)
     if (claim.begins, claim.valid_to) == (before, earlier.valid_to):
@@ -299,9 +300,10 @@ def _tied(
 
 
 def _dated_as(claim: Claim, older: Sequence[Fact], named: Sequence[tuple[LinkKind, str]]) -> Claim:
-    """Return a claim without a time with the time of the fact that it refines.
+    """Give an undated claim the time of the fact that it refines.
 
-    Both must be of one kind: an event does not take the time for which it was planned.
+    The claim and the fact must have the same kind. An event that was planned for a day did not
+    necessarily happen on that day.
     """
     refined = {name for kind, name in named if kind == "refine"}
     for fact in older:

@@ -148,7 +148,7 @@ def checked_record(record: Record, resources: Resources) -> Record:
     decoded = recorded(record)
     if isinstance(decoded, Batch):
         if not decoded.first:
-            raise InvalidInput("it has no source message")
+            raise InvalidInput("the record has no source message")
         return record
     if decoded is None or record.first != record.last or record.sources != (record.first,):
         raise InvalidInput("a fact must come from one message")

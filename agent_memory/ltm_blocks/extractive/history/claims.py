@@ -22,9 +22,9 @@ from agent_memory.ltm_blocks.extractive.history.periods import day_of
 from agent_memory.ltm_blocks.registry import Tombstone
 
 LinkKind = Literal["update", "refine", "contradict", "end"]
-"""A claim's relation to an older fact. "update": both are values of one thing, at different times.
+"""A claim's relation to an older fact. "update": both are values of one thing at different times.
 "refine": the claim includes the older fact and replaces it. "contradict": the older fact was never
-true. "end": the older fact ended when the claim did."""
+true. "end": the older fact ended when the claim ended."""
 
 Relation = Literal["same", "update", "refine", "end", "contradict", "deny"]
 """A finding's relation to an older fact, as a model states it. In addition to `LinkKind`: "same"
@@ -67,8 +67,8 @@ class Claim:
     category: str
     confidence: Share
     role: str
-    valid_from: _Time | None  # when the claim began to hold; None if unknown
-    valid_to: _Time | None  # when the claim stopped holding, exclusive; None for no end
+    valid_from: _Time | None  # when the claim became true; None if unknown
+    valid_to: _Time | None  # when the claim stopped being true, exclusive; None for no end
     recorded_at: datetime
     session_id: str
     seq: int
@@ -89,7 +89,7 @@ class Claim:
 
     @property
     def begins(self) -> datetime | None:
-        """When the claim began to hold: the stated beginning, otherwise the day of the statement.
+        """When the claim became true: the stated beginning, otherwise the day of the statement.
 
         None if no beginning is stated, and the claim had ended by the day of the statement.
         """
@@ -97,7 +97,7 @@ class Claim:
 
     @property
     def ends(self) -> datetime | None:
-        """When the claim stops holding, exclusive; for an undated event, after its statement."""
+        """When the claim stops being true, exclusive. An undated event ends after its statement."""
         if self.kind == "event" and self.valid_from is None and self.valid_to is None:
             return day_of(self.recorded_at) + timedelta(days=1)
         return self.valid_to
@@ -139,7 +139,7 @@ def covers(tombstone: Tombstone, claim: Claim) -> bool:
 
 
 _MOST_LINKS = 64
-"""Maximum number of links of a claim. The links left out are to old, superseded facts."""
+"""Maximum number of links of a claim. Links to old, superseded facts are left out."""
 
 
 def links_for(

@@ -1,4 +1,4 @@
-"""`Fact`, the result of one or several claims, and the score that ranks facts for a recall."""
+"""`Fact`, which results from one or several claims, and the score that ranks facts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A stated fact, with the time in which it held.
+    """A stated fact, with the time in which it was true.
 
     Attributes:
         id: The id, which stays the same as long as any of the fact's evidence exists.
@@ -55,16 +55,16 @@ class Fact:
         category: One word.
         confidence: 0 to 1; the highest confidence of the evidence.
         role: The weightiest role of the evidence.
-        valid_from: When the fact began to hold (UTC); None if unknown.
-        valid_to: When the fact stopped holding, exclusive; None while no end is known.
+        valid_from: When the fact became true (UTC); None if unknown.
+        valid_to: When the fact stopped being true, exclusive; None while no end is known.
         recorded_at: When the fact was first stated.
-        superseded_at: When the fact was superseded; None if it was not.
-        superseded_by: Id of the fact that superseded it.
+        superseded_at: When the fact was superseded; None if it was not superseded.
+        superseded_by: Id of the fact that superseded this fact.
         why: How it was superseded: "refined" by a fact that includes it, "updated", "ended",
             "contradicted", or "outranked" by a weightier role; empty if it was not superseded.
         evidence: The sources, oldest first.
-        periods: The periods in which the fact held. There are several if another fact replaced it
-            for a while.
+        periods: The periods in which the fact was true. There are several periods if another fact
+            replaced it for a while.
         field: The field of a profile that the fact fills.
         value: The field's value, as JSON.
         kind: "event", "state" or "plan"; empty if unknown.
@@ -102,13 +102,13 @@ class Fact:
         return self.evidence[0].quote
 
     def holds(self, at: datetime) -> bool:
-        """Return whether the fact held at a time."""
+        """Return whether the fact was true at a time."""
         return any(begin <= at < end for begin, end in self.periods)
 
     def is_current(self, at: datetime) -> bool:
         """Return whether the fact is worth knowing at a time.
 
-        Such a fact holds, will hold, or ended without being superseded. A finished journey is
+        Such a fact is true, will be true, or ended without being superseded. A finished journey is
         current. A replaced fact is not.
         """
         if not self.periods:
@@ -120,7 +120,7 @@ class Fact:
 
     @property
     def time(self) -> str:
-        """The time of the fact in words. If it is unknown, the time of the statement."""
+        """The time of the fact in words. If this time is unknown, the time of the statement."""
         stated = f"said {self.recorded_at:%Y-%m-%d}"
         dates = written(self.valid_from, self.valid_to)
         if self.kind == "plan" and self.valid_from is not None:
@@ -130,7 +130,7 @@ class Fact:
 
 
 def rendered(fact: Fact) -> str:
-    """Return a fact as text for a model. Remarks mark contradicted facts, and other speakers."""
+    """Return a fact as text for a model. Contradicted facts, and facts from others, are marked."""
     remarks = []
     if fact.why == "contradicted":
         remarks.append(_NEVER)

@@ -223,7 +223,7 @@ def drafts(
     rules: Rules,
     id_of: Callable[[SourceMessage, Candidate], str],
 ) -> tuple[list[Draft], Counter[str]]:
-    """Return the accepted findings in message order, and counts of refused ones by reason."""
+    """Return the accepted findings in message order, and the numbers of refusals by reason."""
     refused: Counter[str] = Counter()
     by_id: dict[str, Draft] = {}
     for place, finding in enumerate(findings):
@@ -318,7 +318,7 @@ def times(finding: Candidate, source: SourceMessage, shown: Sequence[SourceMessa
     Args:
         finding: The finding. If its `when` is None, its dates are used unchanged.
         source: The message that the finding quotes.
-        shown: All messages. The words may be in one other than `source`.
+        shown: All messages. The words may be in a message other than `source`.
     """
     first, last = parse(finding.since), parse(finding.until)
     words = finding.when

@@ -42,7 +42,7 @@ class _ClaimGroup:
     def begin(self) -> datetime:
         """The stated start. If only an end is stated, the start of the group that this one ends."""
         if self._begin is None:
-            # set first, to stop cycles of groups that end each other
+            # groups may end each other in a cycle: this value stops the recursion
             self._begin = self.first.begins or BEGINNING
             if self.first.begins is None:
                 begun = next((group.begin for group in self.ended if not group.is_void), BEGINNING)
@@ -81,7 +81,7 @@ class _ClaimGroup:
         return self.begin, min([self.end, *(group.end for group in self.ending)])
 
     def beats(self, other: _ClaimGroup) -> bool:
-        """Return whether this group holds, rather than `other`, where their periods overlap."""
+        """Return whether this group is true, rather than `other`, where their periods overlap."""
         if self.order != other.order:
             return self.order > other.order
         if self.names(other) != other.names(self):
@@ -159,7 +159,7 @@ def _link(groups: Mapping[str, _ClaimGroup]) -> None:
         for group in members:
             group.rivals += [other for other in members if other is not group]
     for group, other in endings:
-        for version in (other, *other.contradictors):  # the replacements of `other` ended, too
+        for version in (other, *other.contradictors):  # the replacements of `other` also ended
             if version is not group:
                 group.ended.append(version)
                 if group.weight >= version.weight:
@@ -229,7 +229,8 @@ def _successor(
     begin, end = group.stated_period
     if periods and periods[-1][1] == end:
         return None, ""
-    # winners at the stated end; without these and `group.ending`, all winners ending after `begin`
+    # first choice: groups that end this one, and winners at its stated end. Otherwise all winners
+    # that end after its begin
     last = [other for other in winners if other.stated_period[0] < end <= other.stated_period[1]]
     taken = group.ending + last or [other for other in winners if other.stated_period[1] > begin]
     if not taken:
@@ -288,9 +289,9 @@ _REASONS = {
     "quote": "quoted what the message does not say",
     "invented": "named a number or a code that nobody said",
     "forgotten": "state facts that must stay forgotten",
-    "category": "are of a category that is not kept",
+    "category": "have a category that is not stored",
     "confidence": "were guesses",
-    "chatter": "say nothing but a mood or a courtesy",
+    "chatter": "express only a mood or a courtesy",
     "value": "do not fit the field",
     "echo": "only repeat known facts, and are not from the user",
 }
@@ -328,9 +329,9 @@ def _of_fact(block: str, fact: Fact, facts: Sequence[Fact]) -> list[Change]:
 
 
 _WHY = {
-    "refined": "another says all of it, and more",
+    "refined": "another fact includes this fact",
     "updated": "another fact took its place",
-    "ended": "it was said to have ended",
-    "contradicted": "it was said never to have been so",
-    "outranked": "what a weightier role said holds",
+    "ended": "a message states that it ended",
+    "contradicted": "a message states that it was never true",
+    "outranked": "a statement of a weightier role takes precedence",
 }

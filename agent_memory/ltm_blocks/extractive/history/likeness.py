@@ -124,8 +124,8 @@ class Stale:
 class StalenessDetector(SettingsModel):
     """Finds near-duplicate and old facts. They are not recalled, but stay in the history.
 
-    Near-duplicates have the same significant words, including names, numbers and negations, and
-    hold at the same time. Of two near-duplicates, the one that the user stated stays, otherwise the
+    Near-duplicates have the same significant words, including names, numbers and negations, and are
+    true at the same time. Of two near-duplicates, the one that the user stated stays, otherwise the
     one stated most often, otherwise the one stated last.
 
     Attributes:
@@ -172,7 +172,7 @@ class StalenessDetector(SettingsModel):
 
 
 def _meet(fact: Fact, other: Fact) -> bool:
-    """Return whether two facts hold at the same time. Two journeys may be years apart."""
+    """Return whether two facts are true at the same time. Two journeys may be years apart."""
     return any(
         begin < until and since < end
         for begin, end in fact.periods
@@ -181,6 +181,6 @@ def _meet(fact: Fact, other: Fact) -> bool:
 
 
 def last_said(fact: Fact) -> datetime:
-    """Return when a fact was last stated, or its end if later. A plan ages only after its end."""
+    """Return the time of a fact's last statement, or the fact's end if that is later."""
     latest = max(item.recorded_at for item in fact.evidence)
     return latest if fact.valid_to is None else max(latest, fact.valid_to)
