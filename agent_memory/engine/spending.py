@@ -1,8 +1,9 @@
-"""Enforcement of spending limits, by counters in the store that all processes share.
+"""Enforces spending limits with counters in the store, which all processes share.
 
-Before a model call, the counters are increased by one call and by its maximum tokens and cost.
-Afterwards they are corrected. Concurrent processes therefore cannot exceed a limit on the number of
-calls. If a process dies during a call, the maximum stays counted.
+Before a model call, the counters are increased by one call and by the call's maximum tokens and
+cost. Afterwards, the counters are corrected to the actual usage. Concurrent processes therefore
+cannot exceed a limit on the number of calls. If a process dies during a call, the maximum stays
+counted.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class Spending:
     def _settle(
         self, day: str, owners: list[str], counted: Spent, tokens: int, cost: float | None
     ) -> None:
-        """Correct the count of a call by its actual tokens and cost."""
+        """Replace the counted maximum of a call with its actual tokens and cost."""
         more = Spent(0, tokens, cost or 0.0) - replace(counted, calls=0)
         for owner in owners:
             try:
@@ -145,7 +146,7 @@ class Spending:
                 self._change(day, owner, Spent() - more, None)
             raise
         if not measures:
-            return None  # calls alone are limited
+            return None  # only the number of calls is limited
         return partial(self._settle, day, counted, more)
 
     def _concerned(self, user_id: str | None) -> list[str]:
@@ -162,8 +163,8 @@ class Spending:
         cost = self._prices.of_tokens(model, prompt, answer)
         if cost is None:
             raise SpendingLimitReached(
-                f"There is a cost limit, but the price of {model!r} is unknown, so it was not "
-                f'called. Set it: prices={{"{model}": {{"input": 0.5, "output": 1.5}}}}, in '
+                f"There is a cost limit, but the price of {model!r} is unknown, so the model "
+                f'was not called. Set it: prices={{"{model}": {{"input": 0.5, "output": 1.5}}}}, in '
                 "dollars per million tokens. Or limit calls or tokens instead.",
                 _RETRY_SECONDS,
             )
@@ -220,7 +221,7 @@ class Spending:
         self._cached.put((day, owner), (monotonic(), reason))
 
     def _clean_up(self, day: str) -> None:
-        """Once a day, delete old counters. Yesterday's stay, because their calls may still run."""
+        """Once a day, delete old counters, except those of yesterday: their calls may still run."""
         if self._begun == day:
             return
         self._begun = day

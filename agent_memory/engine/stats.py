@@ -41,7 +41,7 @@ class BlockStats:
 
 @dataclass(frozen=True, slots=True)
 class PromptStats:
-    """Counts for prompt caches: how much of a context repeats the session's previous one.
+    """Counts for prompt caches: how much of a context repeats the session's previous context.
 
     Attributes:
         contexts: The number of contexts in this process that were not the first of their session.
@@ -152,7 +152,8 @@ class SharedMetrics:
         begin_anew_in_child(self, SharedMetrics._let_go)
 
     def _let_go(self) -> None:
-        self._lock = checked_lock()  # forks do not wait: the lock is held during store calls
+        # a fork must not wait for this lock, which is held during store calls
+        self._lock = checked_lock()
 
     def add(self, counted: Counted) -> bool:
         """Add the metrics since the last call that returned True. Return whether this worked."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @with_call_errors
 class User:
-    """One user's memory. Made by `AgentMemory.user`, and by `Session.owner` for a session's user.
+    """One user's memory, from `AgentMemory.user`, or from `Session.owner` for a session's user.
 
     A session without a user has its own memory, which `Session.owner` returns as a `User`.
 
@@ -154,8 +154,9 @@ class User:
     ) -> list[Fact]:
         """Forget a fact, or all facts from a session or a part of it, permanently.
 
-        A fact that a forgotten fact superseded is current again. The messages stay in the log and
-        in other blocks. If they are absorbed again, the facts stay forgotten. Idempotent.
+        If a forgotten fact had superseded another fact, that fact is current again. The messages
+        stay in the log and in other blocks. If the messages are absorbed again, the facts stay
+        forgotten. Idempotent.
 
         Args:
             fact_id: The fact.
@@ -164,7 +165,7 @@ class User:
             why: The reason, which `audit` reports.
 
         Returns:
-            The forgotten facts. With `source`, facts that other messages also state stay.
+            The forgotten facts. With `source`, facts that other messages also state are kept.
 
         Raises:
             ConfigError: No block stores facts.
@@ -347,8 +348,8 @@ class User:
         guard.check(session_id, None)
         if scope.user_id is None and session_id != scope.session_id:
             raise InvalidInput(
-                f"This is the memory of the session {scope.session_id!r} alone. Pass that session "
-                "as the source. For another session, use its user's: memory.user(user_id)."
+                f"This is the memory of the session {scope.session_id!r} alone. Pass this session "
+                "as the source. For another session, use its user's memory: memory.user(user_id)."
             )
         return guard.owned(session_id, scope.user_id)
 

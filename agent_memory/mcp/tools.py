@@ -65,9 +65,10 @@ class Memory:
     Attributes:
         kind: A "note" or a "fact" can be updated and deleted; a "message" is from a conversation;
             "other" is shared by all users.
-        text: Its text.
-        id: Its id; messages have none.
-        date: Its day (UTC), or a fact's time, such as "2023-05" or "planned for 2023-07-03".
+        text: The text of the item.
+        id: The id of the item. Messages have none.
+        date: The day of the item (UTC), or a fact's time, such as "2023-05" or "planned for
+            2023-07-03".
         session_id: The conversation of a message.
         seq: The seq of a message in its conversation: a greater one is later.
         read_on: The position to read on, for a part of a long message.
@@ -102,10 +103,10 @@ class Context:
     """The context of a conversation, for a model.
 
     Attributes:
-        messages: OpenAI chat dicts; a query is the last of them.
-        tokens: Their tokens.
-        max_tokens: Their token budget.
-        warnings: Blocks that could not be asked.
+        messages: Chat messages in OpenAI's form. If there is a query, it is the last message.
+        tokens: The tokens of the messages.
+        max_tokens: The token budget of the context.
+        warnings: Warnings about blocks that could not be searched.
     """
 
     messages: list[dict[str, Any]]

@@ -279,7 +279,7 @@ class Application:
         return answer
 
     def _remembered(self, request: Request) -> _Remembered | None:
-        """Return the credential and its principal if verified in the last 60 seconds, else None."""
+        """Return the credential and its principal if it was verified in the last 60 seconds."""
         if not isinstance(self._credentials, Credentials):
             return None
         shown = _shown_in(request)

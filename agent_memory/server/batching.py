@@ -28,8 +28,8 @@ class _Pending(NamedTuple, Generic[J]):
 class Batcher(Generic[J]):
     """Batches short calls. For one event loop only.
 
-    A call starts immediately if fewer than `parallel` batches run. Otherwise it joins the next one.
-    A thread for each call would be several times slower, because the threads compete for the
+    A call starts immediately if fewer than `parallel` batches run. Otherwise it joins the next
+    batch. A thread for each call would be several times slower, because the threads compete for the
     interpreter lock.
 
     Args:

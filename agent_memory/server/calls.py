@@ -73,7 +73,7 @@ def read_window(at: At, session_id: SessionId) -> dict[str, Any]:
 def replace_log(at: At, session_id: SessionId, seen: Edited, log: Log) -> Any:
     """Replace a session's log with the result of an edit, in one step.
 
-    Refused (409) if the log has changed since it was read.
+    The call is refused (409) if the log has changed since it was read.
     """
     wanted = [item if isinstance(item, int) else checked(Message, item, "log") for item in log]
 

@@ -118,7 +118,7 @@ class Tokens:
             finally:
                 self._fetching.release()
         elif not self._keys and self._fetching.acquire(timeout=_FETCH_SECONDS):
-            self._fetching.release()  # only waited for the first fetch, by another thread
+            self._fetching.release()  # had only waited for another thread's first fetch
         if not self._keys:
             raise Refused(UNAVAILABLE)
         return self._keys.get(kid)
@@ -130,7 +130,7 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 def _keys_at(url: str) -> dict[str | None, PyJWK]:
-    """Fetch the keys that an issuer publishes, by id."""
+    """Fetch the keys that an issuer publishes. Return a dict from key id to key."""
     import jwt
 
     with build_opener(_NoRedirects).open(url, timeout=_FETCH_SECONDS) as answer:
@@ -148,7 +148,7 @@ _MOST_REMEMBERED = 10_000
 
 
 class Credentials:
-    """Authenticates keys, and JWTs if there are `tokens`."""
+    """Authenticates callers by API key or, with a verifier `tokens`, also by JWT."""
 
     def __init__(self, ring: KeyRing, tokens: Tokens | None = None) -> None:
         self._ring = ring

@@ -108,7 +108,7 @@ def run_call(call: Call, at: At, request: Any, **more: Any) -> Any:
     if call.subject == "operations":
         places = [at.memory]
     if call.name == "verify_receipt" and not isinstance(request.receipt, str):
-        arguments["receipt"] = compact_json(request.receipt)  # as text, to check all of it
+        arguments["receipt"] = compact_json(request.receipt)  # a text, so that all is checked
     with errors_for_admins(at):
         if call.name == "search":
             return _search(at, **arguments)

@@ -46,7 +46,7 @@ class JsonLines(logging.Formatter):
 
 
 class Lines(logging.StreamHandler[TextIO]):
-    """Writes lines to stderr, all lines of one iteration of the event loop in one write.
+    """Writes log lines to stderr. All lines of one iteration of the event loop are one write.
 
     Each write releases the interpreter lock, and worker threads may then keep it for a while.
     """

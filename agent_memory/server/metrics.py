@@ -200,13 +200,13 @@ class MemoryFigures:
 
     @contextmanager
     def kept_up(self) -> Iterator[None]:
-        """While the body runs, add this process's counters to the store, and run the watch."""
+        """In the `with` block, add this process's counters to the store, and run the watch."""
         counted = self._memory.memory.components.counted
         with self._figures.kept_up(counted), repeated("watch", LOOK_SECONDS, self.watch.look):
             yield
 
     async def reading(self) -> Reading:
-        """Return the metrics. If a lookup takes longer than 5 seconds, return the previous ones."""
+        """Return the metrics, or the previous metrics if a lookup takes longer than 5 seconds."""
         if self._looking is None and monotonic() >= self._until:
             self._looking = asyncio.ensure_future(self._look())
             self._looking.add_done_callback(self._looked)

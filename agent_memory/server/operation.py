@@ -59,8 +59,8 @@ class At:
     def session(self, session_id: str, whose: Whose, *, deleting: bool = False) -> str:
         """Check access to a session as `whose` requires. Return the id to pass to the library.
 
-        With "read", the id returned for another user's session does not exist. The library checks
-        an admin's access. `deleting` accepts a session whose deletion has begun.
+        With "read", the result for another user's session is an id that does not exist. The library
+        checks an admin's access. `deleting` accepts a session whose deletion has begun.
         """
         if "admin" in self.principal.rights:
             return session_id

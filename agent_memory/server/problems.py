@@ -141,7 +141,7 @@ class Refused(errors.AgentMemoryError):
     """An error that is answered with problem details.
 
     `detail` says what is wrong and what to do. `error` is the class that the client raises. If one
-    of them is None, that of the kind is used.
+    of the two is None, the kind's value is used.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ def form_of(
     body: bytes,
     exact: bool = False,
 ) -> Form:
-    """Return the validated input of a call. `exact`: whether the client accepts `EXACT`."""
+    """Return the validated input of a call. `exact` says whether the client accepts `EXACT`."""
     if operation.has_body:
         fields = _object(body)
         if query:

@@ -24,10 +24,10 @@ class ChatHistory:
 
     An `AgentMemory` with the same store and namespace uses the same logs. It reads the messages,
     its blocks absorb them, and its `delete` and `delete_user` erase them. The history is
-    thread-safe. Use it as a context manager, or call `close`. It reads no environment variables.
+    thread-safe, and reads no environment variables. Use it as a context manager, or call `close`.
 
     Args:
-        store: See `AgentMemoryConfig`. `close` does not close a store that was passed open.
+        store: See `AgentMemoryConfig`. If you pass an open store, `close` does not close it.
         namespace: The namespace, if `store` is a URL.
         durability: See `AgentMemoryConfig`; None for the default of `AgentMemoryConfig`.
         model: A litellm model name, which selects the tokenizer. If an `AgentMemory` on the same
@@ -80,7 +80,7 @@ class ChatHistory:
 
         Args:
             session_id: The session.
-            messages: The messages in order, each as for `AgentMemory.update`. May be empty.
+            messages: The messages in order, each as for `AgentMemory.update`, or an empty list.
             user_id: The session's user. A session belongs to the first user that a call names.
 
         Raises:
@@ -92,7 +92,7 @@ class ChatHistory:
         """
         self._check(session_id, user_id)
         if not isinstance(messages, Iterable) or isinstance(messages, str | Mapping | BaseModel):
-            raise InvalidMessage("Pass a list of messages: save replaces all of a session's.")
+            raise InvalidMessage("Pass a list: save replaces all messages of the session.")
         new = [message for item in messages for message in Message.all_of(item)]
         self._components.deletion.retried(
             session_id,
@@ -102,7 +102,7 @@ class ChatHistory:
         )
 
     def load(self, session_id: str) -> list[Message]:
-        """Return the messages of a session, oldest first. Empty if it does not exist.
+        """Return the messages of a session, oldest first: an empty list if it does not exist.
 
         Raises:
             InvalidId: The id is invalid.

@@ -26,11 +26,12 @@ _LEAST_DEPTH = 50
 
 
 class VectorIndex(ItemIndex):
-    """Items by id, ranked by the cosine similarity of their vectors to the query's vector.
+    """An index of items by id. A search ranks the items by the cosine similarity to the query.
 
     A user's items are found only by searches with that `user_id`. `delete_user` of an `AgentMemory`
-    with the same store and namespace erases them. The index is thread-safe. Use it as a context
-    manager, or call `close`. It reads no environment variables except the API keys of models.
+    with the same store and namespace erases them. The index is thread-safe. It reads no
+    environment variables except the API keys of models. Use it as a context manager, or call
+    `close`.
 
     Args:
         store: A URL as in `AgentMemoryConfig`, the URL of a Qdrant server, or Qdrant's ":memory:"
@@ -198,7 +199,7 @@ def _dimension(embedder: Embedder | None, wanted: int | None) -> int:
 
 
 class WordIndex(ItemIndex):
-    """Texts by id, ranked with Okapi BM25. Needs no embedder and no model.
+    """An index of texts by id, ranked with Okapi BM25. It needs no embedder and no model.
 
     Words are stemmed in some twenty languages, and stop words are left out. If a text is too short
     to detect its language, a word counts once for each of its possible stems.

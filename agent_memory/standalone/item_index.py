@@ -98,10 +98,10 @@ _EVERYBODYS = "everybody"
 
 
 class ItemIndex(ABC):
-    """Items by id. An item belongs to a user, or is shared.
+    """An index of items by id. An item belongs to a user, or is shared.
 
     `space` is the dimension and the model of the index's vectors. The store saves both, and
-    refuses to open the index with others.
+    refuses to open the index with other values.
     """
 
     def __init__(
@@ -136,8 +136,8 @@ class ItemIndex(ABC):
     ) -> None:
         """Store items. Each replaces the item with the same id.
 
-        If this fails, nothing is stored. Qdrant is an exception: it has no transactions, so a
-        failure may leave a part stored.
+        If the call fails, nothing is stored. Limitation: Qdrant has no transactions, so a failed
+        call may have stored some of the items.
 
         Args:
             items: One item or several, each an `Item` or a dict of its fields. If several have the
@@ -202,7 +202,7 @@ class ItemIndex(ABC):
     def delete_user(self, user_id: str) -> None:
         """Delete all items of a user. Idempotent.
 
-        `AgentMemory.delete_user` deletes them too, except on Qdrant.
+        `AgentMemory.delete_user` also deletes these items, except on Qdrant.
         """
         self._vectors.delete_vectors(self._block, owner=self._owner(user_id))
 
@@ -238,7 +238,7 @@ class ItemIndex(ABC):
             was = self._vectors.vector_blocks()[self._block]
             raise DimensionMismatch(
                 f"The index {self._name!r} was created with {self._describe(*was)}, and is opened "
-                f"for {self._describe(dimension, model)}. Open it as it was created, or use "
+                f"for {self._describe(dimension, model)}. Open it with the same settings, or use "
                 "another `name`."
             ) from error
         if keeps_records(self._vectors):
@@ -253,7 +253,7 @@ class ItemIndex(ABC):
         return Scope(user_id).owner
 
     def _key(self, owner: str, item_id: str) -> str:
-        """Return an item's record id. It also serves as session id, which `delete` selects by."""
+        """Return an item's record id, which is also the session id by which `delete` selects."""
         return record_id(self._block, owner, item_id)
 
     def _read(self, owner: str, session_id: str | None = None) -> Iterator[Item]:

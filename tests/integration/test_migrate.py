@@ -238,7 +238,7 @@ def test_a_migration_that_is_complete(small: Store, target: Store) -> None:
     for change in changes:
         change()
         before = everything(target)
-        with pytest.raises(InvalidInput, match="holds something"):
+        with pytest.raises(InvalidInput, match="already has data"):
             moved(small, target)
         assert everything(target) == before
 

@@ -61,7 +61,7 @@ def test_it_moves_and_tells_what() -> None:
     assert "to.db now has all data of sqlite:///from.db." in run("migrate", FROM, TO)
     with closing(open_store(TO)) as store:
         store.append("new", [draft("of the target")])
-    assert "The target holds something" in run("migrate", FROM, TO, code=1)
+    assert "The target already has data" in run("migrate", FROM, TO, code=1)
     assert "no file 'typo.db'" in run("migrate", "sqlite:///typo.db", TO, code=1)
     assert not Path("typo.db").exists()
 

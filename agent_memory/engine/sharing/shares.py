@@ -99,7 +99,7 @@ class Share:
         return self._grants.agents(self.name)
 
     def agent(self, agent_id: str) -> SharedMemory:
-        """Return the namespace for an agent, which need not have access yet.
+        """Return the namespace as an agent uses it. The agent need not have access yet.
 
         Raises:
             InvalidId: The agent's id is not valid.
@@ -120,7 +120,7 @@ class Share:
         """Delete the namespace: first its grants, then its sessions and all derived records.
 
         Idempotent. An interrupted deletion is finished by a worker, `flush`, or the next call.
-        Grants in the configuration are written again when a memory opens.
+        Grants in the configuration are restored when a memory is opened.
         """
         self._components.guard.check(None, None)
         self._components.deletion.user(shared_user(self.name))
@@ -287,8 +287,8 @@ class SharedMemory:
         self._require("write")
         if "stream" in options:
             raise InvalidInput(
-                "A shared namespace has no streams: one could be read after access was revoked. "
-                "Leave `stream` out, or use before_turn and after_turn around a stream of your own."
+                "A shared namespace has no streams, because they could be read after access was "
+                "revoked. Leave `stream` out, or stream between before_turn and after_turn."
             )
         arguments = {"model": model, "tools": tools, "max_rounds": max_rounds, **options}
         arguments |= {"key": key, "expected_end": expected_end}

@@ -67,7 +67,7 @@ def _features_in(lines: Sequence[tuple[int, Stored]], dimension: int) -> Feature
 
     for number, vector in lines:
         if not _are_traits(vector, dimension):
-            raise refused(number, f"its `traits` are not those of {dimension} dimensions")
+            raise refused(number, f"its `traits` do not have {dimension} dimensions")
     return features_of([vector.traits for _, vector in lines])
 
 
@@ -80,7 +80,7 @@ def _are_traits(stored: Stored, dimension: int) -> bool:
         features = features_of([stored.traits])
     except (ValueError, struct.error):
         return False
-    # encoded again, the features must give the same bytes: then all lengths are right
+    # if the features give the same bytes when encoded again, all lengths are right
     if features.dimension != dimension or blobs_of([stored.record], features) != [stored.traits]:
         return False
     vector, terms = features.meaning[0], features.words[0]
@@ -180,7 +180,7 @@ class RecordImport:
         for block, there in self._store.all_records() if loose else ():
             number = loose.get((block, there.id))
             if number is not None and there.session_id != self._head.session_id:
-                raise refused(number, f"block {block!r} has another record of its id already")
+                raise refused(number, f"block {block!r} already has another record with its id")
 
     def _put_facts(self, block: str, owner: str, records: Sequence[Record]) -> None:
         head = self._head

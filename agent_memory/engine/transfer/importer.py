@@ -74,7 +74,7 @@ class Importer:
             self._deletion.finish(session_id)
         except StoreError:  # the original error says more
             logger.exception(
-                "the partial import of session %r was not erased; a worker or `delete` will do it",
+                "the partial import of session %r was not erased; a worker or `delete` erases it",
                 session_id,
             )
 
@@ -124,7 +124,7 @@ def lines_of(source: str | Path | TextIO | Iterable[str], most: int = 0) -> Iter
     else:
         for number, line in enumerate(source, 1):
             if not isinstance(line, str):
-                raise refused(number, f"it is a {type(line).__name__}, and no text")
+                raise refused(number, f"it is a {type(line).__name__}, not text")
             with _in_utf8(number):  # lines from a list may lack their line feed
                 raw = (line if line.endswith("\n") else f"{line}\n").encode()
             yield raw
@@ -210,8 +210,8 @@ def import_transaction(
             if lease is None:
                 continue  # a worker has just erased it
             transaction = ImportTransaction(store, begun, lease)
-            # written again: before the lease was taken, a worker may have erased the session, and
-            # another process may have created one with its id
+            # the entries are written again: before the lease was taken, a worker may have erased
+            # the session, and another process may have created one with its id
             transaction.add(first, head.expired)
             yield transaction
             return

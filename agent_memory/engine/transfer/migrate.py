@@ -68,8 +68,8 @@ _SHOWN = 5
 _SQLITE = "sqlite:///"
 
 UNFINISHED = (
-    "A migration into this store is running or was interrupted: use the former store until "
-    "`agent-memory migrate FROM_URL TO_URL`, run again, is finished."
+    "A migration into this store is running or was interrupted. Use the former store, and run "
+    "`agent-memory migrate FROM_URL TO_URL` again until it has finished."
 )
 """The message for a store for which `is_unfinished` returns True."""
 
@@ -89,7 +89,7 @@ def migrate(
 
     Limitations: Do not write to the source meanwhile. The comparison reports such writes, and
     another call copies them. Do not use the target before the end: data that is not in the source
-    is removed from it.
+    is removed from the target.
 
     Args:
         from_url: The source. See `AgentMemoryConfig.store`.
@@ -162,33 +162,33 @@ def origin_of(url: str) -> str:
 
 
 def _check(source: Store, held: Sequence[str], origin: str, noted: Collection[str]) -> None:
-    """Refuse to mix two deployments, or to move nothing."""
+    """Raise an error if two deployments would be mixed, or nothing would be moved."""
     if is_unfinished(source):
         raise InvalidInput(
-            "The source is itself the target of a migration that is not finished: finish "
-            "that one first."
+            "The source is itself the target of an unfinished migration. Finish that migration "
+            "first."
         )
     if origin in noted:
         return
     if noted:
         raise InvalidInput(
             "A migration from another source into this target is not finished. "
-            "Finish that one, or name an empty target."
+            "Finish the other migration, or name an empty target."
         )
     if held:
         raise InvalidInput(
-            f"The target holds something in this namespace already: {', '.join(held)}. Name an "
+            f"The target already has data in this namespace: {', '.join(held)}. Name an "
             "empty database, or another namespace."
         )
     if not _held(source):
         raise InvalidInput(
-            "There is nothing to move in this namespace of the source. If its memory has another "
-            "`namespace`, name that."
+            "There is nothing to move in this namespace of the source. If the memory has another "
+            "`namespace`, pass its name."
         )
 
 
 def _held(store: Store) -> list[str]:
-    """Describe the contents of a store. Empty if it has no data but the engine's notes."""
+    """Describe the contents of a store: an empty list if it has only the engine's notes."""
     counts = store.counts()
     contents = [f"{counts.sessions} sessions"] if counts.sessions else []
     block = next((block for block, _ in store.all_records() if block != NOTES.name), None)

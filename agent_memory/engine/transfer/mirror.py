@@ -99,7 +99,7 @@ class StoredRecord:
 
 @dataclass(eq=False, repr=False)
 class FactRecords:
-    """A store's facts, without those about the store itself and those of sessions in `_leaving`.
+    """A store's facts, without facts about the store itself and facts of sessions in `_leaving`.
 
     The sessions in `_leaving` are being deleted.
     """
@@ -158,15 +158,15 @@ class VectorRecords:
 
 
 RecordSet = FactRecords | VectorRecords
-"""A set of a store's records, read in any order. `remove` may remove more than the keys."""
+"""A set of a store's records, read in any order. `remove` may remove further records."""
 
 
 def mirror(source: RecordSet, target: RecordSet, sums: Sums) -> Iterator[StoredRecord]:
     """Make the target's records equal to the source's, and yield each record of the source.
 
     Equal records are not written again, so a repeated call resumes an interrupted one. Records are
-    compared by hashes. Two of them are equal in one of billions of cases, and Python salts them, so
-    that the next run finds the difference.
+    compared by hashes. Two different records have the same hash in one of billions of cases. Python
+    salts its hashes, so the next run then finds the difference.
     """
     there = _hashes(target)
     if there and (extra := there.keys() - _hashes(source)):

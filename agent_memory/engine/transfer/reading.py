@@ -170,12 +170,12 @@ class Reading:
         if "created_at" in fields and (not isinstance(own, str) or message.created_at != at):
             raise self._refused("its message has another time than the line")
         if message.model_fields_set != fields.keys():
-            raise self._refused("its message is not in the form that logs keep")
+            raise self._refused("its message is not in the form that logs store")
         return Message.from_json(text, at)
 
     def _key(self, form: KeyForm) -> KeptKey:
         if form.name in self._keys:
-            raise self._refused("a line before has the same key")
+            raise self._refused("an earlier line has the same key")
         if not form.seq <= min(form.end, self.head.end):
             raise self._refused("its messages are not in the log")
         self._keys.add(form.name)
@@ -186,13 +186,13 @@ class Reading:
 
     def _vectors(self, form: VectorsForm) -> VectorsForm:
         if form.block in self._announced:
-            raise self._refused(f"the vectors of block {form.block!r} have begun before")
+            raise self._refused(f"an earlier line announces the vectors of block {form.block!r}")
         self._announced.add(form.block)
         return form
 
     def _vector(self, form: VectorForm) -> Stored:
         if form.block not in self._announced:
-            raise self._refused(f"no line before announces the vectors of block {form.block!r}")
+            raise self._refused(f"no earlier line announces the vectors of block {form.block!r}")
         return Stored("vector", form.block, self._record(form), form.traits)
 
     def _record(self, form: FactForm) -> Record:
@@ -204,7 +204,7 @@ class Reading:
             raise self._refused("its `sources` are not in the log")
         cursor = head.cursors.get(form.block)
         if cursor is not None and form.last > max(cursor, head.expired):
-            raise self._refused(f"block {form.block!r} has not absorbed that far")
+            raise self._refused(f"block {form.block!r} has not absorbed these messages")
         return Record(
             id=form.id,
             owner=Scope(head.user_id if form.of == "user" else None, head.session_id).owner,
@@ -220,7 +220,7 @@ class Reading:
     def _letter(self, form: LetterForm) -> DeadLetter:
         self._within(form.first, form.last)
         if form.last > self.head.cursors.get(form.block, 0) or form.first <= self.head.expired:
-            raise self._refused(f"block {form.block!r} can't have given up these messages")
+            raise self._refused(f"block {form.block!r} cannot have given up these messages")
         return DeadLetter(session_id=self.head.session_id, **form.model_dump(exclude={"kind"}))
 
     def _forgotten(self, form: ForgottenForm) -> Stored:
@@ -246,7 +246,7 @@ class Reading:
         except InvalidInput as error:
             raise self._refused(str(error).rstrip(".")) from None
         if record.id in self._values:
-            raise self._refused("a line before has the value of the same key")
+            raise self._refused("an earlier line has a value of the same key")
         self._values.add(record.id)
         return Stored("value", VALUES.name, record)
 
@@ -263,7 +263,9 @@ class Reading:
     def _end(self, form: EndForm) -> None:
         self._whole_log()
         if form.sha256 != self._digest.hexdigest():
-            raise self._refused("its `sha256` is not that of the lines before it: one was changed")
+            raise self._refused(
+                "its `sha256` is not that of the lines before it: one of them was changed"
+            )
         for _ in self._lines:
             self._number += 1
             raise self._refused("something follows the last line")
@@ -296,7 +298,7 @@ class _Log:
         """Return the problem of the next entry, or None."""
         head = self._head
         if entry.seq != self._seq + 1:
-            return f"message {self._seq + 1} should be here"
+            return f"message {self._seq + 1} is missing"
         if self._total is None:
             self._total = entry.before
             if self._total < 0 or (head.start == head.expired and head.start_total != self._total):
@@ -315,9 +317,9 @@ class _Log:
         """Return the problem at the end of the log, or None."""
         head = self._head
         if self._seq != head.end:
-            return f"message {self._seq + 1} should be here"
+            return f"message {self._seq + 1} is missing"
         if self._total != head.total or self._pinned != head.pinned_tokens:
-            return "the log adds up to other tokens than the head says"
+            return "the tokens of the log are not those that the head counts"
         return None
 
 
@@ -332,10 +334,10 @@ def _wrong(head: Head) -> str | None:
     if list(head.pinned) != sorted(set(head.pinned)):
         return "`pinned` are not in order"
     if any(cursor > head.end for cursor in head.cursors.values()):
-        return "a cursor lies behind the end"
+        return "a cursor is after the log's `end`"
     summary = head.summary
     if summary and not (summary.redo_after or 0) <= summary.upto <= head.end:
-        return "the summary covers other messages than there are"
+        return "the summary covers messages that the log does not have"
     return None
 
 
@@ -378,7 +380,7 @@ def _value_of(form: ValueForm, session_id: str) -> Record:
     """Return the record of a value. Raise `InvalidInput` if `KeyValues` stores it otherwise."""
     namespace, key = checked(form.namespace), text_of("key", form.key)
     if (form.ttl is None) != (form.until is None):
-        raise InvalidInput("its `ttl` and its `until` do not say the same.")
+        raise InvalidInput("its `ttl` and its `until` do not agree.")
     metadata: dict[str, Any] = {
         "ns": list(namespace),
         "value": plain_json(_read(form.value), "The value"),
@@ -404,7 +406,7 @@ def _vectors(form: MeaningForm) -> list[Any]:
 
     raw = form.vectors
     if not raw or len(raw) % (_FLOAT * form.count):
-        raise InvalidInput("its `vectors` are not as many as they say.")
+        raise InvalidInput("its `vectors` do not have the length for their `count`.")
     if not np.isfinite(np.frombuffer(raw, np.float32)).all():
         raise InvalidInput("its `vectors` are not numbers.")
     return [form.embedder, b64encode(raw).decode(), form.count]

@@ -161,8 +161,8 @@ def checked(namespace: Sequence[str], *, what: str = "namespace") -> Namespace:
         isinstance(label, str) and label and is_storable(label) for label in namespace
     ):
         raise InvalidInput(
-            f"{what} is {quoted(namespace)}. Give a tuple of labels, none empty and without NUL or "
-            "lone surrogates, such as ('users', 'ana')."
+            f"{what} is {quoted(namespace)}. Give a tuple of labels, such as ('users', 'ana'). A "
+            "label must not be empty, and must not contain NUL or lone surrogates."
         )
     return tuple(namespace)
 
@@ -201,7 +201,7 @@ def own_root(session_id: str) -> str:
 
 
 def is_owned(owner: str, root: str) -> bool:
-    """Return whether an owner of records is the root, or one of its namespaces."""
+    """Return whether `owner` is `root` itself, or the owner of a namespace below `root`."""
     return owner == root or owner.startswith(root + _END)
 
 

@@ -44,8 +44,8 @@ class KeyValues:
     """A store of values by namespace and key. A value is plain JSON of any shape.
 
     `AgentMemory.values` and `User.values` return a store. A namespace is a tuple of labels, such as
-    ("users", "ana", "orders"). It exists while it holds a value. A stored value is durable and
-    immediately visible to every process. Threads may share one instance.
+    ("users", "ana", "orders"). A namespace exists while it has a value. A stored value is durable
+    and immediately visible to every process. Threads may share one instance.
 
     Args:
         store: The store.
@@ -124,7 +124,7 @@ class KeyValues:
         return [StoredValue(record).item() for record in records.values()]
 
     def get(self, namespace: Sequence[str], key: str, *, refresh: bool = False) -> KeyValue | None:
-        """Return the value of a key. None if there is none, or if it has expired.
+        """Return the value of a key. None if there is no value, or if it has expired.
 
         Args:
             namespace: The labels.
@@ -229,7 +229,7 @@ class KeyValues:
         return sorted(namespaces)[offset : offset + limit]
 
     def sweep(self) -> int:
-        """Delete expired values, and return their number. Other calls ignore them already."""
+        """Delete expired values, and return their number. Other calls ignore expired values."""
         now, count = now_utc(), 0
         for owner in self._owners(()):
             over = [value.record.id for value in self._of(owner) if value.is_over(now)]
