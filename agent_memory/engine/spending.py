@@ -164,7 +164,7 @@ class Spending:
         if cost is None:
             raise SpendingLimitReached(
                 f"There is a cost limit, but the price of {model!r} is unknown, so the model "
-                f'was not called. Set it: prices={{"{model}": {{"input": 0.5, "output": 1.5}}}}, in '
+                f'was not called. Set prices={{"{model}": {{"input": 0.5, "output": 1.5}}}}, in '
                 "dollars per million tokens. Or limit calls or tokens instead.",
                 _RETRY_SECONDS,
             )

@@ -63,7 +63,7 @@ function signIn(told) {
   fill(document.getElementById("main"), h("form", { class: "sign-in", onsubmit: submit },
     h("h1", null, "agent-memory"),
     h("p", null, "The prompts that models were sent, the memory of each user, and why."),
-    field("Key", input, "It is stored in this tab until you close it or sign out."), trouble,
+    field("Key", input, "This tab stores the key until you close the tab or sign out."), trouble,
     h("button", { type: "submit", class: "primary" }, "Sign in"),
     h("p", { class: "hint" }, "No key yet? The service's operator creates one: ", mono("agent-memory keys create"))));
   document.title = "Sign in \u00b7 agent-memory";

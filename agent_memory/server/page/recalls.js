@@ -22,8 +22,8 @@ async function forget(ctx, fact, found) {
   const why = h("input", { maxlength: 1000, autocomplete: "off" });
   const answer = await ask("Permanently forget this fact?", [
     h("p", { dir: "auto" }, h("strong", null, fact.text)),
-    h("p", null, "The messages stay in the log; absorbing them again does not bring it back."),
-    again.length > 0 && [h("p", null, "Facts it superseded may become valid again:"), h("ul", null, again.map((one) => h("li", { dir: "auto" }, one.text)))]],
+    h("p", null, "The messages stay in the log. If they are absorbed again, the fact stays forgotten."),
+    again.length > 0 && [h("p", null, "Facts that it superseded may become valid again:"), h("ul", null, again.map((one) => h("li", { dir: "auto" }, one.text)))]],
   { confirm: "Forget it", input: field("The reason, for the audit", why),
     act: () => ctx.api.ask("DELETE", ["facts", fact.id], { query: { why: why.value } }) });
   if (answer) {
@@ -47,7 +47,7 @@ function signals(recall) {
 
 function card(ctx, recall, facts, mark, why) {
   const fact = facts.get(recall.id);
-  const text = recall.text || "This was changed or deleted since.";
+  const text = recall.text || "The record was changed or deleted since.";
   return h("li", { class: "recall" },
     h("header", null, badge(recall.block), recall.time && h("span", { class: "time" }, recall.time),
       mark && badge(mark[0], mark[1]),

@@ -41,7 +41,7 @@ function scale(from, to) {
 
 function row(ctx, fact, found, [from, to, now]) {
   const heir = found.find((one) => one.id === fact.superseded_by);
-  const state = current(fact, now) ? badge("holds", "good") : badge(fact.why || "over");
+  const state = current(fact, now) ? badge("valid", "good") : badge(fact.why || "not valid");
   return h("li", { class: current(fact, now) ? "fact" : "fact over", id: `fact-${fact.id}` },
     h("header", null, state, h("span", { class: "time" }, fact.time), badge(fact.category),
       fact.subject !== "user" && badge(fact.subject), fact.field && badge(`profile: ${fact.field}`),
@@ -58,7 +58,7 @@ export async function facts(ctx) {
   const known = [...found.map(begin), ...found.map((fact) => end(fact, now))].filter(Number.isFinite);
   const [from, to] = [Math.min(...known), Math.max(...known, now)];
   const place = h("div", null);
-  const words = h("input", { type: "search", placeholder: "Words in it", "aria-label": "Words in it" });
+  const words = h("input", { type: "search", placeholder: "Words in the facts", "aria-label": "Words in the facts" });
   const only = h("input", { type: "checkbox" });
   const show = () => {
     const wanted = words.value.toLowerCase();
@@ -72,7 +72,7 @@ export async function facts(ctx) {
   only.addEventListener("change", show);
   show();
   const held = found.filter((fact) => current(fact, now)).length;
-  return [heading("Facts", `${num(held)} hold, ${num(found.length - held)} are over`, words, h("label", { class: "check" }, only, "only what holds")), place];
+  return [heading("Facts", `${num(held)} valid, ${num(found.length - held)} no longer valid`, words, h("label", { class: "check" }, only, "only valid facts")), place];
 }
 
 export async function audit(ctx) {

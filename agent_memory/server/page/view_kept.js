@@ -33,7 +33,7 @@ export async function notes(ctx) {
     ["Session", (one) => (one.session_id ? h("a", { href: ctx.to("session", one.session_id), dir: "auto" }, one.session_id) : "\u2013")],
     ["", (one) => remover(ctx, "Delete this note?", one.text, ["notes", one.id])],
   ], "There are no notes.");
-  return [heading("Notes", `${num(first.total)} written down outright`), list];
+  return [heading("Notes", `${num(first.total)} notes`), list];
 }
 
 export async function files(ctx) {
@@ -42,7 +42,7 @@ export async function files(ctx) {
   const show = (page) => page.paths.length
     ? h("ul", { class: "paths" }, page.paths.map((path) => h("li", null, h("a", { href: ctx.to("file", path) }, mono(path)))))
     : nothing("There are no files.");
-  return [heading("Files", `${num(first.total)} kept by a model`), paged(first, read, show)];
+  return [heading("Files", `${num(first.total)} stored by a model`), paged(first, read, show)];
 }
 
 export async function file(ctx) {
@@ -52,7 +52,7 @@ export async function file(ctx) {
 
 export async function skills(ctx) {
   const [first, list] = await pages(ctx, "skills", "skills", "Skills, by name", [
-    ["Skill", (one) => [mono(one.name), one.shared && badge("everybody's"), one.tags.map((tag) => badge(tag))]],
+    ["Skill", (one) => [mono(one.name), one.shared && badge("shared"), one.tags.map((tag) => badge(tag))]],
     ["What it does", (one) => [said(one.description),
       (one.steps.length > 0 || one.body) && h("details", null, h("summary", null, "Steps"), h("ol", null, one.steps.map((step) => h("li", { dir: "auto" }, step))), one.body && said(one.body, "raw"))]],
     ["", (one) => !one.shared && remover(ctx, "Delete this skill?", one.name, ["skills", one.name])],

@@ -21,15 +21,15 @@ export async function search(ctx) {
       const given = told.given_up.map((one) => `${one.block} gave up ${one.session_id} #${one.first} to #${one.last}: ${one.error}`);
       fill(found, warnings([...told.warnings, ...given]), h("div", { class: "beside" },
         h("div", { class: "side" },
-          panel("A context would recall", told.recalls.length, recalled(again, told.recalls, facts)),
-          panel("And leave out", told.left_out.length, leftOut(again, told.left_out, facts))),
-        h("div", { class: "side" }, panel("A search finds, best first", hits.results.length, recalled(again, hits.results, facts)))));
+          panel("Recalled in a context", told.recalls.length, recalled(again, told.recalls, facts)),
+          panel("Left out of the context", told.left_out.length, leftOut(again, told.left_out, facts))),
+        h("div", { class: "side" }, panel("Found by a search, best first", hits.results.length, recalled(again, hits.results, facts)))));
       announce(`${told.recalls.length} recalled, ${told.left_out.length} left out, ${hits.results.length} found.`);
     } catch (error) {
       fill(found, failed(error));
     }
   };
-  return [heading("Search", "What would be recalled for a question now, with scores, and what is left out."),
+  return [heading("Search", "Shows the records that a question would recall now, with scores, and the records left out."),
     h("form", { class: "search", role: "search", onsubmit: run }, field("Question", question), field("In the session", session),
       h("button", { type: "submit", class: "primary" }, "Look")), found];
 }

@@ -9,9 +9,9 @@ import { sessionHeading } from "./view_sessions.js";
 
 export const share = (one) => (one.kept_tokens === null || !one.tokens ? "\u2013" : `${Math.round((100 * one.kept_tokens) / one.tokens)} %`);
 
-const fidelity = (one) => (one.exact ? badge("to the byte", "good") : badge(one.missing ? `${one.missing} parts deleted since` : "changed since", "warn"));
+const fidelity = (one) => (one.exact ? badge("exactly", "good") : badge(one.missing ? `${one.missing} parts deleted since` : "changed since", "warn"));
 
-const NOTHING = "No prompts are logged here. Prompts are logged while keep_contexts is on, which is the service's default, and deleted with the messages they contain.";
+const NOTHING = "No prompts are logged here. Prompts are logged while keep_contexts is on, which is the service's default. A prompt is deleted with the messages that it contains.";
 
 async function list(ctx, id) {
   const read = (after) => ctx.api.get(["sessions", id, "contexts"], { limit: 20, after });
@@ -20,11 +20,11 @@ async function list(ctx, id) {
     ["Asked", (one) => h("span", { class: "clip", dir: "auto" }, one.question || "\u2013")],
     ["At (UTC)", (one) => when(one.at), "wide"],
     ["Tokens", (one) => num(one.tokens), "number"],
-    ["Prefix kept", share, "number"],
+    ["Same prefix", share, "number"],
     ["Recalled", (one) => num(one.recalls.length), "number"],
     ["Left out", (one) => num(one.left_out.length), "number"],
     ["Cost", (one) => money(one.cost), "number wide"],
-    ["As it was", fidelity],
+    ["Shown as sent", fidelity],
   ];
   const show = (page) => table("Turns, oldest first; each tool round has its own line", columns, page.contexts, NOTHING);
   return [await sessionHeading(ctx, id, "sent"), paged(await read(), read, show)];
@@ -51,10 +51,10 @@ function head(ctx, id, one) {
   const of = new Set(one.shortened);
   return figures([
     ["Tokens", [`${num(one.tokens)} of ${num(one.max_tokens)}`, meter(one.tokens, one.max_tokens, "Share of the budget")]],
-    ["Prefix kept", share(one), one.kept_tokens === null ? "the process's first prompt" : `${num(one.kept_tokens)} tokens as in the prompt before`],
+    ["Same prefix", share(one), one.kept_tokens === null ? "the process's first prompt" : `${num(one.kept_tokens)} tokens as in the previous prompt`],
     ["Recalling cost", money(one.cost)],
     ["Sent", when(one.at), "UTC"],
-    ["As it was sent", fidelity(one)],
+    ["Shown as sent", fidelity(one)],
     ["Window", one.window.length ? h("span", { class: "seqs" }, one.window.map((seq) =>
       h("a", { href: ctx.to("session", id, "at", seq) }, `#${seq}${of.has(seq) ? " in part" : ""}`))) : "empty: the session did not exist"],
   ]);

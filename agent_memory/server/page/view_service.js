@@ -66,9 +66,9 @@ function spent(spending, stats) {
   const today = spending.today;
   return panel("Spend", null, figures([
     today && [`Today, ${today.day}`, money(today.cost), `${num(today.calls)} calls, ${num(today.tokens)} tokens${today.reached ? `; reached: ${today.reached}` : ""}`],
-    ["Prompts kept", [percent(spending.kept_tokens, spending.prompt_tokens), meter(spending.kept_tokens, spending.prompt_tokens, "Unchanged share of prompts")], "what a provider's cache can take"],
-    ["Looked for", num(spending.recalls), `nothing found in ${percent(spending.empty_recalls, spending.recalls)}`],
-  ]), table("By purpose, of all processes, some seconds late; costs where prices are known", columns, rows, ""));
+    ["Unchanged prompts", [percent(spending.kept_tokens, spending.prompt_tokens), meter(spending.kept_tokens, spending.prompt_tokens, "Unchanged share of prompts")], "what a provider's cache can take"],
+    ["Queries", num(spending.recalls), `no result in ${percent(spending.empty_recalls, spending.recalls)}`],
+  ]), table("Usage by purpose, of all processes, some seconds late. Costs need known prices", columns, rows, ""));
 }
 
 function verify(ctx) {
@@ -77,7 +77,7 @@ function verify(ctx) {
   const run = async (event) => {
     event.preventDefault();
     try {
-      fill(place, receipt(await ctx.api.post(["receipts", "verify"], { receipt: JSON.parse(input.value) }), "What holds of it now"));
+      fill(place, receipt(await ctx.api.post(["receipts", "verify"], { receipt: JSON.parse(input.value) }), "The parts of the receipt now"));
     } catch (error) {
       fill(place, failed(error instanceof SyntaxError ? { title: "This is not a receipt", message: "Paste the whole JSON." } : error));
     }

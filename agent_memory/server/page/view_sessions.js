@@ -50,16 +50,16 @@ function state(window) {
   return figures([
     ["In the window", [`${num(window.tokens)} of ${num(window.max_tokens)} tokens`, meter(window.tokens, window.max_tokens, "Share of the budget")]],
     ["Messages shown", num(window.end - window.start + window.pinned.length), `of ${num(window.end)}`],
-    window.expired > 0 && ["Expired", num(window.expired), "the log has them no more"],
-    ...waiting.map(([block, lag]) => [`Absorbed by ${block}`, lag ? `${num(lag)} wait` : "all of it"]),
+    window.expired > 0 && ["Expired", num(window.expired), "removed from the log"],
+    ...waiting.map(([block, lag]) => [`Absorbed by ${block}`, lag ? `${num(lag)} pending` : "all messages"]),
   ]);
 }
 
 function cut(window) {
   if (!window.start) return null;
-  const stands = window.summary && [h("p", { class: "label" }, `Their summary (${num(window.summary.tokens)} tokens, by ${window.summary.by})`), said(window.summary.text)];
+  const stands = window.summary && [h("p", { class: "label" }, `Summary of these messages (${num(window.summary.tokens)} tokens, by ${window.summary.by})`), said(window.summary.text)];
   return h("section", { class: "cut", "aria-label": "The cut" },
-    h("p", null, `\u2702 Messages up to #${window.start} have left the window. What follows is shown to models whole.`), stands);
+    h("p", null, `\u2702 Messages up to #${window.start} have left the window. Models are sent the messages below in full.`), stands);
 }
 
 function entries(ctx, id, window, page, here) {
@@ -85,7 +85,7 @@ function actions(ctx, id, window, done) {
   const forget = async () => {
     const [, alone] = await counted();
     const answer = await ask("Forget all facts from this session?", [
-      h("p", null, `${num(alone.length)} facts go for good. What they had superseded holds again. The messages stay.`),
+      h("p", null, `${num(alone.length)} facts are forgotten permanently. Facts that they superseded are valid again. The messages stay.`),
       h("ul", null, alone.slice(0, 20).map((fact) => h("li", { dir: "auto" }, fact.text)))],
     { confirm: "Forget them", act: () => ctx.api.post(["forget"], { session_id: id }) });
     if (answer) announce(`${answer.forgotten.length} facts are forgotten.`);
@@ -93,7 +93,7 @@ function actions(ctx, id, window, done) {
   const remove = async () => {
     const [, alone] = await counted();
     const answer = await ask("Delete this session?", h("p", null,
-      `${num(window.end - window.expired)} messages of `, mono(id), `, ${num(alone.length)} facts that rest on them alone, what was sent, and all else that derives from it are erased. Nothing brings them back.`),
+      `${num(window.end - window.expired)} messages of `, mono(id), `, ${num(alone.length)} facts from these messages alone, the prompt log of the session, and all other data derived from it are erased permanently.`),
     { confirm: "Delete it", act: () => ctx.api.ask("DELETE", ["sessions", id]) });
     if (answer) done(receipt(answer, "The session is deleted"));
   };

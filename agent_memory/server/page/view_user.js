@@ -57,6 +57,6 @@ export async function user(ctx) {
     if (answer) fill(whole, heading("Deleted", "Keys for only this user are deleted too."), receipt(answer, "Everything is deleted"));
   }, { class: "act danger" });
   fill(whole, heading(ctx.user, "All data of this user", take, erase), figures(found.map(([name, size]) => [name, num(size)])),
-    panel("Content of an export", null, h("p", null, "One JSON object per line: sessions with their messages, notes, facts, changes, the profile, files, skills and observations; the last line is its end.")));
+    panel("Content of an export", null, h("p", null, "One JSON object per line: sessions with their messages, notes, facts, changes, the profile, files, skills and observations. The last line marks the end.")));
   return whole;
 }
