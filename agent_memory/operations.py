@@ -160,8 +160,8 @@ def import_session(
     """Import a session from a snapshot of `Session.export`.
 
     The session is visible only after the last line was read and the snapshot was verified. After an
-    error, nothing is imported. If a block's records cannot be imported, the block absorbs the log
-    again. An example are vectors of another embedding model.
+    error, nothing is imported. If a block's records cannot be imported, for example vectors of
+    another embedding model, the block absorbs the log again.
 
     Args:
         memory: The memory to import into.
@@ -204,7 +204,7 @@ def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
     The call does the same as `AgentMemory.replay`, but first deletes stored vectors of another
     model. After an interruption, call `rebuild` again to continue. Until the rebuild ends, the
     block recalls only from sessions that are already rebuilt. Before the rebuild, stop all
-    processes with the old settings. The block would recall wrong results, or nothing, in them.
+    processes with the old settings. Their recalls from the block would be wrong or missing.
 
     Args:
         config: The new settings.

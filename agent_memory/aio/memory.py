@@ -3,7 +3,7 @@
 Each call runs on a thread, through anyio. This works with asyncio and trio, and with several event
 loops at the same time. Each loop has at most 16 threads for a memory. A call that has started
 finishes even if its caller is cancelled. In a cancelled scope (anyio, trio), the caller waits for
-the call. After `asyncio.Task.cancel`, it does not wait.
+the call. After `asyncio.Task.cancel`, the caller does not wait.
 """
 
 from __future__ import annotations

@@ -338,7 +338,7 @@ class AgentMemoryConfig(SettingsModel):
 
     @property
     def lacking_models(self) -> dict[str, str]:
-        """Warnings by block name. If `model` is None, there is one for each block that needs it."""
+        """Warnings by block name: if `model` is None, one for each block that needs a model."""
         absorber = "absorbs nothing: it needs"
         reranker = "recalls by the local ranking only: its LLM reranker needs"
         return {

@@ -11,14 +11,14 @@ _SHARE = 4
 SUMMARY_FRAME = 24
 """Tokens of the message and the element around a summary's text."""
 _LEAST_RECALL = 40
-"""If the reserve for recalls would be smaller, no tokens are reserved."""
+"""If fewer than 40 tokens would be reserved for recalls, no tokens are reserved."""
 
 
 class Budget(NamedTuple):
     """The tokens of a context, by purpose."""
 
     max_tokens: int
-    overhead: int  # tokens of a context besides its messages
+    overhead: int  # tokens that a context has in addition to its messages
     recall_tokens: int = 0
     share: float = 1.0  # share of `max_tokens` that short-term memory may fill
     summary_tokens: int = 0  # tokens that the strategy allows for a summary; 0 without a summary
@@ -48,7 +48,7 @@ class Budget(NamedTuple):
         return min(tokens, self.messages - self.messages // _SPARE)
 
     def turns(self, system_tokens: int) -> int:
-        """Return the tokens above which a window's turns are cut."""
+        """Return the number of tokens above which the turns of a window are cut."""
         free = self.free if self.share >= 1 else 0
         summary = self.summary + SUMMARY_FRAME if self.summary else 0
         short_term = int(self.max_tokens * self.share) - free - self.overhead - summary

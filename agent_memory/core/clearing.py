@@ -158,7 +158,7 @@ class Cleared:
         return {place: stub for place in whole if (stub := self._cache[place])}
 
     def _joined(self, old: Sequence[int]) -> dict[int, Entry | None]:
-        """Merge old steps into one of them, whose result then lists the results of all steps."""
+        """Merge old steps into one step. Its result lists the results of all steps."""
         there = set(old) - self._notes
         steps = [
             (call, results)
@@ -227,7 +227,7 @@ def _stub_of(entries: Sequence[Entry], place: int, counter: TokenCounter) -> Ent
 def _note(
     entries: Sequence[Entry], results: Sequence[int], place: int, counter: TokenCounter
 ) -> Entry:
-    """Return a note in place of the result at `place`. It lists the seqs of all `results`."""
+    """Return a note for the place of the result at `place`. The note lists all `results` by seq."""
     tools: dict[str, list[str]] = {}
     for result in results:
         tools.setdefault(_call_of(entries, result)[0], []).append(str(entries[result].seq))

@@ -47,9 +47,9 @@ class MemoryContext:
         format: The format of `to_messages()`. None for OpenAI's chat.
         asked: The current turn, which `to_messages()` adds at the end. It holds the message that
             was passed to `get`. Empty if the window already ends with this message.
-        kept_tokens: Tokens of the beginning that this context shares with the session's previous
-            context. A provider's prompt cache can serve them. None for the session's first context
-            in this process.
+        kept_tokens: Tokens of the messages with which both this context and the session's previous
+            context begin. A provider's prompt cache can serve these messages. None for the
+            session's first context in this process.
         usage: Model calls for this context, such as embedding the query with a paid embedder.
     """
 
@@ -222,7 +222,7 @@ def without_context(
         copies = [*map(_as_sent, messages[: len(sent)])]
         if len(messages) > len(sent) and copies == sent:
             begin = len(sent) - len(question)
-            if copies[begin:] == chat_of(question):  # the caller's own question may have metadata
+            if copies[begin:] == chat_of(question):  # as chat: the question may have metadata
                 return messages[begin:]
             return [*question, *messages[len(sent) :]]
     for place, message in enumerate(messages):
@@ -264,8 +264,8 @@ _REASONS = (
         ("coverage_around", 0.02, "it or messages next to it have some of the question's words"),
         ("words", 0.6, "has words like the question's"),
     ),
-    (("meant", 1e-9, "said by the person asked about"),),
-    (("dated", 1e-9, "said in the time asked about"),),
+    (("meant", 1e-9, "said by the person that the question is about"),),
+    (("dated", 1e-9, "said in the time that the question is about"),),
 )
 """Reasons for a recall, in groups. The first reason of each group that holds is shown.
 
@@ -278,7 +278,7 @@ _LESS = -0.1
 def reason(recall: Recall) -> str:
     """Return the reasons for and against a recall, or its score if it has no `relevance`.
 
-    An example is "98 % likely: close in meaning, said by the person asked about".
+    An example is "98 % likely: close in meaning, has words like the question's".
     """
     views = recall.views
     if recall.relevance is None:

@@ -213,7 +213,7 @@ _LEAST_TOKENS = 40
 """In a small room, a recall may take 40 tokens, because a shorter text would say nothing."""
 
 _USUAL_RECALLS = 12
-"""Within these limits, a recall is cut to 1/12 of the room, or `_USUAL_TOKENS` if that is more."""
+"""A recall is usually cut to 1/12 of the room, or to `_USUAL_TOKENS` if this is more."""
 
 _USUAL_TOKENS = 150
 

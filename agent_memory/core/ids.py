@@ -17,7 +17,7 @@ Access = Literal["read", "write"]
 MAX_ID = 255
 MAX_SHARE = 64
 PAST_SHARED = "\x1f"
-"""Sorts directly after all ids of shared sessions."""
+"""A text that sorts directly after all ids of shared sessions."""
 
 _MARK = "\x1e"
 

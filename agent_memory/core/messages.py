@@ -229,9 +229,9 @@ class Message(BaseModel):
         return views[0] if views else None
 
     def views(self) -> list[dict[str, Any]]:
-        """Return the message as OpenAI chat dicts: one, or none or several for a raw item.
+        """Return the message as a list of OpenAI chat dicts. A raw item may have several or none.
 
-        The format of a raw item converts it; see `agent_memory.core.formats.registry`.
+        The format of a raw item converts the item; see `agent_memory.core.formats.registry`.
         """
         values = self.__dict__
         role = values["role"]

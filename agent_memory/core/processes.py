@@ -122,8 +122,8 @@ def share_arenas() -> None:
 def wait_for_imports() -> None:
     """Wait until no other thread is importing, for at most 20 seconds.
 
-    If a fork or the end of the interpreter stops a thread during an import, it never releases the
-    module's import lock.
+    If a fork or the end of the interpreter stops a thread during an import, the thread never
+    releases the module's import lock.
     """
     deadline = monotonic() + _IMPORT_SECONDS
     while _others_import() and monotonic() < deadline:

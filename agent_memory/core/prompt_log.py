@@ -17,13 +17,13 @@ from agent_memory.core.records import Entry, LeftOut, Recall
 from agent_memory.core.window import is_user
 
 Piece: TypeAlias = tuple[int, int]
-"""A message of a context, or its `<memory>` element: a key to compare, and the tokens."""
+"""The comparison key and the tokens of a context's message or of its `<memory>` element."""
 
 _PIECES: Cache[int, tuple[Sequence[Entry], Sequence[Piece]]] = Cache(64)
 
 
 def pieces(shown: Shown, context: MemoryContext) -> list[Piece]:
-    """Return a context as pieces, in the order in which a model is shown them."""
+    """Return a context as pieces, in the order in which a model gets them."""
     leading = zip(shown.leading, shown.leading_tokens, strict=True)
     above = [(hash((message.role, _text_in(message))), tokens) for message, tokens in leading]
     entries = [*shown.turns, *shown.drafts]
@@ -67,7 +67,7 @@ def same(before: Sequence[Piece], now: Sequence[Piece]) -> int:
     return common
 
 
-_LONGEST = 300  # characters of a record that was left out
+_LONGEST = 300  # the most characters that are stored of a record that was left out
 _MOST = 10
 _DIGITS = 4
 _ELSEWHERE = 0  # the seq of messages that are in no log: those of a framework's own window

@@ -236,7 +236,8 @@ class Scope:
     def wants(self, sources: Sequence[Source]) -> bool:
         """Return whether a record with these sources may be recalled.
 
-        The engine checks each recall. A block can check earlier, before it limits their number.
+        The engine checks each recall. A block can check earlier, before it limits the number of
+        its recalls.
         """
         if not sources:
             return True

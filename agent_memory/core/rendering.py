@@ -237,7 +237,7 @@ def _items(
         message = messages[first.place] if first.place >= 0 else None
         if message is None or message.raw is None or message.format != form.name:
             is_other_format = message is not None and message.format not in (None, CHAT)
-            is_chat = is_other_format and form.name == CHAT  # shortened messages too
+            is_chat = is_other_format and form.name == CHAT  # also for shortened messages
             items += _converted(converted(first.view) if is_chat else first.view, form)
             continue
         count = len(shapes[first.place].views)

@@ -62,7 +62,7 @@ class SettingsModel(BaseModel):
                 return
             except ValidationError as error:
                 sentence = sentence_of(error, type(self), fields)
-            # Raised outside of `except`, because the error's context would hold the values.
+            # The error is raised outside of `except`, so that its context does not hold the values.
             raise InvalidSetting(sentence)
 
         as_base_init(__init__)

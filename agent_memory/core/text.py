@@ -82,7 +82,7 @@ def sentences(text: str) -> list[str]:
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Return the start and end of each of `sentences`."""
+    """Return the start and end of each sentence that `sentences` returns."""
     spans = []
     end = 0
     for sentence in sentences(text):

@@ -63,7 +63,7 @@ class Handover(Generic[T]):
         context: Context | None = None,
     ) -> None:
         self._name, self._call, self._abandoned = name, call, abandoned
-        self._decided = threading.Lock()  # acquired once: when the call ends or is abandoned
+        self._decided = threading.Lock()  # acquired when the call ends or is abandoned
         self._outcomes: SimpleQueue[Future[T]] = SimpleQueue()
         self._outcome: Future[T] | None = None
         self._span = tracing.here()

@@ -66,7 +66,7 @@ class Names:
             return [place for place, name in enumerate(self.texts) if name in ids]
         ours = [name for name in ids if len(name) == _DIGITS]
         wanted = Names.of(ours)
-        if wanted.packed is None:  # no id has 32 characters, or one of these is not hexadecimal
+        if wanted.packed is None:  # no id has 32 characters, or some of these are not hexadecimal
             return [p for p in range(len(self)) if self[p] in ids] if ours else []
         # a fast filter by the first 16 bits of the ids
         present = np.zeros(2**16, np.bool_)

@@ -30,7 +30,7 @@ def open_embedder(
 ) -> Encoder:
     """Return a cached embedder for a name, a function or an object.
 
-    Loads no model and sends no request yet.
+    The call loads no model and sends no request.
 
     Args:
         value: "local" is the embedder on this machine. None is the local embedder if it is
