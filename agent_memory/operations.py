@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 _TRIES = 5
-"""Attempts to open a block. One fails if a process with the old settings wrote vectors again."""
+"""Attempts to open a block. An attempt fails if a process with old settings wrote vectors."""
 
 
 def dead_letters(memory: AgentMemory, block: str | None = None) -> list[DeadLetter]:
@@ -166,8 +166,8 @@ def import_session(
     Args:
         memory: The memory to import into.
         source: A path, a text file, or lines, which are read once.
-        deleted: Whether to import the session even if it, or its user, was deleted here after the
-            session began.
+        deleted: Whether to import the session even if the session or its user was deleted here
+            after the session began.
 
     Returns:
         The session's head.
@@ -190,7 +190,7 @@ def import_session(
     since = gone.since(reading.head)
     if since is not None and not deleted:
         raise InvalidInput(
-            f"Session {reading.head.session_id!r}, or its user, was deleted here on "
+            f"Session {reading.head.session_id!r} or its user was deleted here on "
             f"{since:%Y-%m-%d %H:%M} UTC. To import it again, set deleted=True (--deleted)."
         )
     head = memory._bring(reading)
@@ -224,7 +224,7 @@ def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
 
 
 def _opened(config: AgentMemoryConfig, name: str) -> Components:
-    """Return the components with this block only. Stored vectors that do not fit it are deleted."""
+    """Return the components with this block only. Delete stored vectors of another model."""
     for _ in range(_TRIES):
         try:
             return Components(config, name)

@@ -163,7 +163,7 @@ class AsyncSession:
 
     Attributes:
         session_id: The session's id.
-        user_id: The user's id. None if the session was opened without one.
+        user_id: The user's id. None if the session was opened without a user.
     """
 
     def __init__(self, session: Session, run: Run) -> None:

@@ -1,1 +1,1 @@
-"""Several memories as one. Reads go to all of them in parallel. A rule selects one for writes."""
+"""Combines several memories. Reads query all memories. A rule selects the memory for writes."""

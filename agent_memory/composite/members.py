@@ -36,7 +36,7 @@ class BlockLink:
     memory: AgentMemory | None  # the memory that has the block; None for a member block
 
     def is_in(self, home: str | None) -> bool:
-        """Return whether queries of the block name the session. If not, it is in another memory."""
+        """Return True for member blocks and blocks of `home`: their queries name the session."""
         return self.memory is None or self.member == home
 
     def target(self, scope: Scope, home: str | None) -> Target:
@@ -250,7 +250,7 @@ class Routing:
         return self._ruled(session_id, user_id)
 
     def homed(self, name: str, user_id: str | None, after: str | None, page: int) -> Iterator[Head]:
-        """Yield the sessions after the id `after` whose home is the memory `name`, by their ids."""
+        """Yield, in order of ids, the sessions after the id `after` whose home is `name`."""
         memory = self._memories[name]
         while heads := memory.sessions(user_id=user_id, after=after, limit=page):
             for head in heads:

@@ -1,4 +1,4 @@
-"""`CompositeMemory`: several memories and blocks as one."""
+"""`CompositeMemory` combines several memories and blocks."""
 
 from __future__ import annotations
 

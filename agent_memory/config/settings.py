@@ -117,7 +117,7 @@ class AgentMemoryConfig(SettingsModel):
             `ClearTools` with `Summarize` if a model is configured, and with `Trim` otherwise.
         blocks: Long-term blocks in addition to those of the strategy. The default is a
             `VectorMemory`, or none if the strategy has blocks. `[]` adds none. If there is any
-            block, contexts recall notes too.
+            block, contexts also recall notes.
         overflow_mode: The time at which an overflowing window is shortened. "inline": before
             `update` returns. "background": later, by threads of this process or by
             `agent-memory worker`.
@@ -325,7 +325,7 @@ class AgentMemoryConfig(SettingsModel):
 
     @property
     def note_block(self) -> NoteBlock:
-        """The block that stores notes: the first configured one that does, or a default block.
+        """The block that stores notes: the first configured block with notes, or a default block.
 
         `search` includes the default block. Contexts include it if any block is configured.
         """
@@ -333,7 +333,7 @@ class AgentMemoryConfig(SettingsModel):
         for block in blocks.values():
             if isinstance(block, NoteBlock):
                 return block
-        name = f"model_{NOTES}" if NOTES in blocks else NOTES  # another block has the name
+        name = f"model_{NOTES}" if NOTES in blocks else NOTES  # another block may have the name
         return cast("NoteBlock", _default(NOTES, name=name))
 
     @property

@@ -51,7 +51,7 @@ class Cache(OrderedDict[K, V]):
         return value
 
     def drop(self, key: K) -> V | None:
-        """Remove a value. Return it, or None if there is none."""
+        """Remove and return the value of a key. Return None if there is no value."""
         with self.lock:
             self.total -= self._sizes.pop(key, 0)
             return self.pop(key, None)

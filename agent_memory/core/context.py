@@ -344,7 +344,7 @@ class Explanation:
 def dropped_of(
     head: Head | None, window: Iterable[Entry], shown: Collection[Source], recalls: Iterable[Recall]
 ) -> list[str]:
-    """Return a line for each reason why a context does not show messages whole, with their seqs."""
+    """Return lines with the seqs of messages that a context does not show whole, one per reason."""
     if head is None:
         return []
     own = {seq for session, seq in shown if session == head.session_id}

@@ -133,7 +133,7 @@ class Fitting:
         return None if last is None else sorted([*shown, *last], key=_seq)
 
     def _question_room(self, tokens: int, others: int, room: int) -> int:
-        """Return the tokens for the question: half of the room, or more if `others` leave more."""
+        """Return the tokens for the question: half of the room, or more if `others` take less."""
         if tokens <= room - others:
             return tokens
         step = max(1, room // _STEPS)

@@ -94,8 +94,8 @@ def merge(
 
     Args:
         shown: The messages that the window shows whole.
-        among: The blocks that share the window's store. None for all. In another store, the same
-            session id may belong to another session.
+        among: The blocks that share the window's store. None for all blocks. In another store, the
+            same session id may belong to another session.
         floors: For each block, the share below which its recalls are left out.
     """
     shown = frozenset(shown)

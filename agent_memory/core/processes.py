@@ -110,7 +110,7 @@ def share_arenas() -> None:
     """Limit glibc to two memory arenas for all threads of this process.
 
     By default, each thread may have its own arena, which does not return memory to the system. Call
-    this function before threads start. It respects the variable MALLOC_ARENA_MAX.
+    this function before threads start. The environment variable MALLOC_ARENA_MAX has priority.
     """
     import ctypes
 

@@ -49,7 +49,7 @@ def native(
 def _shown_entries(
     entries: Sequence[Entry], form: Format, counter: TokenCounter, cut: bool
 ) -> tuple[list[Entry], int | None]:
-    """Return the shown entries from the newest compaction on, and its seq."""
+    """Return the shown entries from the newest compaction on, and the compaction's seq."""
     begin, compaction = 0, None
     messages = [entry.message for entry in entries]
     own = [place for place, message in enumerate(messages) if message.format == form.name]

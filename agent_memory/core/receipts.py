@@ -44,7 +44,7 @@ class Receipt:
     Store the text of `to_json()`. `operations.verify` can later compare it with the store.
 
     Attributes:
-        kind: "session" or "user" for its deletion, or "checkpoint".
+        kind: "session" or "user" if one was deleted, or "checkpoint".
         id: The id of the session or user.
         namespace: The namespace of the deployment.
         at: The time of the receipt.

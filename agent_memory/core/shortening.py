@@ -267,8 +267,9 @@ class Shortener:
 def shares(costs: Sequence[int], room: int, least: Sequence[int] | None = None) -> list[int]:
     """Divide `room` tokens among messages or pieces by their costs.
 
-    If the room is too small, the cheapest get their cost, and the others share the remaining room
-    equally. Each gets at least its number in `least`. The sum of `least` must not exceed the room.
+    If the room is too small, the cheapest messages get their cost, and the others share the
+    remaining room equally. Each message gets at least its number in `least`. The sum of `least`
+    must not exceed the room.
     """
     floor = list(least or [0] * len(costs))
     amounts = [min(cost, low) for cost, low in zip(costs, floor, strict=True)]

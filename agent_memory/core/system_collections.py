@@ -14,8 +14,8 @@ class Reserved(NamedTuple):
     # whether a record can belong to a user, and is erased with the user
     goes_with_user: bool = False
     is_exported: bool = False  # whether the snapshot of a session includes its records
-    # Whether the records are facts of the store that holds the log. False for system messages,
-    # which may have another store, and for indexes, which hold vectors.
+    # Whether the records are facts in the store of the log. False for system messages, which may
+    # have another store, and for indexes, which hold vectors.
     is_facts: bool = True
 
 

@@ -93,7 +93,7 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 
 
 def last_break(text: str, upto: int) -> int:
-    """Return an index of at most `upto` to cut a text: the end of a sentence, or else of a word.
+    """Return the index, up to `upto`, at which to cut a text after a sentence, or else a word.
 
     The end of a sentence counts only in the second half. If no word ends there, return `upto`.
     """

@@ -61,8 +61,8 @@ class Tool:
         arguments: The arguments. Field descriptions are for the model too.
         run: Runs the tool for a scope and the validated arguments, and returns the text for the
             model. If it raises `InvalidInput`, the error's text is for the model.
-        effects: The possible effects of a call. A model is offered the tool only if all of them are
-            permitted.
+        effects: The possible effects of a call. A model is offered the tool only if all these
+            effects are permitted.
     """
 
     name: str
@@ -175,7 +175,7 @@ def _tool(bound: Callable[..., str], method: Any, words: Mapping[str, object]) -
 
 @cache
 def _arguments(method: Callable[..., str]) -> tuple[type[Arguments], bool]:
-    """Return the model of a method's arguments, and whether the method takes that model."""
+    """Return the model of a method's arguments, and whether an instance is its only argument."""
     hints = get_type_hints(method)
     _, _, *parameters = inspect.signature(method).parameters.values()
     first = hints[parameters[0].name] if parameters else None

@@ -204,7 +204,7 @@ def traced(
     """Trace each call of a method as an operation. `store_id` gets the object of the method."""
 
     def decorate(call: Callable[P, T]) -> Callable[P, T]:
-        signature = cache(partial(inspect.signature, call))  # computed only in traced processes
+        signature = cache(partial(inspect.signature, call))  # computed only if spans are recorded
 
         @wraps(call)
         def traced_call(*args: P.args, **kwargs: P.kwargs) -> T:

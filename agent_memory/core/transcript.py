@@ -163,7 +163,7 @@ WHOLE = Part(0, 1, 0)
 
 
 def passages(text: str) -> list[Place]:
-    """Return the start and end of each passage of a text. A text of up to `LONG` bytes is one.
+    """Return the start and end of each passage. A text of up to `LONG` bytes is one passage.
 
     Passages have similar lengths and begin at sentences or lines. Each passage repeats the last
     sentence of the previous passage, unless that sentence is long.
@@ -254,7 +254,7 @@ def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -
 def joined(recalls: Sequence[Recall], blocks: Collection[str]) -> list[Recall]:
     """Join the blocks' recalls of neighbouring messages, or of neighbouring passages of a message.
 
-    The joined recall has the place, id and score of the best of them, and the time of the first.
+    A joined recall has the place, id and score of the best recall, and the time of the first one.
     """
     best: dict[int, Recall] = {}
     runs: list[list[int]] = []

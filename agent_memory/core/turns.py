@@ -93,7 +93,7 @@ def question_of(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def answer_in(response: object) -> Message:
-    """Return the message of a response without its empty fields. Other providers refuse these."""
+    """Return the message of a response without its empty fields, which other providers refuse."""
     fields = Message.of(response).to_dict()
     return Message.of(
         {key: value for key, value in fields.items() if key == "content" or _says(value)}

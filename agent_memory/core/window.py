@@ -249,7 +249,7 @@ class _Candidate(NamedTuple):  # a tuple, because there is one for nearly every 
 def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candidate]:
     """Yield legal cuts with the size of the remaining window, smallest first.
 
-    Candidates after the first exceed `keep_tokens` at most by their pinned message.
+    The windows after the first exceed `keep_tokens` by at most their pinned message.
     """
     tokens = messages = 0
     next_shown: Entry | None = None

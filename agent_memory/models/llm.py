@@ -217,7 +217,7 @@ class Reading(Iterator[Any]):
 
     @apart
     def close(self) -> None:
-        """Close the connection. If a thread is reading a chunk, it closes the connection later."""
+        """Close the connection, or let a thread that is reading a chunk close it afterwards."""
         self._stopped = True
         self._hang_up()
 
@@ -235,8 +235,8 @@ def _let_go_quietly(stream: Any) -> None:
     """Disable a stream's finalizer.
 
     litellm's `CustomStreamWrapper.__del__` sets context variables. Before Python 3.12 the garbage
-    collector may run while a context variable is being set. A finalizer that sets another one then
-    crashes the process (python/cpython#148891). A synchronous stream needs no such finalizer.
+    collector may run while a context variable is being set. A finalizer that sets another variable
+    then crashes the process (python/cpython#148891). A synchronous stream needs no such finalizer.
     """
     logged = getattr(stream, "logging_obj", None)
     if logged is not None:

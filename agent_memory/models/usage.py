@@ -201,7 +201,7 @@ class Charges:
 
     Args:
         hold: Reserves tokens before each attempt; None if there are no spending limits.
-        counter: Counts tokens if the provider reports none. If it is None, they are estimated.
+        counter: Counts tokens if the provider reports none. None to estimate the tokens.
     """
 
     def __init__(

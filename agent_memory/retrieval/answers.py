@@ -27,7 +27,7 @@ _REPEATED = 0.6  # a reply is an echo if the user said this share of its words b
 _SAME_QUESTION = 0.6  # minimum cosine of two copies of a question
 _FAINT = 0.4  # factor on the score of a user message that asks the same question
 _SURE = 0.5
-_SENTENCE = 3  # words; a shorter query is a keyword search
+_SENTENCE = 3  # number of words; a shorter query is a keyword search
 _LIKELY = 0.1
 _SAMPLES = 3  # number of statements for which similar statements are searched
 _SIMILAR = 0.45
@@ -54,7 +54,7 @@ def answers(
     """
     results = [hit for hit in hits if hit.relevance >= least]
     are_keywords = not asks(question) and len(question.split()) < _SENTENCE
-    if in_context or not are_keywords:  # a search by keywords also returns questions with them
+    if in_context or not are_keywords:  # a keyword search returns questions with the words too
         results = informative_hits(question, results)
     if corrects:
         results = newest_of_a_form(results, question)
@@ -161,7 +161,7 @@ def _with_replies(results: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
 
 
 def _with_similar(results: list[Hit], samples: Sequence[Hit], newer: Newer) -> list[Hit]:
-    """Add statements that are similar to the surest hits, each after its hit."""
+    """Add statements that are similar to `samples`, each after the sample."""
     ids = {hit.record.id for hit in results}
     for sample in samples:
         for hit, near in newer(sample):

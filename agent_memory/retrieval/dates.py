@@ -146,8 +146,9 @@ _WORD = re.compile(r"\w+(?:[-']\w+)*")
 def period_of(text: str, today: date) -> Period | None:
     """Return the days that a question asks about: "last weekend", "two weeks ago", "in March 2024".
 
-    None if it names no time, and for relative periods in the future ("next week"). `ENGLISH_OF` has
-    the words of other languages. A date without a year means the latest such date that has begun.
+    None if the question names no time, or a relative period in the future ("next week").
+    `ENGLISH_OF` has the words of other languages. A date without a year means the latest such date
+    that has begun.
 
     Args:
         today: The day of the question.

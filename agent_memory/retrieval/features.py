@@ -91,7 +91,7 @@ class Features:
 
     @classmethod
     def of_texts(cls, texts: Sequence[tuple[str, datetime]]) -> Self:
-        """Build from the words of texts and of their days."""
+        """Build from the words of texts and of the texts' dates."""
         return cls.of_words([_terms([*_day(at.date()), *written(text)]) for text, at in texts])
 
     @classmethod

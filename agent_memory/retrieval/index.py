@@ -39,7 +39,7 @@ _MERGED = 8  # a segment that is this many times larger than the next one is not
 
 
 class SegmentIndex:
-    """An index over segments. Immutable, so a search sees one state.
+    """An index over segments. It is immutable, so a search sees one state.
 
     Args:
         dimension: Numbers in a vector.

@@ -2,8 +2,8 @@
 
 A non-Latin script stands for one language. A language in Latin letters is detected by its commonest
 words, each of which is a vote. The result is the language with the most votes. After a tie, the
-result has several languages. If no word votes ("Lasagne?"), it has all of them. English is added
-unless a language has two votes. Search therefore tolerates a wrong guess.
+result has several languages. If no word votes ("Lasagne?"), the result has all languages in Latin
+letters. English is added unless a language has two votes. Search therefore tolerates a wrong guess.
 """
 
 from __future__ import annotations

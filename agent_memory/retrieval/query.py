@@ -109,7 +109,7 @@ class Query:
         )
 
     def over_the_same(self, query: Query) -> Query:
-        """Return `query` with the pending records of this query."""
+        """Return `query` with the pending records of this object."""
         own = self.pending
         return query if own is None else query.with_pending(own.index, own.records)
 

@@ -1,4 +1,4 @@
-"""Read the statement in a search hit: who wrote it, when, and how it compares with another. Pure.
+"""Read statements in search hits: their author and time, and how two of them compare. Pure.
 
 The functions that compare two texts decide whether the newer one may correct the older one.
 """

@@ -60,7 +60,7 @@ def most_unseen(score: float) -> float:
 
 
 def cosines(rows: np.ndarray, vector: np.ndarray) -> list[float]:
-    """Return the cosine of each row with a vector. It is exactly the same among any other rows."""
+    """Return the cosine of each row with a vector. Other rows do not change its last digits."""
     products = (rows * vector).sum(axis=1)
     # the root of the product is exact for a vector with itself
     lengths = np.sqrt((rows * rows).sum(axis=1) * (vector * vector).sum())
@@ -105,7 +105,7 @@ class TextIndex:
 
     def relevance(self, query: Query) -> np.ndarray:
         """Return for each text the probability that it is relevant to a question."""
-        if len(query.meaning) != self._index.dimension:  # one side has no vectors
+        if len(query.meaning) != self._index.dimension:  # the query or the index has no vectors
             query = query.by_words()
         ranked = self._index.search(query, len(self.texts))
         relevance = np.zeros(len(self.texts))

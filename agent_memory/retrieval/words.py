@@ -129,7 +129,7 @@ class Cached(Generic[T]):
 class Forms(NamedTuple):
     """The forms under which one word is indexed."""
 
-    plain: str  # the folded word, or in any language its English stem if the folded word is ASCII
+    plain: str  # the folded word; for an ASCII word, its English stem in every language
     # The stems in the languages of the word's text. The English stem is `plain`.
     stems: tuple[str, ...]
 

@@ -133,10 +133,10 @@ class TokenCounter:
 
     Args:
         model: A litellm model name. None counts with o200k_base.
-        tokenizer: "exact" uses the model's own encoding if it is known and bundled. It uses the
-            last encoding that Anthropic published for Claude, and litellm's fallback, cl100k_base,
-            for other models. "approximate" estimates the tokens for any model and loads nothing;
-            docs/tokens.md gives the error.
+        tokenizer: "exact" uses the model's own encoding if it is known and bundled. For Claude, it
+            uses the last encoding that Anthropic published. For other models, it uses litellm's
+            fallback, cl100k_base. "approximate" estimates the tokens for any model and loads
+            nothing; docs/tokens.md gives the error.
 
     Attributes:
         encoding: Name of the encoding, which is stored with every count.
@@ -157,7 +157,7 @@ class TokenCounter:
 
     @property
     def overhead(self) -> int:
-        """Return the tokens that a context has besides its messages."""
+        """Return the tokens that a context has in addition to its messages."""
         return _REPLY_PRIMING
 
     def load(self) -> None:
@@ -285,13 +285,13 @@ class TokenCounter:
 
 
 def encoding_for(model: str | None) -> tuple[str, bool]:
-    """Return the encoding's name for a litellm model name, and whether it is the model's own."""
+    """Return the encoding's name for a litellm model name, and whether it counts exactly."""
     if model is None:
         return DEFAULT_ENCODING, True
     text_of("model", model)
     name = model.rsplit("/", 1)[-1].lower()
     if "claude" in name:
-        # Anthropic publishes no tokenizer for Claude 3 and later; this is the predecessor's.
+        # Anthropic publishes no tokenizer for Claude 3 and later. This one is for earlier models.
         return CLAUDE, False
     from tiktoken.model import encoding_name_for_model
 

