@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def read_config(file: Path | None, options: dict[str, Any]) -> AgentMemoryConfig:
-    """Return the settings of FILE or FILE#NAME. The environment, then `options` override them."""
+    """Return the settings of FILE or FILE#NAME. The environment and `options` override the file."""
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.config.sources import read_settings
     from agent_memory.engine.deployment import STORES, store_config, store_tables

@@ -209,7 +209,7 @@ def forget_shown(
     forgotten = owner.forget_all(records, messages=messages, why=why)
     text = f"{len(forgotten)} of {len(records)} forgotten."
     if len(forgotten) < len(records) and not messages:
-        text += " The others are messages and stay in the log. --messages removes them."
+        text += " The other records are messages, which stay in the log without --messages."
     say(text)
 
 

@@ -60,9 +60,11 @@ def read(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         value = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not JSON: {error}. Fix it, and run this again.") from None
+        raise ConfigError(
+            f"{path} is not JSON: {error}. Fix the file, and run this again."
+        ) from None
     if not isinstance(value, dict):
-        raise ConfigError(f"{path} is not a JSON object. Fix it, and run this again.")
+        raise ConfigError(f"{path} is not a JSON object. Fix the file, and run this again.")
     return text, value
 
 

@@ -148,7 +148,7 @@ def _tell(done: Imported, user: str | None) -> None:
             text = f"belong to {owner}. To move them, delete them there and import with --deleted."
         note(f"{count:,} sessions {text}")
     if done.new_messages or done.assigned:
-        say("They can be recalled now. To extract facts from them: agent-memory flush")
+        say("The messages can be recalled now. To extract facts from them: agent-memory flush")
 
 
 def _list(report: Imported, most: int) -> None:

@@ -120,7 +120,7 @@ def search(
     ] = False,
     forget: ForgetOption = False,
     messages: Annotated[
-        bool, typer.Option("--messages", help="With --forget: remove messages from the log too.")
+        bool, typer.Option("--messages", help="With --forget: also remove messages from the log.")
     ] = False,
     why: WhyOption = "",
     yes: YesOption = False,
@@ -166,7 +166,7 @@ def export(
 ) -> None:
     """Write a session's messages as JSON lines, for `import`.
 
-    `snapshot` also writes the records derived from them.
+    `snapshot` also writes the records derived from the messages.
     """
     log = _log(memory, head_of(memory, session))
     if output is None:

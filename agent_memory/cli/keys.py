@@ -69,7 +69,7 @@ def create(
 @app.command("list")
 @_with_keys
 def list_(memory: AgentMemory) -> None:
-    """List all keys with their rights, users, state and last use, including invalid ones."""
+    """List all keys, including invalid keys, with their rights, users, state and last use."""
     from agent_memory.server.keys import KeyRing
 
     now = datetime.now(UTC)

@@ -164,7 +164,7 @@ class Service:
 
 
 def is_missing(error: BaseException) -> bool:
-    """Return whether the answer is "not found". It may also mean that the key has no access."""
+    """Return whether the answer is "not found", which may also mean that the key has no access."""
     return type(error) is errors.AccessDenied and getattr(error, "is_missing", False)
 
 

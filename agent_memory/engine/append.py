@@ -125,7 +125,7 @@ class Appender:
     def bring(
         self, session_id: str, messages: Sequence[tuple[str, Message]], user_id: str | None
     ) -> int:
-        """Append imported messages atomically, and return the number of new ones.
+        """Append imported messages atomically, and return the number of new messages.
 
         Each message comes with its name in the source. A message whose name was imported before is
         skipped.

@@ -60,7 +60,7 @@ logger = logging.getLogger(__name__)
 
 
 class Components:
-    """The objects behind an `AgentMemory`: the open store, the bound blocks, and others.
+    """The objects behind an `AgentMemory`, such as the open store and the bound blocks.
 
     An attribute that is made by `part` is created at its first read.
 
@@ -122,7 +122,7 @@ class Components:
         self._begin_work()
 
     def _begin_work(self) -> None:
-        """Make the objects that shorten windows, absorb messages and delete expired ones."""
+        """Make the objects that shorten windows, absorb messages and delete expired messages."""
         config, store, blocks = self.config, self.store, list(self.blocks.values())
         self.guard, self.records, self.leases = Guard(store), SystemRecords(store), Leases(store)
         self.heartbeats, self.windows = Heartbeats(self.records), Windows(store)

@@ -62,7 +62,7 @@ class Deployment:
         return cls({name: store_config(name, table, **fields) for name, table in tables.items()})
 
     def open(self) -> Memories:
-        """Open the memories of all stores. If one cannot be opened, close the others.
+        """Open the memories of all stores. If a store cannot be opened, close the other memories.
 
         Raises:
             ConfigError: As for `AgentMemory`. A note names the store.

@@ -180,7 +180,7 @@ class AgentMemory(OpenMemory):
             message: Text or a message to recall for. It is not stored. If it is a user's message,
                 `to_messages()` ends with it. None recalls for the window's newest user message.
             user_id: The user. Required if the session does not exist yet.
-            max_tokens: A smaller budget than the configured one, in tokens, for this call.
+            max_tokens: The budget of this call in tokens, smaller than the configured budget.
             format: The provider for `to_arguments()` and `to_messages()`: "openai.chat",
                 "openai.responses", "anthropic.messages", "google.contents", "bedrock.converse" or
                 "langchain". None means OpenAI's chat. Items that only the provider reads, such as
@@ -217,8 +217,8 @@ class AgentMemory(OpenMemory):
         """Return the records and notes that match a query, best first, without a window.
 
         Messages that blocks have not absorbed yet are pending, and are searched too. If no block
-        recalls them, a word search covers the newest 5,000. If no block absorbs messages, all
-        messages are pending.
+        recalls pending messages, a word search covers the newest 5,000 of them. If no block absorbs
+        messages, all messages are pending.
 
         Args:
             query: The text to search for.
@@ -248,7 +248,7 @@ class AgentMemory(OpenMemory):
     def explain(
         self, question: str, *, user_id: str | None = None, session_id: str | None = None
     ) -> Explanation:
-        """Return the records that a question would recall, and why it would not recall the others.
+        """Return the records that a question would recall, and the other records with the reason.
 
         A record is left out if it is not relevant enough, is superseded, has no room in the budget
         or is shown already. Warnings name messages that blocks have not absorbed yet or could not
@@ -256,7 +256,7 @@ class AgentMemory(OpenMemory):
 
         Args:
             user_id: The user who asks.
-            session_id: The session in which the user asks. None for a new one.
+            session_id: The session in which the user asks. None means a new session.
 
         Raises:
             InvalidInput: Neither a user nor a session is named, or an id is not valid.
@@ -443,8 +443,8 @@ class AgentMemory(OpenMemory):
             memory.edit("s-1", lambda log: [*log[:-1], corrected])
 
         Readers see either the old log or the new one. Entries are renumbered from the first changed
-        message on. Blocks delete their records of these entries and absorb the new ones. A session
-        that does not exist is created.
+        message on. Blocks delete their records of these entries and absorb the new entries. A
+        session that does not exist is created.
 
         Args:
             change: A function from the current entries to the new ones, which are entries, or
@@ -545,15 +545,15 @@ class AgentMemory(OpenMemory):
         Args:
             message: As for `before_turn`.
             user_id: The user. Required if the session does not exist yet.
-            model: Another litellm model than the configured one.
+            model: Another litellm model than the configured model.
             tools: Tools that the model may call: Python functions, or OpenAI schemas. A function is
                 called with checked arguments. Its exceptions are raised, except `ToolRefused`: the
                 model gets the text of it. Schemas from the method `tools` call the memory's own
                 tools, which run for this session and user. A call of any other schema is returned
                 to the caller: see below.
             stream: Return the chunks of all rounds as they arrive.
-            max_rounds: The maximum number of rounds in which the model may call tools. After that,
-                it must answer.
+            max_rounds: The maximum number of rounds in which the model may call tools. After these
+                rounds, the model must answer.
             key: An idempotency key for this turn. If the turn is stored, a retry with the same key
                 and question returns the stored answer and calls no model.
             expected_end: As for `update`.
@@ -720,8 +720,8 @@ class AgentMemory(OpenMemory):
             limit: The maximum number of sessions.
             after: The id of the last session of the previous page.
             prefix: Only sessions whose ids start with this text.
-            newest: Sort by the time of the newest message, latest first. This reads the heads of
-                all sessions of the user, or of the whole namespace.
+            newest: Sort by the time of the newest message, latest first. Such a call reads the
+                heads of all sessions of the user, or of the whole namespace.
 
         Raises:
             InvalidInput: `limit` is not a number, or `after` is not a valid id. With `newest`, no
@@ -738,7 +738,7 @@ class AgentMemory(OpenMemory):
     def describe(
         self, session_id: str, metadata: dict[str, Any], *, user_id: str | None = None
     ) -> None:
-        """Replace a session's metadata, such as a title or tags. `sessions` and `head` return it.
+        """Replace a session's metadata, such as a title or tags. `sessions` and `head` return them.
 
         The metadata is deleted with the session. A session that does not exist is created.
 
@@ -771,8 +771,8 @@ class AgentMemory(OpenMemory):
         deleted with the user.
 
         Args:
-            user_id: The owner. None for values without an owner.
-            embedder: Embeds the texts of values and queries. None for the memory's own embedder.
+            user_id: The owner. None means values without an owner.
+            embedder: Embeds the texts of values and queries. None means the memory's own embedder.
         """
         self._guard.check(None, user_id)
         return self.components.values_of(Scope(user_id, None), embedder)

@@ -37,7 +37,7 @@ _AT_ONCE = 50  # sessions that `Absorber.prepare` takes in one call
 
 
 class OpenMemory:
-    """The part of `AgentMemory` that opens the objects of a configuration and closes them."""
+    """The part of `AgentMemory` that opens and closes the objects of a configuration."""
 
     _components: ClassVar[type[Components]] = Components
 
@@ -88,8 +88,8 @@ class OpenMemory:
         called. A failure is only logged here. The call that needs the part raises it.
 
         Args:
-            user_id: A user whose indexes are loaded too. Otherwise the user's first `get` loads
-                them.
+            user_id: A user whose indexes are loaded too. Without this argument, the user's first
+                `get` loads the indexes.
 
         Raises:
             InvalidId: The id is not valid.
@@ -187,7 +187,7 @@ class OpenMemory:
     def _bring_messages(
         self, session_id: str, messages: Sequence[tuple[str, Message]], user_id: str | None
     ) -> int:
-        """Append imported messages without a model call, and return the number of new ones."""
+        """Append imported messages without a model call, and return the number of new messages."""
         self._guard.check_session(session_id, user_id)
         bring = partial(self._appender.bring, session_id, messages, user_id)
         return self.components.deletion.retried(session_id, bring)

@@ -68,7 +68,7 @@ def picked_of(store: SessionStore, head: Head, seqs: Sequence[int]) -> list[Entr
 
 
 def head_now(store: SessionStore, head: Head) -> Head | None:
-    """Return a session's current head. None if the session is gone or a newer one has its id."""
+    """Return a session's current head. None if the session is gone, or its id was reused."""
     now = store.head(head.session_id)
     return now if now is not None and now.created_at == head.created_at else None
 
@@ -103,7 +103,7 @@ def page_of(
 ) -> list[Head]:
     """Return a page of sessions, without those that are being deleted.
 
-    With `shared`, return sessions of shared namespaces instead of all others.
+    With `shared`, return only sessions of shared namespaces, otherwise only other sessions.
     """
     limit, after = how_many("limit", limit), marker(after)
     heads: list[Head] = []

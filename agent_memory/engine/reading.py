@@ -82,7 +82,7 @@ class MessagePages:
         text = _text(entry.message)
         if request.offset >= max(1, len(text)):
             raise ToolRefused(
-                f"Message {request.seq} has {len(text)} characters. Give an offset below that."
+                f"Message {request.seq} has {len(text)} characters. Give a smaller offset."
             )
         shown = page(
             text, request.offset, lambda part: self._counter.text(compact_json(part)), self._room
@@ -118,7 +118,7 @@ class MessagePages:
         )
 
     def _head(self, scope: Scope, named: str | None) -> Head | None:
-        """Return the head of the session to read: the current one, or another of the same user."""
+        """Return the head of the session to read: the current, or another of the same user."""
         session_id = scope.session_id if named is None else named
         if session_id is None:
             raise ToolRefused("Say which session: give a session_id.")
@@ -262,7 +262,7 @@ class Finding:
         """Return a recall as JSON data. A message has its session and seq instead of an id."""
         block = self._parts.all_blocks.get(recall.block)
         kind: Kind = "other"
-        if block is None or isinstance(block, NoteBlock):  # None: the word search in the log
+        if block is None or isinstance(block, NoteBlock):  # None means the word search in the log
             kind = "message" if recall.sources else "note"
         elif isinstance(block, FactBlock):
             kind = "fact"

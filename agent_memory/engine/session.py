@@ -152,7 +152,7 @@ class Session(BoundSession):
         return User(self._memory, scope.user_id, self.session_id)
 
     def export(self, to: str | Path | TextIO) -> Exported:
-        """Write a snapshot of the session: its log, its head, and the blocks' records of it.
+        """Write a snapshot of the session: its log, its head, and its records in blocks.
 
         The snapshot is consistent: messages that are appended during the export are not included.
         Records of the user that belong to no session are not included either. Workers wait until

@@ -53,7 +53,7 @@ def surplus(
 
 
 def _of(recalls: Sequence[Recall], older_than: timedelta | None) -> list[Surplus]:
-    """Return the old records, and the other records that are near-duplicates of a newer one."""
+    """Return the old records, and other records that are near-duplicates of a newer record."""
     aged = _aged(recalls, older_than)
     old = {item.recall.id for item in aged}
     fresh = [recall for recall in recalls if recall.id not in old][::-1]

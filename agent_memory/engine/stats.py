@@ -119,7 +119,7 @@ class Progress:
     """The progress of a replay or of a flush, after a session.
 
     Attributes:
-        block: The block that is rebuilt. None for a flush.
+        block: The block that is rebuilt. None means a flush.
         session_id: The session that was just processed.
         done: The number of sessions processed so far.
         total: The number of all sessions, which may grow meanwhile.

@@ -41,8 +41,8 @@ class User:
 
     Args:
         memory: The memory.
-        user_id: The user. None for the memory of a session without a user.
-        session_id: The session from which calls are made, if any. It becomes the source of the
+        user_id: The user. None means the memory of a session without a user.
+        session_id: The session from which calls are made, if any. This session is the source of the
             records that these calls store.
 
     Attributes:
@@ -78,7 +78,7 @@ class User:
             session_id: Only facts from this session.
             as_of: Only facts that were true at this time. A date means its start (UTC). None for
                 all facts that are not superseded, whether their time is past, present or future.
-            known_at: The facts as the memory knew them at this time. None for now.
+            known_at: The facts as the memory knew them at this time. None means now.
             superseded: Include superseded facts: the whole history, regardless of `as_of`.
 
         Raises:

@@ -73,8 +73,8 @@ def behind(
 
     Args:
         memory: The memory. It is not closed.
-        security: The allowed hosts. None allows all hosts. DNS rebinding is harmless then, because
-            a web page has no credential to send.
+        security: The allowed hosts. None allows all hosts: behind authentication, DNS rebinding is
+            harmless, because a web page has no credential to send.
     """
     if security is None:
         security = TransportSecuritySettings(enable_dns_rebinding_protection=False)

@@ -113,8 +113,8 @@ class Application:
             `Principal` of a request.
         metrics: Counts requests. With None, `/metrics` does not exist.
         limits: The size, rate and time limits of requests.
-        mcp: An ASGI application that answers MCP clients at `/mcp`. It finds the user and the
-            rights of a request in the ASGI scope. With None, `/mcp` does not exist.
+        mcp: An ASGI application that answers MCP clients at `/mcp`. The application finds the
+            user and the rights of a request in the ASGI scope. With None, `/mcp` does not exist.
 
     Attributes:
         figures: The memory's metrics, for `/metrics`.

@@ -47,7 +47,7 @@ class Batcher(Generic[J]):
         self._tasks: set[asyncio.Task[None]] = set()  # the loop holds only weak references
 
     async def run(self, job: J) -> Any:
-        """Run a call in a batch with others, and return its result.
+        """Run a call, in a batch with other calls if possible, and return its result.
 
         Raises:
             TimeoutError: The call took too long. A call that has started still runs to its end.

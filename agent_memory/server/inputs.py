@@ -51,7 +51,7 @@ _FIELDS: Mapping[str, Any] = {
     "share": Annotated[str, Field(min_length=1, description="The namespace.")],
     "agent_id": Annotated[str, Field(min_length=1, description="The agent.")],
     "note_id": Annotated[str, Field(min_length=1)],
-    "path": Annotated[str, Field(min_length=1, description="As /memories/plan.md.")],
+    "path": Annotated[str, Field(min_length=1, description="A path, such as /memories/plan.md.")],
     "messages": Annotated[
         list[Any],
         AfterValidator(_not_empty),

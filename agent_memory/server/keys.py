@@ -112,7 +112,7 @@ class KeyRing:
         return key
 
     def all(self) -> list[Key]:
-        """Return all keys, oldest first, including expired and revoked ones."""
+        """Return all keys, oldest first, including expired and revoked keys."""
         keys, used = [], {}
         for owner in self._store.owners(_BLOCK, ""):
             for record in self._store.records(_BLOCK, owner):

@@ -235,7 +235,7 @@ class MemoryFigures:
 
 
 class Watch:
-    """Checks for stalled blocks and logs them as errors. It reads at most 32 due sessions."""
+    """Checks for stalled blocks and logs them as errors. A check reads at most 32 sessions."""
 
     def __init__(self, parts: Components, clock: Callable[[], float] = time) -> None:
         self._parts = parts
@@ -244,7 +244,7 @@ class Watch:
         self.stalled: list[Stalled] = []
 
     def look(self) -> bool:
-        """Check the blocks, and log an error for each stalled one. Return True, to continue."""
+        """Check the blocks, and log an error for each stalled block. Return True, to continue."""
         try:
             self.stalled = self._find_stalls()
         except StoreError as error:

@@ -32,7 +32,7 @@ class Kind:
     # the class of `agent_memory.errors` that the client raises, unless the problem names another
     # class
     error: type[errors.AgentMemoryError]
-    # the usual detail of a problem of this kind; None for the message of the error
+    # the usual detail of a problem of this kind; None means the message of the error
     detail: str | None = None
 
     @property
@@ -189,7 +189,7 @@ def problem_of(error: BaseException) -> Refused:
 
 
 def invalid(error: ValidationError) -> Refused:
-    """Return the error for an invalid form. It repeats no value of the form."""
+    """Return the error for an invalid form. The error repeats no value of the form."""
     failures = error.errors(include_url=False, include_input=False, include_context=False)
     mistakes = tuple(
         {"field": ".".join(map(str, failure["loc"]))[:_LONGEST_PLACE], "problem": _problem(failure)}

@@ -27,7 +27,7 @@ Schema = dict[str, Any]
 
 @dataclass(frozen=True)
 class Shape:
-    """The form of a response, or of a part of one."""
+    """The form of a response, or of a part of a response."""
 
     name: str
     description: str

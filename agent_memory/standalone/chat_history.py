@@ -29,7 +29,7 @@ class ChatHistory:
     Args:
         store: See `AgentMemoryConfig`. If you pass an open store, `close` does not close it.
         namespace: The namespace, if `store` is a URL.
-        durability: See `AgentMemoryConfig`; None for the default of `AgentMemoryConfig`.
+        durability: See `AgentMemoryConfig`. None means the default of `AgentMemoryConfig`.
         model: A litellm model name, which selects the tokenizer. If an `AgentMemory` on the same
             store has the same model, it need not count the tokens again.
         tokenizer: As in `AgentMemoryConfig`.

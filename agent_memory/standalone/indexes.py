@@ -37,10 +37,10 @@ class VectorIndex(ItemIndex):
         store: A URL as in `AgentMemoryConfig`, the URL of a Qdrant server, or Qdrant's ":memory:"
             (extra `qdrant`). An open store can be passed too. `close` does not close this store.
         name: The index's name in the store: lower-case letters, digits and underscores.
-        embedding: An embedding model as in `AgentMemoryConfig`, or your own embedder. None is the
-            local embedder. None with a `dimension` uses no embedder: every item then needs a
-            vector.
-        dimension: The dimension of the vectors; None for the embedder's dimension.
+        embedding: An embedding model as in `AgentMemoryConfig`, or your own embedder. None means
+            the local embedder, or with a `dimension` no embedder. Without an embedder, every item
+            needs a vector.
+        dimension: The dimension of the vectors. None means the embedder's dimension.
         namespace: The namespace, if `store` is a URL.
 
     Raises:
@@ -82,8 +82,8 @@ class VectorIndex(ItemIndex):
         Args:
             query: A text to embed, or a vector.
             top_k: The maximum number of results.
-            threshold: Results have a cosine above this number; None for any cosine.
-            user_id: The owner; None for shared items.
+            threshold: Results have a cosine above this number. None allows any cosine.
+            user_id: The owner. None means shared items.
 
         Raises:
             InvalidInput: The query, `top_k` or `threshold` is invalid.
@@ -244,8 +244,8 @@ class WordIndex(ItemIndex):
         Args:
             query: The query text.
             top_k: The maximum number of results.
-            threshold: Results have a score above this number; None for any score.
-            user_id: The owner; None for shared items.
+            threshold: Results have a score above this number. None allows any score.
+            user_id: The owner. None means shared items.
 
         Raises:
             InvalidInput: The query, `top_k` or `threshold` is invalid.

@@ -142,7 +142,7 @@ class ItemIndex(ABC):
         Args:
             items: One item or several, each an `Item` or a dict of its fields. If several have the
                 same id, the last one is stored. A `WordIndex` takes texts without vectors.
-            user_id: The owner; None for shared items.
+            user_id: The owner. None means shared items.
 
         Raises:
             InvalidInput: An item is invalid. Nothing was stored.
@@ -166,7 +166,7 @@ class ItemIndex(ABC):
 
         Args:
             ids: One id or several.
-            user_id: The owner; None for shared items.
+            user_id: The owner. None means shared items.
 
         Raises:
             UnsupportedOperation: The store is encrypted, on a server that runs searches itself.
@@ -180,7 +180,7 @@ class ItemIndex(ABC):
 
         Args:
             prefix: The prefix of the ids.
-            user_id: The owner; None for shared items.
+            user_id: The owner. None means shared items.
 
         Raises:
             UnsupportedOperation: The store is encrypted, on a server that runs searches itself.

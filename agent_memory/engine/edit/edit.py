@@ -47,7 +47,7 @@ def under_lease(
     If the session is gone, another writer came first, or the lease is lost, `find` is called again.
 
     Args:
-        find: Returns the task for the session's current state, or None for no task.
+        find: Returns the task for the session's current state, or None if there is no task.
         work: Does the task. Returns None if another writer changed the session first.
         consequence: The end of the error message for a busy session: what was not done.
 
@@ -181,7 +181,7 @@ class Editor:
         if begins is None:
             return None
         raise SessionDeleting(
-            f"Session {session_id!r} is being deleted. Delete it again to finish that."
+            f"Session {session_id!r} is being deleted. Delete it again to finish the deletion."
         )
 
     def _edit(self, edit: LogEdit, lease: Lease) -> Edited | None:

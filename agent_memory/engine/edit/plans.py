@@ -45,7 +45,7 @@ class LogEdit:
 
 
 Plan = Callable[[Head, Log], LogEdit | None]
-"""Returns the edit for a session's current state, or None for no change."""
+"""Returns the edit for a session's current state, or None if nothing must change."""
 
 
 def splice(
@@ -200,8 +200,8 @@ def redacted(
 def _emptied(entry: Entry) -> Entry:
     """Return the entry without its text.
 
-    Its token count stays, so that no running total changes. Its encoding is removed, so that
-    contexts count its tokens again.
+    The token count stays, so that no running total changes. The encoding is removed, so that
+    contexts count the tokens again.
     """
     return replace(
         entry, message=redacted_message(entry.message), tokens=entry.counted, encoding=""

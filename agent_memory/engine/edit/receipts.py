@@ -70,7 +70,7 @@ class Receipts:
     def __init__(self, parts: Components) -> None:
         self._store, self._config = parts.store, parts.config
         self._namespace = parts.config.namespace
-        self._keys = parts.services.keys  # None: receipts are not signed
+        self._keys = parts.services.keys  # None means that receipts are not signed
         self._reached = parts.elsewhere  # blocks whose own databases are open in this process
 
     def of_deletion(self, kind: Literal["session", "user"], name: str, outcome: Outcome) -> Receipt:

@@ -43,7 +43,7 @@ class Looked:
 
 
 def look(store: Store, seconds: float = inf) -> Looked:
-    """Read all records of a store for about `seconds`, and return the damaged ones."""
+    """Read the records of a store for about `seconds`, and return the damaged records."""
     deadline, sessions, is_whole = monotonic() + seconds, 0, True
     with noted() as damaged:
         for _ in _steps(store, damaged):
@@ -143,8 +143,8 @@ class Repair:
     def _drop(self, damage: Damage) -> None:
         """Remove a record. For a vector, also remove the session's later vectors.
 
-        An absorbing block derives the removed data again. Its cursor is reset first, so that a
-        process that is killed between the two steps loses nothing.
+        An absorbing block derives the removed data again. The block's cursor is reset first, so
+        that a process that is killed between the two steps loses nothing.
         """
         session_id = damage.session_id
         if damage.block not in self._absorber.blocks or not session_id:

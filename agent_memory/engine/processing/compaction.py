@@ -118,7 +118,7 @@ class Compaction:
 
     @property
     def is_brief(self) -> bool:
-        """Whether the strategy only cuts, and uses no custom code for it."""
+        """Whether the strategy only cuts, without custom code."""
         from agent_memory.strategies.bounded import Bounded, ClearTools
 
         own = (Bounded.cut, ClearTools.cut)
@@ -259,8 +259,8 @@ class Compaction:
     ) -> Summary | None:
         """Return the strategy's summary of the messages that left.
 
-        The summary may have `spare` tokens more than the previous one. If `spare` is 0, only the
-        budget limits it. A model that failed recently is called only with `insist`.
+        The summary may have `spare` tokens more than the previous summary. If `spare` is 0, only
+        the budget limits the summary. A model that failed recently is called only with `insist`.
         """
         before = head.summary.tokens if head.summary is not None else -SUMMARY_FRAME
         most = self._budget.summary

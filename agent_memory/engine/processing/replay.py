@@ -1,4 +1,4 @@
-"""Replay: rebuilds a block from the logs, session by session. It can be resumed."""
+"""Replay: rebuilds a block from the logs, session by session. A replay can be resumed."""
 
 from __future__ import annotations
 

@@ -98,10 +98,10 @@ class Processed:
 class SessionWork:
     """Does the pending work of a session: deletion, compaction, summary, absorption, retention.
 
-    All pending messages are absorbed after `idle_minutes` of silence (None for never), or while the
-    session is in the `backlog`. The blocks in `_quiet` call a model for each batch. They therefore
-    wait for a full batch of `_full_tokens` or `BATCH_ENTRIES`. With "every_update", a pause of
-    `quiet_seconds` ends the wait too. If `quiet_seconds` is 0, no block waits.
+    All pending messages are absorbed after `idle_minutes` of silence (None means never), or while
+    the session is in the `backlog`. The blocks in `_quiet` call a model for each batch. They
+    therefore wait for a full batch of `_full_tokens` or `BATCH_ENTRIES`. With "every_update", a
+    pause of `quiet_seconds` ends the wait too. If `quiet_seconds` is 0, no block waits.
     """
 
     def __init__(self, parts: Components, backlog: Backlog) -> None:
@@ -139,7 +139,7 @@ class SessionWork:
         if self._compaction.is_brief and not self._store.remote:
             # runs on this thread: such a cut calls no model, and waking another thread would take
             # longer
-            with suppress(AgentMemoryError):  # `_settle` meets the error too, and reports it
+            with suppress(AgentMemoryError):  # `_settle` meets the same error, and reports it
                 head = self._compaction.compact(head)
                 if not (self._feedable(head) or self._retention.removes(head)):
                     return head
@@ -205,7 +205,7 @@ class SessionWork:
             StoreUnavailable: With `down_to`, a worker did not release the session.
         """
         if scheduled:
-            with suppress(Exception):  # the work below meets the error too, and reports it
+            with suppress(Exception):  # the work below meets the same error, and reports it
                 if (put_off := self._put_off(session_id)) is not None:
                     return put_off
         waiting = everything or down_to is not None

@@ -63,7 +63,7 @@ class FairQueue:
             self._pending.setdefault(owner, OrderedDict())[session_id] = None
 
     def take(self) -> tuple[str, str] | None:
-        """Return the next session and its owner, who then comes last. None if none is queued."""
+        """Return the next session and its owner, who comes last afterwards. None if none is left."""
         if not self._pending:
             return None
         owner, sessions = self._pending.popitem(last=False)
@@ -219,7 +219,7 @@ class Worker:
             self.drain()
 
     def stop(self, seconds: float | None = None) -> None:
-        """Stop after the current sessions. Wait at most `seconds` for them. None is no limit."""
+        """Stop after the current sessions. Wait at most `seconds`. None means no limit."""
         with self._lock:
             self._stopping = True
             self._changed.notify_all()

@@ -72,9 +72,9 @@ class LoadedSession(NamedTuple):
 
 
 class View(NamedTuple):
-    """A session and the recalls for it, from which contexts are packed.
+    """A session and its recalls, from which contexts are packed.
 
-    `among` names the blocks whose sources are in the session's store; None for all.
+    `among` names the blocks whose sources are in the session's store. None means all blocks.
     """
 
     session: LoadedSession
@@ -395,7 +395,7 @@ def with_pins(by_block: BlockRecalls, scope: Scope) -> BlockRecalls:
 
 
 def to_add(query: Message | None) -> list[Message]:
-    """Return the messages with which a context for a query ends: the query, if a user wrote it."""
+    """Return the last messages of a context for a query: the query, if it is a user's message."""
     return [query] if query is not None and role_of(query) == "user" else []
 
 

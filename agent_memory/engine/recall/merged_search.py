@@ -240,7 +240,7 @@ ELSEWHERE = 20
 """With a filter or a session, each block returns `ELSEWHERE * limit` results: many do not match."""
 
 SEARCHED = 0.05
-"""The share of `min_relevance` that a search requires. A context requires all of it."""
+"""The share of `min_relevance` that a search requires. A context requires 100 %."""
 
 logger = logging.getLogger(__name__)
 

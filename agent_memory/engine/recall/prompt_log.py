@@ -1,4 +1,4 @@
-"""The prompt log in the store, and counts of how much each prompt repeats the previous one."""
+"""The prompt log in the store, and counts of how much each prompt repeats the previous prompt."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ _MOST_PENDING = 1_000
 for whom the context was made. Then it is stored."""
 
 _BEGUN = "begun"
-"""Metadata key of the time at which a context's session began. It tells sessions with the same id
-apart."""
+"""Metadata key of the time at which a context's session began. The time distinguishes sessions with
+the same id."""
 
 RecallNow = Callable[[Message], Sequence[Recall]]
 """Returns the current recalls for a message."""

@@ -64,8 +64,8 @@ def in_parallel(calls: Sequence[Callable[[], T]]) -> list[T]:
 class TimeLimited:
     """Runs calls to blocks on daemon threads, each with a time limit.
 
-    A call that takes longer is abandoned. It continues, but neither the caller nor the exit of the
-    interpreter waits for it. `MOST_ABANDONED` limits the number of threads that hang.
+    A call that takes longer is abandoned. The call continues, but neither the caller nor the exit
+    of the interpreter waits for the call. `MOST_ABANDONED` limits the number of threads that hang.
     """
 
     def __init__(self) -> None:

@@ -63,7 +63,8 @@ class Share:
         Args:
             agent_id: The agent. `AgentMemory.delete_user` with this id deletes the agent's messages
                 and grants.
-            access: "read", or "write", which includes reading. The new access replaces the old one.
+            access: "read", or "write", which includes reading. The new access replaces the old
+                access.
 
         Raises:
             InvalidId: The agent's id is not valid.

@@ -143,7 +143,7 @@ def _gone(head: Head) -> StoreUnavailable:
 
 @contextmanager
 def written(to: str | Path | TextIO) -> Iterator[TextIO]:
-    """Yield a file to write to. If `to` is a path, the complete file replaces an existing one.
+    """Yield a file to write to. If `to` is a path, the complete file replaces an existing file.
 
     A pipe or a device is written to directly.
     """

@@ -53,7 +53,7 @@ class MigrationStep:
     Attributes:
         what: The kind of data that is moved, or "verifying".
         done: The number of items done.
-        total: The number of items as known so far. None if unknown.
+        total: The number of items that are known so far. None if it is unknown.
         verified: The moved data. None before the last step.
     """
 
@@ -254,7 +254,7 @@ def _parts(source: Store, target: Store, blocks: Iterable[str]) -> list[_Part]:
 
 
 def _sentence(differences: Mapping[str, bool]) -> str:
-    """Describe differences, each with whether a change of the source caused it."""
+    """Describe differences. Each value says whether a change of the source caused it."""
     shown = ", ".join(islice(differences, _SHOWN))
     more = f" and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
     why = (

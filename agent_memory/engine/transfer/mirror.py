@@ -164,7 +164,7 @@ RecordSet = FactRecords | VectorRecords
 def mirror(source: RecordSet, target: RecordSet, sums: Sums) -> Iterator[StoredRecord]:
     """Make the target's records equal to the source's, and yield each record of the source.
 
-    Equal records are not written again, so a repeated call resumes an interrupted one. Records are
+    Equal records are not written again, so a repeated call resumes an interrupted call. Records are
     compared by hashes. Two different records have the same hash in one of billions of cases. Python
     salts its hashes, so the next run then finds the difference.
     """

@@ -39,8 +39,8 @@ class KeyValue:
         key: The name within the namespace.
         value: A copy of the value, as JSON reproduces it.
         created_at: The time at which the key was first written (UTC).
-        updated_at: The time at which it was last written.
-        expires_at: The time at which it expires. None for never.
+        updated_at: The time at which the key was last written (UTC).
+        expires_at: The time at which the value expires. None means never.
         score: In a search with a query, the cosine similarity of the query and the value's nearest
             text. None otherwise.
     """
@@ -95,7 +95,7 @@ class StoredValue:
 
     @cached_property
     def vectors(self) -> np.ndarray | None:
-        """The vectors of the texts, one in each row. None without texts."""
+        """The vectors of the texts, one in each row. None if there are no texts."""
         import numpy as np
 
         encoded = self.record.metadata.get("vectors")

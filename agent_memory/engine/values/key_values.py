@@ -52,8 +52,8 @@ class KeyValues:
         scope: The owner of the values: a user, nobody, or a session without a user.
         embedder: Returns the embedder of texts.
         cache: The cache of values, shared by all handles of a memory.
-        of_session: Whether the values belong to the session rather than to its user. They are then
-            deleted with the session. The first value creates a session that does not exist.
+        of_session: Whether the values belong to the session rather than to its user. Such values
+            are deleted with the session. The first value creates a session that does not exist.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class KeyValues:
             namespace: The labels from the widest to the narrowest. () for the top.
             key: The name within the namespace.
             value: Plain JSON of any shape.
-            ttl: The time until the value expires, in seconds or as a timedelta. None for never.
+            ttl: The time until the value expires, in seconds or as a timedelta. None means never.
             texts: Texts that `search` compares with its query by meaning. Values without texts come
                 last in such a search.
 
