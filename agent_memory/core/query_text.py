@@ -76,6 +76,8 @@ _ASSISTANT = re.compile(
     rf"|\byour (?:\w+ )?(?:{_ADVICE})|\b(?:{_ADVICE}) (?:that )?you\b"
     rf"|\byou (?:once )?(?:{_SAYS})\w*\b.*\b(?:once|before|earlier|last|me|why|how)\b"
     r"|\bhow did (?:we|i) (?:fix|get|resolve|solve)\b"
+    r"|\b(?:what|which|how|where|when|why|who)\b(?!.*\bI\b.*\byou\b)[^.?!]{0,40}"
+    r"\b(?:was|were|did)\b[^.?!]{0,40}\byou \w"
     r"|\bhast du\b|\bhaben sie\b|\b(?:as|avez)[ -](?:tu|vous)\b"
     r"|\bhas (?:dicho|sugerido|recomendado)\b|\b(?:sugeriste|dijiste|recomendaste)\b"
     r"|\bhai (?:detto|suggerito|consigliato)\b",

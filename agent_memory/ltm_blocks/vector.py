@@ -228,7 +228,8 @@ class VectorMemory(Block):
             return []
         query = self._query(scope, question, self.resources.today(scope, message))
         least = scope.floor * self.resources.min_relevance
-        depth = limit + _DEEP
+        # replies to relevant messages may rank far behind them
+        depth = (limit + _DEEP) * (_DEEPER if query.asks_assistant else 1)
         while True:
             hits = self._vectors.search_vectors(self.name, scope.owner, query, depth)
             wanted = [hit for hit in hits if hit.relevance >= least]

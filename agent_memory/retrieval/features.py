@@ -33,6 +33,8 @@ SPEAKER = "\0speaker "
 
 USER = f"{SPEAKER}\0user"
 
+ASSISTANT = f"{SPEAKER}assistant"
+
 ROLES = frozenset(("user", "assistant", "model", "system", "tool"))
 
 _MOST_WORDS = 2**16 - 1

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from agent_memory.core.query_text import asks_assistant
 from agent_memory.retrieval.dates import Period, period_of
-from agent_memory.retrieval.features import SPEAKER, USER
+from agent_memory.retrieval.features import ASSISTANT, SPEAKER, USER
 from agent_memory.retrieval.languages import languages_of, persons
 from agent_memory.retrieval.postings import term_of
 from agent_memory.retrieval.vectors import NO_STARTS, NO_TOKENS, Encoding
@@ -62,6 +63,7 @@ class Query:
     owners: np.ndarray = field(default_factory=lambda: NO_STARTS)
     speakers: tuple[int, ...] = ()  # term numbers of the speakers that the question may be about
     baseline: float = 0.0  # see `CachedEmbedder.baseline`
+    asks_assistant: bool = False  # whether the question asks what the assistant said before
     period: Period | None = None  # the days that the question is about; None for any
     alone: bool = False  # whether to compare records without their neighbours
     pending: Pending | None = None  # records to search in addition to the stored records
@@ -106,6 +108,7 @@ class Query:
             owners[counted],
             tuple(_meant(question)),
             baseline,
+            asks_assistant(question),
         )
 
     def over_the_same(self, query: Query) -> Query:
@@ -144,11 +147,14 @@ class Query:
 def _meant(question: str) -> Iterator[int]:
     """Yield the numbers of the speakers that a question may be about.
 
-    These are all speakers that the question names. The user is one of them if the question is in
-    the first person and does not say "you".
+    These are all speakers that the question names, and the assistant if the question asks what the
+    assistant said. The user is one of them if the question is in the first person and does not say
+    "you".
     """
     for word in dict.fromkeys(re.findall(r"\w+", question.casefold())):
         yield term_of(f"{SPEAKER}{word}")
+    if asks_assistant(question):
+        yield term_of(ASSISTANT)
     first, second = persons(question)
     if (first or _FIRST_PERSON.search(_ANYBODY.sub("", question))) and not (
         second or _SECOND_PERSON.search(question)

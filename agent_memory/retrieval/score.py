@@ -302,11 +302,12 @@ def _parts(candidates: Candidates, query: Query, worth: np.ndarray) -> np.ndarra
         size += part * (place >= 0)
     dated = _dated(candidates.places["day"], query.period)
     nearest = _nearest(meaning, dated > 0) if dated.any() else _nearest(meaning)
+    meant = candidates.meant * (numbers["asks_assistant"] if query.asks_assistant else 1)
     length = np.log1p(candidates.places["words"] / _LONG_WORDS) - _LONG_FROM
     return np.column_stack([
         meaning, total / size, nearest, words, words_around, covered @ share,
         length.clip(0, _LONG_TO), candidates.places["asks"] / 100,
-        candidates.meant, dated,
+        meant, dated,
     ]).astype(np.float32)  # fmt: skip
 
 

@@ -72,6 +72,20 @@ def test_what_memory_answered_before_does_not_hide_a_change() -> None:
     assert not any("rehearsal is on Tuesdays" in one.text for one in found)
 
 
+def test_an_answer_is_found_without_the_words_of_its_question() -> None:
+    """Wrong: among many messages, a question about the assistant's words finds no reply."""
+    notes = json.loads((FOLDER / "paraphrases_held_out.json").read_text(encoding="utf-8"))["notes"]
+    talk = [user("My tomato plants have yellow leaves at the bottom."),
+            assistant("That looks like a lack of magnesium, try Epsom salt.")]  # fmt: skip
+    with AgentMemory("memory://", recall_timeout=60) as memory:
+        memory.update("notes", [user(text) for text in notes], user_id="ana")
+        memory.update("garden", talk, user_id="ana")
+        memory.flush()
+        asked = "What was the diagnosis you gave for my tomatoes?"
+        found = memory.get("x", asked, user_id="ana").recalls
+    assert any("magnesium" in one.text for one in found)
+
+
 def test_a_word_that_is_looked_up_brings_no_correction() -> None:
     """Wrong: a query of one word also recalls an unrelated message that mentions a change."""
     with AgentMemory("memory://") as memory:

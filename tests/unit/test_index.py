@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent_memory.core.transcript import Part
 from agent_memory.models.embedders.base import NoEmbedder
-from agent_memory.retrieval.features import PLACE, SPEAKER, USER, Features, Turn
+from agent_memory.retrieval.features import ASSISTANT, PLACE, SPEAKER, USER, Features, Turn
 from agent_memory.retrieval.index import SegmentIndex
 from agent_memory.retrieval.postings import Terms, Written, term_of, weighted
 from agent_memory.retrieval.query import Query
@@ -148,6 +148,8 @@ def test_a_question_has_persons_and_pieces() -> None:
     assert term_of(f"{SPEAKER}ann") in meant("What did Ann say?")
     assert term_of(USER) in meant("What is my size?")
     assert term_of(USER) not in meant("What did you tell me?")
+    assert term_of(ASSISTANT) in meant("What was the title you came up with?")
+    assert term_of(ASSISTANT) not in meant("What did I tell you?")
     assert term_of(USER) not in meant("What is the size?")
     question = "Where is the old harbour-master of Oslo?"
     query = Query.of(question, encoded([question])[0])
