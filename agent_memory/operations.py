@@ -72,7 +72,10 @@ def retry(memory: AgentMemory, block: str | None = None) -> list[Absorbed]:
 
 
 def damaged(memory: AgentMemory) -> list[Damaged]:
-    """Return an error for each unreadable record. Reads the whole store, which may take long."""
+    """Return an error for each unreadable record.
+
+    The call reads the whole store, which may take long.
+    """
     memory.components.guard.check(None, None)
     return look(memory.components.store).damaged
 
@@ -126,7 +129,7 @@ def shares(memory: AgentMemory, *, agent_id: str | None = None, prefix: str = ""
 
 
 def users(memory: AgentMemory) -> list[UserSize]:
-    """Return all users that have a session, by id. Reads the heads of all sessions."""
+    """Return all users that have a session, by id. The call reads the heads of all sessions."""
     memory.components.guard.check(None, None)
     return users_of(all_heads(memory.components.store))
 

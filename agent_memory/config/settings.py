@@ -259,7 +259,7 @@ class AgentMemoryConfig(SettingsModel):
         if self.redact is not None and self.keep_contexts:
             raise ConfigError(
                 "keep_contexts stores prompts exactly, and redact changes every text before it is "
-                "stored. Remove one of them."
+                "stored. Remove one of these two settings."
             )
         return self
 
@@ -274,8 +274,8 @@ class AgentMemoryConfig(SettingsModel):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ConfigError(
-                f"Two blocks are named {twice[0]!r}. Give one another name, such as "
-                f'name="{twice[0]}_2": records are stored under the name.'
+                f"Two blocks are named {twice[0]!r}. Records are stored under the name of their "
+                f'block. Give one of the blocks another name, such as name="{twice[0]}_2".'
             )
         return self
 

@@ -51,7 +51,7 @@ def from_environment(model: type[BaseModel], prefix: str = PREFIX) -> dict[str, 
     try:
         return source()
     except SettingsError as error:
-        field = str(error).split('"')[1]  # error parsing value for field "blocks" from ...
+        field = str(error).split('"')[1]  # such as: error parsing value for field "blocks" from ...
         raise InvalidSetting(
             f"{prefix}{field.upper()} is not valid JSON. Set it to JSON."
         ) from None

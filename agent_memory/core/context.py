@@ -311,7 +311,7 @@ class Explanation:
             window are covered by the summary or by a recall.
         dead_letters: The user's messages that a block could not absorb in several attempts. The
             block has no records of these messages.
-        warnings: Pending messages, blocks that failed, and a session of another user.
+        warnings: Warnings of pending messages, failed blocks, and a session of another user.
     """
 
     question: str

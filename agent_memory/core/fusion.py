@@ -124,7 +124,7 @@ def merge(
 def marked(
     name: str, recalls: Sequence[Recall], outdated: Mapping[str, Mapping[Source, datetime]]
 ) -> list[Recall]:
-    """Mark the recalls of block `name` that other blocks report as outdated, with the date.
+    """Mark the recalls of block `name` that other blocks report as outdated, and add the date.
 
     A recall is outdated if all its sources are. `outdated` maps each reporting block to the
     outdated messages, and each message to the time at which it became outdated.

@@ -97,7 +97,7 @@ class Message(BaseModel):
         except OverflowError:
             raise InvalidMessage(
                 f"The message's `created_at` {value.isoformat()} lies outside the years 1 to 9999 "
-                "in UTC. Give a time within them, or leave it out."
+                "in UTC. Give a time within these years, or leave `created_at` out."
             ) from None
 
     @model_validator(mode="after")
@@ -134,7 +134,7 @@ class Message(BaseModel):
         except (*UNREADABLE, InvalidMessage) as error:  # raised by a format for invalid items
             raise InvalidMessage(
                 f"The raw item does not have the format {quoted(self.format)}: a field has "
-                f"the wrong type ({error}). Correct it, or name another format."
+                f"the wrong type ({error}). Correct the item, or name another format."
             ) from error
 
     @classmethod

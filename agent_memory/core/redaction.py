@@ -35,8 +35,8 @@ class Redactor(SettingsModel):
         passwords: Replace by "[password]" the text after "password is", "PIN:", "pwd=" and similar
             words in some languages, unless it is a word such as "wrong" or "required".
         region: The country of phone numbers without "+" or "00", such as "DE". All digits that are
-            a valid number there are replaced. With None, such numbers are replaced only in North
-            American form: "(415) 555-2671" or "415-555-2671".
+            a valid number in this country are replaced. With None, such numbers are replaced only
+            in North American form: "(415) 555-2671" or "415-555-2671".
 
     Raises:
         MissingExtra: `phones` is set, and `phonenumbers` is not installed.

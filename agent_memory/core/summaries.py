@@ -14,7 +14,7 @@ from agent_memory.core.transcript import Count, clip, full_text, speaker
 from agent_memory.core.window import turns
 
 _LONGEST = 60
-"""An answer of more words is no refusal."""
+"""An answer of more than 60 words is no refusal."""
 _NOTHING = re.compile(
     r"none|n/?a|nil|null|nothing|empty|unknown|keine?|nichts|aucune?|rien|ning[uú]n[oa]?|nada"
     r"|(there (is|was) )?(no|nothing)( (new|further|more))?( (to|summary|messages?|information|"
@@ -45,7 +45,7 @@ def is_no_summary(answer: str) -> bool:
 _NAME_WEIGHT = 2.0
 _IDENTIFIER_WEIGHT = 3.0
 _LEAST_TOKENS = 5
-"""Sentences of fewer tokens, such as "Lovely.", are left out."""
+"""Sentences of fewer than 5 tokens, such as "Lovely.", are left out."""
 _SENTENCE_CHARS = 400
 _PIECES = textwrap.TextWrapper(
     _SENTENCE_CHARS,

@@ -77,7 +77,7 @@ def word_lists() -> dict[str, list[str]]:
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences and lines of a text that are not blank, stripped."""
+    """Return the sentences and lines of a text, stripped, without blank ones."""
     return [part.strip() for part in SENTENCE.split(text) if part.strip()]
 
 
@@ -118,7 +118,7 @@ def _stem(word: str) -> str:
 def unaccented(text: str) -> str:
     """Return a text in normalization form KC, without accents on Latin, Greek and Cyrillic letters.
 
-    In other scripts, marks distinguish words, and stay.
+    Marks of other scripts stay, because they distinguish words.
     """
     if text.isascii():
         return text

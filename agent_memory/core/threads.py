@@ -219,7 +219,7 @@ _Jobs: TypeAlias = SimpleQueue[tuple[str, _Work]]
 
 
 class _Threads:
-    """The reused threads of this process. A forked child begins with none."""
+    """The reused threads of this process. A forked child begins without threads."""
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()

@@ -124,7 +124,7 @@ def clip(text: str, count: Count, limit: int) -> str:
 
 
 LONG = 4_000
-"""A text of more bytes (about a thousand tokens) is stored and searched in passages.
+"""A text of more than 4,000 bytes (about 1,000 tokens) is stored and searched in passages.
 
 For shorter texts, a search of passages finds less than a search of whole texts.
 """

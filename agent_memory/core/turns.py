@@ -146,8 +146,8 @@ def check_so_far(messages: Sequence[Message], soon: Sequence[Mapping[str, Any]] 
                 view = shape.views[answer.view]
                 name = quoted(view.get("tool_call_id") or view.get("name"))
                 raise InvalidMessage(
-                    f"The result of {name} answers no call of this turn. Give the assistant's "
-                    "message with the call before it, in the same list."
+                    f"The result of {name} answers no call of this turn. Put the assistant's "
+                    "message with the call before the result, in the same list."
                 )
 
 

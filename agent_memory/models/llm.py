@@ -160,7 +160,7 @@ class LLM(Provider):
                 {"role": "user", "content": correction},
             ]
         raise ModelOutputInvalid(
-            f"{self.model} answered twice without fitting the schema {schema.__name__}. "
+            f"{self.model} answered twice, but no answer fits the schema {schema.__name__}. "
             "Raise `max_tokens`, or use a model with structured output."
         ) from problem
 

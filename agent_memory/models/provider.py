@@ -151,7 +151,7 @@ class Provider:
         limit: int | None = None,
         check: Callable[[Any], object] = bool,
     ) -> Any:
-        """Return the response to a request, traced, retried and charged.
+        """Send a request, and return the response. The request is traced, retried and charged.
 
         Args:
             limit: Maximum tokens of the answer.

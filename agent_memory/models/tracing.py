@@ -28,7 +28,7 @@ _PROVIDERS = {
     "watsonx": "ibm.watsonx.ai",
     "xai": "x_ai",
 }
-"""The conventions' names of providers by litellm's names, if the two differ."""
+"""Maps litellm's names of providers to the conventions' names, if the two differ."""
 
 _PORTS = {"http": 80, "https": 443}
 

@@ -224,7 +224,7 @@ class Charges:
         """
         if self._hold is not None:
             answer = LONG_ANSWER if call.answer is None else call.answer
-            prompt = partial(self._count, call)  # deferred: slow for a long request
+            prompt = partial(self._count, call)  # deferred, because counting may be slow
             call.settle = self._hold(call.account, call.model, prompt, answer)
         usage = Usage(embedding_calls=1) if call.kind == "embedding" else Usage(calls=1)
         self._add(call, usage)

@@ -46,7 +46,7 @@ _NEARLY = 0.8  # the statement to correct must have this share of the highest `_
 _FEW, _LEAST_MANY, _MANY = 0.2, 7, 50  # `_NEAR` is lower for few hits: chance matches are rarer
 _EVIDENCE = 0.1  # added to the sum for words of change, and for a value of the same kind
 _NEAR_BEHIND = 0.51  # `_NEAR` for a statement that a context shows behind the older one
-# Subtracted from the sum if both statements begin with the same word: any two such are similar.
+# Subtracted from the sum if both statements begin with the same word, which makes any two similar.
 _SAME_START = 0.2
 
 Since = Sequence[tuple[Hit, float]]

@@ -148,7 +148,7 @@ def _scales(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 _MOST_PRODUCTS = 2**18
-"""The largest product that OpenBLAS computes on the caller's thread, in multiplications."""
+"""The most multiplications of a product that OpenBLAS computes on the caller's thread."""
 
 
 class Tokens(NamedTuple):

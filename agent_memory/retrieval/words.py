@@ -85,7 +85,7 @@ T = TypeVar("T")
 
 
 class _Results(dict[str, T]):
-    """The results of a function by chunk. A missing result is computed, and stored if short.
+    """Results of a function by chunk. Missing results are computed, and stored for short chunks.
 
     In scripts without blanks, a chunk is a whole sentence. Sentences rarely repeat, and storing
     their results would take gigabytes. Results are therefore stored for chunks of up to 32

@@ -46,7 +46,7 @@ def recognises(value: Mapping[str, Any]) -> bool:
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Json] | None:
-    """Return the blocks of a record of Strands that chat messages do not show, or show in part.
+    """Return the blocks of a record of Strands that chat messages do not show completely.
 
     Examples are reasoning, and text with citations. None for a message of the API itself, which is
     sent whole.

@@ -126,5 +126,6 @@ def _require_unicode(text: str, where: str) -> None:
     if not text.isascii() and _SPLIT_PAIR.search(text):
         raise InvalidMessage(
             f"The message's `{where}` holds a character split into two surrogates, which JSON "
-            'would join. Join them first: text.encode("utf-16", "surrogatepass").decode("utf-16").'
+            "would join. Join the surrogates first: "
+            'text.encode("utf-16", "surrogatepass").decode("utf-16").'
         )
