@@ -87,6 +87,6 @@ def _main(
 
 def main() -> None:
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # replace characters that a console lacks
+        if isinstance(stream, TextIOWrapper):  # characters that a console lacks are replaced
             stream.reconfigure(errors="replace")
     app()

@@ -298,7 +298,7 @@ def missing_file(store: str) -> Path | None:
 
 
 def head_of(memory: AgentMemory, session_id: str) -> Head:
-    head = memory.update(session_id, [])  # appends nothing
+    head = memory.update(session_id, [])  # a read: it appends nothing
     if not head.end:
         raise InvalidInput(
             f"There is no session {session_id!r}. `agent-memory sessions` lists them."

@@ -179,7 +179,7 @@ def _records(url: str, copy: str, store: Store) -> Check:
     problems += [_RESTORE] * bool(problems)
     try:
         looked = look(store, _CHECK_SECONDS)
-    except AgentMemoryError as error:  # report the earlier findings too
+    except AgentMemoryError as error:  # the earlier findings are reported too
         return _verdict(problems or [str(error)], "")
     problems += [str(error) for error in looked.damaged if error.damage or not wrong]
     if problems or (looked.is_whole and wrong is not None):

@@ -210,7 +210,7 @@ def _user(user: str | None, project: bool) -> str:
     if user is None:
         try:
             user = getpass.getuser()
-        except (OSError, KeyError):  # no login name; a KeyError before Python 3.13
+        except (OSError, KeyError):  # there is no login name (KeyError: before Python 3.13)
             raise InvalidInput("Your login name is unknown. Pass --user.") from None
         user = f"{user}@{Path.cwd()}" if project else user
     check_id("user_id", user)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from agent_memory.engine.memory import AgentMemory
 
-_FAILED = 1  # never 2, which stops the agent
+_FAILED = 1  # never 2: exit code 2 stops the agent
 _LONGEST = 64 * 1024 * 1024
 _SQLITE = "sqlite:///"
 _STORE = "AGENT_MEMORY_STORE"

@@ -35,7 +35,7 @@ _NO_MCP = f"MCP is not served. To serve it: {install_command('mcp')}"
 
 
 def _checked_rate(value: float) -> float:
-    if not 0 <= value <= _MOST_REQUESTS:  # also refuses NaN
+    if not 0 <= value <= _MOST_REQUESTS:  # this form also refuses NaN
         raise typer.BadParameter(f"It is {value:g}. Use a number from 0 to {_MOST_REQUESTS:,}.")
     return value
 
@@ -124,7 +124,7 @@ def listening(
     for stop in (signal.SIGINT, signal.SIGTERM):
         signal.signal(stop, lambda number, frame: sys.exit(0))
     with listen(host, port) as listener, open_memory(settings(), create=True) as memory:
-        memory.warm_up()  # connections made meanwhile wait in the queue
+        memory.warm_up()  # connections wait in the socket's queue meanwhile
         address, port = listener.getsockname()[:2]
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         yield memory, listener, url, ip_address(address.partition("%")[0]).is_loopback

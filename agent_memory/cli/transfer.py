@@ -149,7 +149,7 @@ def _piped(stream: TextIO) -> Iterator[TextIO]:
     try:
         yield file
     finally:
-        file.detach()  # flushes
+        file.detach()  # `detach` also flushes
 
 
 @guarded

@@ -281,7 +281,7 @@ def _work(worker: Worker, once: bool, stops: SimpleQueue[str]) -> None:
         else:
             worker.start()
             while stopper.is_alive():
-                stopper.join(1.0)  # on Windows an unlimited wait blocks signals
+                stopper.join(1.0)  # on Windows, a wait without a limit blocks signals
     finally:
         stops.put("")  # an empty reason ends the stopper
         worker.stop()

@@ -220,7 +220,7 @@ class Call:
     path: str
     subject: str  # the class of the Python method, by its name in `CLASSES`
     function_name: str
-    needs: Right  # the right that a key needs
+    needs: Right  # the right that the caller's key needs
     # The check of the session that the call names. "own": it must exist and belong to the user.
     # "write": it must belong to the user or not exist. "read": another user's session is treated as
     # missing. An empty text means no check.
@@ -308,7 +308,7 @@ class _Names(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         try:
             return getattr(import_module(_NAMED.get(name, "agent_memory")), name)
-        except AttributeError:  # after a KeyError, Python looks up the name elsewhere
+        except AttributeError:  # after a KeyError, Python looks the name up in builtins
             raise KeyError(name) from None
 
 

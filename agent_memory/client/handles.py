@@ -96,7 +96,7 @@ class Remote:
                     f"{call.function_name}() of a memory behind a service takes no {name}: the "
                     "service decides it. Remove the argument, or open the memory in this process."
                 )
-        if call.once:  # so that a retried request is stored once
+        if call.once:  # with a key, a retried request is stored once
             headers.setdefault(_HEADERS["key"][0], uuid4().hex)
         return request_of(call.method, call.path, sent, user_id, headers, call.again)
 

@@ -108,7 +108,7 @@ class Service:
     def _sent(self, request: Request) -> Iterator[httpx.Response]:
         headers = {**request.headers, **leaving()}
         content = None
-        if request.body is not None:  # as ASCII: lone surrogates are escaped
+        if request.body is not None:  # ASCII, so that lone surrogates are escaped
             content = json.dumps(request.body, separators=(",", ":")).encode()
             headers["Content-Type"] = "application/json"
         with (

@@ -111,7 +111,7 @@ def _parsed(kind: type, value: Any) -> Any:
         hints = hints_of(kind)
         names = {part.name for part in fields(kind) if part.init} & value.keys()
         return kind(**{name: parsed(hints[name], value[name]) for name in names})
-    if kind is BaseModel:  # a class that only the other side has
+    if kind is BaseModel:  # a class that does not exist in this process
         return create_model("Profile", **dict.fromkeys(value, (Any, ...)))(**value)  # type: ignore[call-overload]
     return value
 

@@ -89,7 +89,7 @@ class Appender:
         for place, update in enumerate(updates):
             try:
                 requests[place] = self._request(accepted(update))
-            except Exception as error:  # noqa: BLE001 - a bad message must not stop the others
+            except Exception as error:  # noqa: BLE001 - a bad message must not stop other messages
                 results[place] = error
         done = self._store.append_all(list(requests.values()))
         for (place, append), result in zip(requests.items(), done, strict=True):
@@ -170,7 +170,7 @@ class Appender:
 
 
 def _have_ids(drafts: Sequence[Draft]) -> bool:
-    for draft in drafts:  # checks `extra` first, because nearly all messages have none
+    for draft in drafts:  # `extra` is checked first, because nearly all messages have none
         extra = draft.message.model_extra
         if extra and key_of_message(draft.message) is not None:
             return True
@@ -191,7 +191,7 @@ def check_size(message: Message, most: int) -> None:
     """Raise `MessageTooLarge` if a message has more than `most` bytes as JSON."""
     content = message.content
     if type(content) is str and len(content) * _WIDEST < most - _FRAME and message.is_flat:
-        return  # a short text: no need to encode it
+        return  # a short text need not be encoded
     size = len(message.to_json().encode())
     if size > most:
         raise MessageTooLarge(

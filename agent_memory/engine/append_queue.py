@@ -93,5 +93,5 @@ class AppendQueue(Generic[J, T]):
             return self._make_all([call.job for call in calls])
         try:
             return [self._make(call.job) for call in calls]
-        except Exception as error:  # noqa: BLE001 - raised in the thread of the call
+        except Exception as error:  # noqa: BLE001 - the thread of the call raises it
             return [error]

@@ -284,7 +284,7 @@ class Components:
                 return
             try:
                 step()
-            except Exception as error:  # noqa: BLE001 - nothing needs the part yet
+            except Exception as error:  # noqa: BLE001 - no call needs the part yet
                 if not self.guard.closed:
                     logger.warning("%s was not loaded in advance: %r", name, error)
 

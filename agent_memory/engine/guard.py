@@ -67,7 +67,7 @@ class Guard:
         self.check_session(session_id, user_id)
         try:
             head = self._store.head(session_id)
-        except Damaged as error:  # the session exists
+        except Damaged as error:  # a damaged session exists
             existing = error.damage.head if error.damage is not None else None
             if existing is not None and existing.user_id == user_id:
                 raise

@@ -64,7 +64,7 @@ class Listing:
         metadata = self._metadata(head.session_id)
         grown = newest is not None and (newest.seq, newest.total) != (head.end, head.total)
         if (grown or metadata) and not is_there(self._store, head):
-            newest, metadata = None, {}  # both may belong to a new session with the same id
+            newest, metadata = None, {}  # these may be of a new session with the same id
         return replace(head, updated_at=_time_of(head, newest), metadata=metadata)
 
     def page(

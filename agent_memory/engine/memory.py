@@ -738,7 +738,7 @@ class AgentMemory(OpenMemory):
     def describe(
         self, session_id: str, metadata: dict[str, Any], *, user_id: str | None = None
     ) -> None:
-        """Replace a session's metadata, such as a title or tags. `sessions` and `head` return them.
+        """Replace a session's metadata, such as a title or tags, for `sessions` and `head`.
 
         The metadata is deleted with the session. A session that does not exist is created.
 

@@ -124,7 +124,7 @@ class OpenMemory:
     def _updated(self, head: Head, before: KeptKey | None) -> Head:
         """Return the head of an update. For a retry, `before` is the first call's stored key."""
         head = self._settle(head)
-        if self._will_ask_models:  # litellm is imported after the first update, not before it
+        if self._will_ask_models:  # litellm is not imported before the first update
             self._will_ask_models = False
             load_in_background()
         return head if before is None else as_it_was(head, before)
@@ -172,7 +172,7 @@ class OpenMemory:
         number, heads = 0, all_heads(self._store, user_id)
         while some := list(islice(heads, _AT_ONCE)):
             self.components.absorber.prepare(some)
-            for number, head in enumerate(some, number + 1):  # noqa: B020 - goes on counting
+            for number, head in enumerate(some, number + 1):  # noqa: B020 - counts all pages
                 if given_up():
                     return done
                 fed = undamaged([head.session_id], self._flush)

@@ -83,7 +83,7 @@ class Services:
             return EncryptedStore(store, keys, config.namespace)
 
         main = opened(config.store)
-        # no `isinstance`: the caller's store may be a proxy around an encrypted one
+        # no `isinstance`: the caller's store may be a proxy around an encrypted store
         self.keys = keys or getattr(main, "signing_keys", None)
         beside = main
 
@@ -97,7 +97,7 @@ class Services:
             around = getattr(main, "vectors_of", lambda beside: beside)
             return around(QdrantStore(url, config.namespace))
 
-        with ExitStack() as stores:  # if one cannot be opened, the others are closed
+        with ExitStack() as stores:  # if a store cannot be opened, the other stores are closed
             stores.callback(self.close)
             places = {block.name: block.routed_to for block in config.all_blocks}
             urls = dict.fromkeys(url for url in places.values() if url is not None)

@@ -82,7 +82,7 @@ class BoundSession:
         """
         if self.user_id is None:
             return self._memory.search(query, session_id=self.session_id, limit=limit)
-        self.update([])  # appends nothing; raises if the session belongs to another user
+        self.update([])  # raises an error if the session belongs to another user
         return self._memory.search(query, user_id=self.user_id, limit=limit)
 
     def after_turn(

@@ -130,7 +130,7 @@ class Spending:
     ) -> Settle | None:
         concerned = self._concerned(user_id)
         for owner in concerned:
-            if self._limit(owner).calls == 0:  # known without a read of the store
+            if self._limit(owner).calls == 0:  # this needs no read of the store
                 raise _refusal(owner, "0 of 0 calls", seconds_left(now_utc()))
         day = day_of(now_utc())
         measures = self._limits[""].measures or self._per_user.measures
@@ -180,7 +180,7 @@ class Spending:
             refusal = None
             if limit is not None and reason is not None:
                 refusal = self._refused(day, owner, reason, is_last=spent.calls == limit.calls)
-                if reached is not None:  # the store has the reason already
+                if reached is not None:  # the reason is already stored
                     raise refusal
             else:
                 spent += more
@@ -206,7 +206,7 @@ class Spending:
     def _cached_refusal(self, owner: str) -> str | None:
         """Return the message of a reached limit, from the store or from the cache."""
         if self._limit(owner).calls == 0:
-            return None  # no warning: 0 calls are a deliberate setting
+            return None  # 0 calls are a deliberate setting, which needs no warning
         day = day_of(now_utc())
         at, reason = self._cached.get((day, owner), (-_LOOKED_FOR, None))
         if monotonic() - at >= _LOOKED_FOR:

@@ -58,7 +58,7 @@ class User:
 
     @property
     def _parts(self) -> Components:
-        return self._memory.components  # `RemoteMemory` has none
+        return self._memory.components  # `RemoteMemory` has no components
 
     def __repr__(self) -> str:
         at_hand = "" if self._session_id is None else f", session_id={self._session_id!r}"

@@ -96,7 +96,7 @@ class Windows:
         self._cached.drop(session_id)
 
     def _put(self, head: Head, entries: list[Entry]) -> _CachedWindow:
-        if entries and entries[-1].seq > head.end:  # appended since the head was read
+        if entries and entries[-1].seq > head.end:  # entries were appended since the head was read
             head = replace(head, end=entries[-1].seq)
         window = _CachedWindow(head, entries, _weight(entries))
         return self._cached.put(head.session_id, window)

@@ -38,7 +38,7 @@ class WarningLog:
         """Count a warning. Log it if none was logged in the last minute."""
         self._count += 1
         if time.monotonic() >= self._next:
-            with suppress(OSError):  # the log handler may need a file, too; the next call retries
+            with suppress(OSError):  # the log handler may need a file; the next call retries
                 logger.warning("%s (count since the last warning: %d)", what, self._count)
                 self._count, self._next = 0, time.monotonic() + _WARN_SECONDS
 
@@ -78,8 +78,8 @@ class Listener(socket.socket):
         if self._spare is None:
             time.sleep(_PAUSE_SECONDS)
         else:
-            # with the spare descriptor, accept the connection and close it: if it stayed pending,
-            # it would wake the event loop again and again
+            # the spare descriptor is used to accept and close the connection: a pending connection
+            # would wake the event loop again and again
             os.close(self._spare)
             with suppress(OSError):
                 super().accept()[0].close()
@@ -109,7 +109,7 @@ def most_connections() -> int:
     """Return the limit of connections: 1,000, or half of the open-file limit if that is less."""
     try:
         import resource
-    except ImportError:  # on Windows, which counts files and sockets separately
+    except ImportError:  # Windows counts files and sockets separately
         return MOST
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST if files == resource.RLIM_INFINITY else max(1, min(MOST, files // 2))
@@ -226,7 +226,7 @@ def serve(app: App, listener: socket.socket, begun: Callable[[], None]) -> None:
     config = uvicorn.Config(
         cast("Any", app),
         http=cast("Any", partial(Connection, Waiting(most))),
-        backlog=max(1, most // 8),  # accepted at a time, before `make_room` can close any
+        backlog=max(1, most // 8),  # connections accepted before `make_room` can close any
         log_config=None,
         log_level="error",  # invalid requests, which anybody can send, are not logged
         access_log=False,

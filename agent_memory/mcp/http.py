@@ -96,7 +96,7 @@ class _Door:
         self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":  # ASGI's lifespan events
+        if scope["type"] != "http":  # a lifespan event of ASGI
             await self._app(scope, receive, send)
             return
         token = shown_in(scope["headers"])
@@ -107,7 +107,7 @@ class _Door:
             await refusal(scope, receive, send)
         elif not all(_HOST.fullmatch(value) for name, value in scope["headers"] if name == b"host"):
             await PlainTextResponse("Invalid Host header\n", 421)(scope, receive, send)
-        elif scope["method"] != "POST":  # the server is stateless: no streams, no sessions
+        elif scope["method"] != "POST":  # the server is stateless, and has no streams or sessions
             refusal = PlainTextResponse("Only POST is served.\n", 405, {"Allow": "POST"})
             await refusal(scope, receive, send)
         else:
@@ -155,7 +155,7 @@ class Tokens:
             raise ConfigError(f"{path} is not a .toml or .json file.")
         try:
             users = parse(read_text(path, "the tokens in"))
-        except ValueError:  # the message may have a token
+        except ValueError:  # the error's message may have a token
             raise ConfigError(f"{path} is not valid {path.suffix[1:].upper()}.") from None
         if not isinstance(users, dict):
             raise ConfigError(f"{path} must hold a table of users and their tokens.")

@@ -100,7 +100,7 @@ class _LogLine:
     route: str = "unknown"
     asker: str = ""
     status: int = 0
-    id: str = field(default_factory=lambda: f"{getrandbits(64):016x}")  # not secret
+    id: str = field(default_factory=lambda: f"{getrandbits(64):016x}")  # the id is not secret
     began: float = field(default_factory=perf_counter)
 
 
@@ -176,7 +176,7 @@ class Application:
                 raw = scope.get("raw_path") or quote(scope["path"]).encode()
                 path = raw.decode("latin-1")
                 inner = {**scope, "path": path, "app": self, _LINE: line}
-                inner.pop("starlette.exception_handlers", None)  # set by an enclosing application
+                inner.pop("starlette.exception_handlers", None)  # of an enclosing application
                 await self._router(inner, receive, sending)
             except ClientDisconnect:
                 line.status = line.status or _GONE
@@ -252,7 +252,7 @@ class Application:
     async def _mcp_answer(self, mcp: App, request: Request) -> App:
         line = request.scope[_LINE]
         line.route = MCP
-        if request.method != "POST":  # the server is stateless: no streams, no sessions
+        if request.method != "POST":  # the server is stateless, and has no streams or sessions
             raise Refused(WRONG_METHOD, headers={"Allow": "POST"})
         principal = await self._authenticate(request)
         named, rest = query_of(request.scope["query_string"])
@@ -312,7 +312,7 @@ class Application:
     def _open_batchers(self) -> dict[str, Batcher[_Job]]:
         memory = self._memory.memory
         if memory.config.overflow_mode != "background":
-            return {}  # inline: an update may call a model before it returns
+            return {}  # an inline update may call a model before it returns
         parallel = _REMOTE_BATCHES if memory.components.store.remote else 1
         return {
             operation.name: Batcher(
@@ -417,7 +417,7 @@ class Application:
         try:
             parts.guard.check(None, None)
             await asyncio.wait_for(self._memory.run(parts.store.existing, ["-"]), _READY_SECONDS)
-        except Exception as error:  # noqa: BLE001 - drivers raise their own
+        except Exception as error:  # noqa: BLE001 - drivers raise their own errors
             logger.warning("The store does not answer: %s", type(error).__name__)
             return False
         return True

@@ -66,7 +66,7 @@ class Batcher(Generic[J]):
         try:
             while self._pending:
                 await self._run_next()
-        finally:  # not in a callback of the task: calls made before the callback would wait forever
+        finally:  # not in a callback: calls made before the callback would wait forever
             self._under_way -= 1
 
     async def _run_next(self) -> None:
@@ -86,7 +86,7 @@ class Batcher(Generic[J]):
                 call.future.cancel()
             raise
         for call, outcome in zip(batch, outcomes, strict=True):
-            if call.future.done():  # the caller does not wait any more
+            if call.future.done():  # the caller no longer waits
                 continue
             if isinstance(outcome, Exception):
                 call.future.set_exception(outcome)

@@ -60,7 +60,7 @@ _WINDOW = shape_of(
 def read_window(at: At, session_id: SessionId) -> dict[str, Any]:
     """Return a session's window, its summary, and what blocks have yet to absorb."""
     head = at.memory.head(at.session(session_id, "own"), user_id=at.user_id)
-    if head is None:  # deleted a moment ago
+    if head is None:  # the session was deleted meanwhile
         raise not_found()
     blocks = at.memory.components.absorber.blocks
     more = {"max_tokens": at.memory.config.max_tokens, "lag": {n: head.lag(n) for n in blocks}}
@@ -92,7 +92,7 @@ def replace_log(at: At, session_id: SessionId, seen: Edited, log: Log) -> Any:
 def export_session(at: At, session_id: SessionId) -> Lines:
     """Stream a session's snapshot: `value` events with its lines, then `end`."""
     session = at.memory.session(at.session(session_id, "own"), at.user_id or None)
-    file = TemporaryFile("w+", encoding="utf-8", newline="\n")  # noqa: SIM115 - read as it is sent
+    file = TemporaryFile("w+", encoding="utf-8", newline="\n")  # noqa: SIM115 - read while it is sent
     try:
         with errors_for_admins(at):
             exported = session.export(file)

@@ -118,7 +118,7 @@ class Tokens:
             finally:
                 self._fetching.release()
         elif not self._keys and self._fetching.acquire(timeout=_FETCH_SECONDS):
-            self._fetching.release()  # had only waited for another thread's first fetch
+            self._fetching.release()  # this thread only waited for another thread's fetch
         if not self._keys:
             raise Refused(UNAVAILABLE)
         return self._keys.get(kid)

@@ -34,7 +34,7 @@ class AnswerForm:
     # returns the response, given a result, the request's context and the request's input
     show: Callable[[Any, At, Any], Any]
     # "all" if the method returns a whole list, which the service cuts into pages. "part" if the
-    # method itself takes a limit. Empty if the response has no pages.
+    # method itself takes a limit. An empty text if the response has no pages.
     paged: Paged = ""
     # whether a result of None or False means that the requested data does not exist
     optional: bool = False

@@ -82,7 +82,7 @@ _FIELDS: Mapping[str, Any] = {
     "query": Annotated[str, AfterValidator(_not_empty), Field(description="The query text.")],
     "question": Annotated[str, AfterValidator(_not_empty), Field(description="The query text.")],
     "format": Annotated[str, Field(description="The target API; null for OpenAI's chat.")],
-    "max_tokens": Annotated[  # the library checks the number
+    "max_tokens": Annotated[  # without limits here: the library checks the number
         int,
         WithJsonSchema({"type": "integer", "minimum": 1, "description": "The token budget."}),
     ],

@@ -108,7 +108,7 @@ def run_call(call: Call, at: At, request: Any, **more: Any) -> Any:
     if call.subject == "operations":
         places = [at.memory]
     if call.name == "verify_receipt" and not isinstance(request.receipt, str):
-        arguments["receipt"] = compact_json(request.receipt)  # a text, so that all is checked
+        arguments["receipt"] = compact_json(request.receipt)  # as text, all fields are checked
     with errors_for_admins(at):
         if call.name == "search":
             return _search(at, **arguments)
@@ -310,8 +310,8 @@ def _update(at: At, request: Any) -> Update:
 def _answer(at: At, request: Any, head: Head | Exception) -> Any:
     if isinstance(head, Head):
         return shown(_APPEND, at, request, head)
-    # Nothing was stored. The call is repeated alone: it may finish the session's deletion, or raise
-    # the error that this user may see.
+    # Nothing was stored. The call is repeated alone. The repeated call may finish the session's
+    # deletion, or raises the error that this user may see.
     by_itself = isinstance(head, AccessDenied | Damaged | SessionDeleting)
     return _appended(at, request) if by_itself else head
 
@@ -319,7 +319,7 @@ def _answer(at: At, request: Any, head: Head | Exception) -> Any:
 def _appended(at: At, request: Any) -> Any:
     try:
         return shown(_APPEND, at, request, run_call(_APPEND, at, request))
-    except Exception as error:  # noqa: BLE001 - it concerns only this request
+    except Exception as error:  # noqa: BLE001 - the error concerns one request
         return error
 
 

@@ -26,7 +26,7 @@ class Buckets:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._kept: Cache[str, tuple[float, float]] = Cache(_MOST_KEPT)  # remaining requests, time
+        self._kept: Cache[str, tuple[float, float]] = Cache(_MOST_KEPT)  # requests left, time
 
     def wait(self, name: str, now: float) -> int:
         """Count a request and return 0. If it exceeds the limit, return the seconds to wait."""

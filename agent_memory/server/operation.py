@@ -42,9 +42,9 @@ class At:
     """The context of a request."""
 
     memory: AgentMemory
-    # The user of the request, which the credential decides. Empty for calls about the whole
-    # service. Also empty if an admin names no user: sessions of all users are then accessible, as
-    # in the library.
+    # The user of the request, which the credential decides. It is empty for calls about the whole
+    # service. It is also empty if an admin names no user. The admin then has access to the
+    # sessions of all users, as in the library.
     user_id: str
     principal: Principal
     key: str | None = None  # the request's Idempotency-Key; None if it has none
@@ -103,8 +103,8 @@ class Operation:
     once: bool = False  # whether the call takes an Idempotency-Key
     versioned: bool = False  # whether the call takes If-Match
     streams: Streamed = ""  # the media type of a streamed response; empty for one JSON response
-    # Runs a batch of calls, and returns a response or an error for each call. It is for calls so
-    # short that one thread for each would cost more than the call.
+    # Runs a batch of calls, and returns a response or an error for each call. This is for calls
+    # that take less time than starting a thread for each of them.
     run_all: RunAll | None = None
     anyones: bool = False  # whether an admin may make the call without a user; see `At.user_id`
     exact: bool = False  # whether the call can also respond in the format `EXACT`

@@ -154,7 +154,7 @@ class VectorIndex(ItemIndex):
             best = [match_of(record, score) for record, score in pairs[:top_k] if score > threshold]
             if len(hits) < depth:
                 return best
-            # single precision may have excluded an item that is as good as the last result
+            # because of single precision, an item as good as the last result may be missing
             unseen = most_unseen(min(hit.cosine for hit in hits))
             if unseen < max(pairs[top_k - 1][1], threshold):
                 return best

@@ -262,7 +262,7 @@ class ItemIndex(ABC):
 
 
 def _text(record: Record) -> str | None:
-    # a record always has a text; "bare" marks an item without one
+    # a record always has a text: "bare" marks an item without a text
     return None if "bare" in record.metadata else record.text
 
 

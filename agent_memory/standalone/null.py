@@ -77,6 +77,6 @@ class NullMemory(AgentMemory):
         return Head(session_id, user_id, created_at=datetime.now(UTC))
 
     def _bring(self, reading: Reading) -> Head:
-        for _ in reading.items():  # validates the items, and discards them
+        for _ in reading.items():  # the items are validated and discarded
             pass
         return reading.head

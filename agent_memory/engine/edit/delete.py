@@ -103,7 +103,7 @@ class Deletion:
             parts += [part for head in done.heads for part in self._places_of(head)]
             with noted() as unread:
                 newer = self._store.sessions(user_id=user_id, limit=1)
-            if newer or unread:  # newer sessions are absorbed again
+            if newer or unread:  # blocks absorb the newer sessions again
                 return Outcome([*parts, *self._finish(done.key, user_id)])
             parts.append(self._scrub([]))
             self._records.drop(Kind.USER_DELETIONS, done.key)
@@ -126,7 +126,7 @@ class Deletion:
         for key, note in self._records.read(Kind.USER_DELETIONS).items():
             try:
                 self._finish(key, note["user_id"])
-            except Exception:  # one failure must not stop the others
+            except Exception:  # one failure must not stop other deletions
                 logger.exception("the deletion of a user was not finished; it will be tried again")
         if self._records.read(Kind.SCRUBS):
             self._scrub()
@@ -228,8 +228,7 @@ class Deletion:
             head = head_or_rest(self._store, session_id)
             if head is None or error.damage is None or "cursors" not in error.damage.broken:
                 return head
-            # the cursors are lost: assume that all blocks with records in this store absorbed the
-            # session
+            # the cursors are lost: assume that all blocks with records here absorbed the session
             return replace(head, cursors={**dict.fromkeys(self._all_blocks(), 0), **head.cursors})
 
     def _all_blocks(self) -> set[str]:

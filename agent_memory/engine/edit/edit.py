@@ -227,8 +227,7 @@ class Editor:
             self._absorber.forget(block, rewound, scope)
             return
         erase_derived(self._store, name, scope)
-        # if a former block is configured again, it deletes its own data first only if its cursor is
-        # 0
+        # a block that is configured again first deletes its own data, but only if its cursor is 0
         if before.cursors.get(name, 0) > rewound.cursors.get(name, 0) > 0:
             logger.warning(
                 "block %r absorbed session %r and is not configured now: its records of removed "

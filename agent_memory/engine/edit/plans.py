@@ -128,7 +128,7 @@ def listed(messages: Sequence[Message], user_id: str | None, drafted: Drafts) ->
             return had[after - head.expired : upto - head.expired]
 
         edit = splice(head, end, had[same:], drafted(messages[same:]), read)
-        if user_id is not None and head.user_id is None:  # blocks absorb it again for the user
+        if user_id is not None and head.user_id is None:  # for the user, blocks absorb it again
             after = replace(edit.after, user_id=user_id, cursors={})
             return replace(edit, after=after, anew=frozenset(head.cursors))
         if head.version and edit.only_adds and not edit.entries:

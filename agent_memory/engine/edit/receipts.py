@@ -189,7 +189,7 @@ class Receipts:
             try:
                 pages = self._store.all_vectors(name)
                 left[name] += sum(is_left(record) for records, _ in pages for record in records)
-            except UnsupportedOperation:  # encrypted
+            except UnsupportedOperation:  # the vectors are encrypted
                 yield Part(f"vectors of {name!r}", "not supported", "Encrypted: not checked.")
         yield Part("records")
         yield from self._elsewhere()

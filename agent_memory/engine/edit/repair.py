@@ -65,7 +65,7 @@ def _steps(store: Store, damaged: list[Damaged]) -> Iterator[None]:
         yield
     _tried(damaged, lambda: deque(store.all_records(), maxlen=0))
     for block in store.vector_blocks():
-        with suppress(UnsupportedOperation):  # encrypted vectors
+        with suppress(UnsupportedOperation):  # the vectors are encrypted
             _tried(damaged, partial(_read_vectors, store, block))
 
 
@@ -186,7 +186,7 @@ class Repair:
     def _rebuild(self, session_id: str) -> Head | None:
         """Restore the damaged fields of a head. None if another writer changed the head first."""
         try:
-            return self._store.head(session_id)  # already repaired
+            return self._store.head(session_id)  # another call has repaired it
         except Damaged as error:
             if error.damage is None or error.damage.head is None:
                 raise

@@ -52,7 +52,7 @@ class Regenerate:
     def replace(self, turn: Turn, part: Span, messages: Sequence[Message]) -> Head:
         """Replace a turn's answer. Raise `InvalidInput` if the session has other messages now."""
         head = self._parts.guard.owned(turn.session_id, turn.user_id)
-        if head is not None and self._is_there(head, part, messages):  # a retry
+        if head is not None and self._is_there(head, part, messages):  # the call is a retry
             return head
         drafts = self._parts.appender.drafts(messages[1:], turn.session_id, turn.user_id)
         stored = self._parts.editor.answer(part, messages[0], drafts, turn.user_id)

@@ -128,7 +128,7 @@ class _Function:
         def taken(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
             return args, kwargs
 
-        taken.__annotations__ = getattr(function, "__annotations__", {})  # absent on built-ins
+        taken.__annotations__ = getattr(function, "__annotations__", {})  # built-ins have none
         try:
             self._arguments: TypeAdapter[tuple[Any, Any]] = TypeAdapter(cast("Any", taken))
             parameters = untitled(self._arguments.json_schema())
@@ -301,7 +301,7 @@ class CompletionStream:
             except StopIteration as end:
                 if end.value is not None:
                     self.response = end.value
-                    setattr(self.response, "cost", self.cost)  # noqa: B010 - litellm's own class
+                    setattr(self.response, "cost", self.cost)  # noqa: B010 - the class is litellm's
                 raise
             finally:
                 if self._stopped:

@@ -82,7 +82,7 @@ class Absorber:
         self.blocks = {name: block for name, block in parts.blocks.items() if block.absorbs}
         self.failures = Failures(self._dead_letters, self.blocks)
         self._backoff = Backoff()
-        # monotonic times at which the next budget begins
+        # by session and block, the monotonic time at which the next budget begins
         self._unaffordable: dict[tuple[str, str], float] = {}
         # pairs of block and session without stored failures
         self._clean: Cache[tuple[str, str], bool] = Cache(_MOST_CLEAN)
@@ -190,7 +190,7 @@ class Absorber:
                 return Absorbed(session_id, name, first, last, usage=account.usage)
             except LeaseLost:
                 raise
-            except Exception as error:  # noqa: BLE001 - the batch stays a dead letter
+            except Exception as error:  # noqa: BLE001 - then the batch stays a dead letter
                 message = error_text(account.refusal or error)
                 if account.refusal is None:
                     self._dead_letters.count(name, first, last, message, lease)
@@ -215,7 +215,7 @@ class Absorber:
         failed: Exception | None = None
         try:
             self._limited(block, head, lambda: resolve(block.delete(scope)))
-        except LeaseLost:  # raised by the block's own store
+        except LeaseLost:  # the block's own store raised it
             raise
         except Exception as error:  # noqa: BLE001 - raised below
             failed = error
@@ -288,11 +288,11 @@ class Absorber:
                 wrote = True  # the block may have written a part
                 if account.refusal is not None:
                     return self._put_off(name, account.refusal, lease)
-                if is_passing(error) or not begun:  # not begun: the messages are not the cause
+                if is_passing(error) or not begun:  # if not begun, no message is the cause
                     return self._postpone(name, error, cursor, last, lease)
                 return self._failed(name, error, cursor, last, head, lease)
         except LeaseLost:
-            if wrote:  # otherwise the block's own store refused the write
+            if wrote:  # if not, the block's own store refused the write
                 self.undo_stale_writes(name, head, lease)
             return _TAKEN_OVER
 

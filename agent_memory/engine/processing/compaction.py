@@ -131,7 +131,7 @@ class Compaction:
         for _ in range(_TRIES):
             is_over = self.overflows(head)
             if not is_over and down_to is None:
-                return head  # the usual case, without a read
+                return head  # usual: no entry is read
             entries, limit = self._windows.of(head), self.limit(head)
             if down_to is not None and sum(entry.counted for entry in entries) > down_to:
                 window, held = self._window(head, entries, min(down_to, limit))
@@ -267,7 +267,7 @@ class Compaction:
         if spare:
             most = min(most, before + spare)
         if most < _LEAST_SUMMARY:
-            return head.summary  # contexts warn of the uncovered messages
+            return head.summary  # contexts have a warning about the uncovered messages
         if head.summary is not None and head.summary.upto < head.start:
             leaving = [*range_of(self._store, head, head.summary.upto, head.start), *leaving]
         failures: list[ModelError] = []

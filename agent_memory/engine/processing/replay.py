@@ -43,5 +43,5 @@ def replay(
 
 def _absorb_again(work: SessionWork, block: str, session_id: str) -> str | None:
     while True:
-        with suppress(LeaseLost):  # taken over before the cursor was reset
+        with suppress(LeaseLost):  # another worker took over before the cursor was reset
             return work.absorb_again(session_id, block)

@@ -54,7 +54,7 @@ class Retention:
         if upto <= head.expired:
             return head
         moved = self._store.move(replace(head, expired=upto))
-        if moved is None:  # another writer came first, so the next call does it
+        if moved is None:  # another writer was faster: the next call expires
             return head
         self._parts.windows.moved(head, moved)
         self._parts.sent.expire(head.session_id, upto)

@@ -42,7 +42,7 @@ def target_seq(head: Head, cursor: int, absorb: Absorb, total_at: Callable[[int]
         return head.end
     if absorb != "overflow" and cursor < head.end and head.total - total_at(cursor) >= absorb:
         return head.end
-    return head.start  # the messages that left the window
+    return head.start  # up to the last message that left the window
 
 
 def longest_wait(
@@ -137,8 +137,7 @@ class SessionWork:
         such as a time limit, is raised to the caller.
         """
         if self._compaction.is_brief and not self._store.remote:
-            # runs on this thread: such a cut calls no model, and waking another thread would take
-            # longer
+            # on this thread, because such a cut calls no model and is faster than waking a thread
             with suppress(AgentMemoryError):  # `_settle` meets the same error, and reports it
                 head = self._compaction.compact(head)
                 if not (self._feedable(head) or self._retention.removes(head)):
@@ -149,7 +148,7 @@ class SessionWork:
     def _settle(self, head: Head) -> Head:
         """Do the work on a thread without signals, so that each exception is a real failure."""
         try:
-            if self._compaction.only_cuts:  # needs neither a lease nor a new read of the head
+            if self._compaction.only_cuts:  # a cut needs no lease and no new head
                 head = self._compact(head)
                 if not self._feedable(head):
                     return self._retention.shorten(head)
@@ -275,7 +274,7 @@ class SessionWork:
             head = self._store.head(session_id) or head
             fed = self._absorber.absorb(head, {block: head.end}, lease)
             error = next((result.error for result in fed if result.error), None)
-            if error:  # a worker absorbs the rest
+            if error:  # the session becomes due: a worker tries again
                 self._store.schedule(self._store.head(session_id) or head, 0)
             return error
 

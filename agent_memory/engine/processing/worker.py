@@ -63,7 +63,7 @@ class FairQueue:
             self._pending.setdefault(owner, OrderedDict())[session_id] = None
 
     def take(self) -> tuple[str, str] | None:
-        """Return the next session and its owner, who comes last afterwards. None if none is left."""
+        """Return the next session and its owner, who then comes last. None if none is left."""
         if not self._pending:
             return None
         owner, sessions = self._pending.popitem(last=False)
@@ -141,7 +141,7 @@ class Worker:
         self._lock = checked_lock()  # acquired in a single C step: see `core.threads.apart`
         self._changed = threading.Condition(self._lock)
         self._queue = FairQueue()
-        self._busy: dict[str, bool] = {}  # sessions being processed; True if woken meanwhile
+        self._busy: dict[str, bool] = {}  # sessions in work; True if woken meanwhile
         self._drains: dict[object, dict[str, int]] = {}
         self._threads: list[threading.Thread] = []
         self._stopping = False

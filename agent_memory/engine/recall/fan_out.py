@@ -169,7 +169,7 @@ class FanOut:
             warnings.append(f"The block {name!r} did not answer within {seconds:g} s.")
         results: dict[str, T] = {}
         for name, outcome in outcomes.items():
-            refused = isinstance(outcome, SpendingLimitReached)  # not a failure
+            refused = isinstance(outcome, SpendingLimitReached)  # a refusal is not a failure
             self._note(name, worked=refused or not isinstance(outcome, Exception))
             if refused:
                 warnings.append(f"The block {name!r} was not asked. {outcome}")

@@ -245,10 +245,10 @@ class SentContexts:
         self._store.put_records(SENT_TEXTS.name, texts)
         self._store.put_records(SENT.name, [record])
         homes = {text.session_id for text in texts} | {session_id}
-        gone = homes - self._store.existing(homes)  # deleted meanwhile
+        gone = homes - self._store.existing(homes)  # sessions that were deleted meanwhile
         for home in gone:
             self.cut(home, 0)
-        if session_id not in gone and not is_there(self._store, head):  # the id was reused
+        if session_id not in gone and not is_there(self._store, head):  # another session has its id
             for block, some in ((SENT, [record]), (SENT_TEXTS, texts)):
                 for written in some:
                     self._store.delete_records(block.name, record_id=written.id)

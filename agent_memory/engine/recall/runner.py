@@ -139,7 +139,7 @@ class TimeLimited:
         for name in filter(ended.__contains__, calls):
             try:
                 outcomes[name] = ended[name].result()
-            except Exception as error:  # noqa: BLE001 - returned to the caller, who reports it
+            except Exception as error:  # noqa: BLE001 - the caller reports it
                 outcomes[name] = error
         return outcomes, [name for name in calls if name not in outcomes]
 
@@ -170,7 +170,7 @@ def _run_lane(
         outcome: Future[T] = Future()
         try:
             outcome.set_result(calls[name]())
-        except BaseException as error:  # noqa: BLE001 - raised in the thread of the caller
+        except BaseException as error:  # noqa: BLE001 - the caller's thread raises it
             outcome.set_exception(_not_cancelled(error))
         ended[name] = outcome
         if given_up():

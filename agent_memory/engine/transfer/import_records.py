@@ -241,7 +241,7 @@ class RecordImport:
             if all(_is_bound(block, record) for record in records):
                 vector_store.put_vectors(block, records, features, lease=self._lease)
                 return
-        except DimensionMismatch as error:  # the block is being rebuilt with another embedder
+        except DimensionMismatch as error:  # a replay rebuilds the block with another embedder
             logger.warning("vectors of block %r are derived again: %s", block, error)
         vector_store.delete_vectors(block, session_id=session_id, lease=self._lease)
         self._anew.add(block)

@@ -53,7 +53,7 @@ class Importer:
                     records.take(number, value)
                 # the last line was read, so the snapshot is complete
                 shown = transaction.show(replace(head, cursors=records.finish()))
-        except BaseException:  # raised again after the partial session is erased
+        except BaseException:  # it is raised again below, after the partial session is erased
             if begun:
                 self._erase(session_id)
             raise
@@ -72,7 +72,7 @@ class Importer:
     def _erase(self, session_id: str) -> None:
         try:
             self._deletion.finish(session_id)
-        except StoreError:  # the original error says more
+        except StoreError:  # the original error is more useful than this error
             logger.exception(
                 "the partial import of session %r was not erased; a worker or `delete` erases it",
                 session_id,

@@ -217,7 +217,7 @@ class Sessions:
         for heads in head_pages(self._target):
             names = [head.session_id for head in heads]
             for name in set(names) - self._source.existing(names):
-                if self._source.head(name) is None:  # otherwise its deletion is unfinished
+                if self._source.head(name) is None:  # with a head, its deletion is unfinished
                     self._target.delete(name)
 
     def compare(self, sums: Sums, *, copies: bool) -> Iterator[tuple[Head, str | None]]:
@@ -284,7 +284,7 @@ class Sessions:
         try:
             if self._arrived(head):
                 return
-            self._target.delete(head.session_id)  # an earlier or partial copy
+            self._target.delete(head.session_id)  # the target has an earlier or a partial copy
             if self._arrived(head):
                 return
         except LogChanged:  # the comparison finds the difference

@@ -43,7 +43,7 @@ from agent_memory.ltm_blocks.registry import FORGOTTEN, Tombstone, record_of
 
 F = TypeVar("F", bound=Form)
 
-_FLOAT = 4  # bytes
+_FLOAT = 4  # bytes of a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Reading:
 
     def __init__(self, lines: Iterable[bytes]) -> None:
         self._lines = iter(lines)
-        self._digest = hashlib.sha256()  # of the lines before the last one that was read
+        self._digest = hashlib.sha256()  # of all lines before the line that was read last
         self._line = b""
         self._number = 0
         self._is_log_read = False

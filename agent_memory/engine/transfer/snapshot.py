@@ -286,7 +286,7 @@ class Writing:
         message = ""
         for name in [name for name in _FORMS[kind].model_fields if name != "kind"]:
             value = own[name] if name in own else getattr(source, name)
-            if isinstance(value, Message):  # the last field: its JSON is written as it is stored
+            if isinstance(value, Message):  # its stored JSON is written last
                 message = f',"{name}":{value.to_json()}'
             else:
                 fields[name] = value.isoformat() if isinstance(value, datetime) else value
