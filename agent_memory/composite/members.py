@@ -135,8 +135,8 @@ def _check_names(blocks: Mapping[str, Block], first: str, taken: set[str]) -> No
         if block.name in taken:
             raise ConfigError(
                 f"The block {member!r} stores its records under {block.name!r} in the store of "
-                f"{first!r}, which has another block of that name. Rename the block, such as "
-                f"{type(block).__name__}(name={member + '_own'!r})."
+                f"{first!r}, which has another block of that name. Give the block another "
+                f"name, such as {type(block).__name__}(name={member + '_own'!r})."
             )
         taken = {*taken, block.name}
 

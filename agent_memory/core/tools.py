@@ -118,7 +118,7 @@ class Tool:
         if values is None:
             values = {}
         if not isinstance(values, Mapping):
-            raise ToolRefused(f"The arguments of {self.name} are no JSON object. Send an object.")
+            raise ToolRefused(f"The arguments of {self.name} are not a JSON object. Send one.")
         try:
             return self.arguments.model_validate(dict(values))
         except ValidationError as error:
