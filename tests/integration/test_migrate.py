@@ -109,7 +109,7 @@ def test_by_address(filled: Path, tmp_path: Path) -> None:
         list(operations.migrate(f"sqlite:///{tmp_path}/source.db", url, namespace="other"))
     with closing(open_store(url)) as store:
         store.append("new", [draft("of the target")])
-    with pytest.raises(InvalidInput, match="something in this namespace already: 18 sess"):
+    with pytest.raises(InvalidInput, match="already has data in this namespace: 18 sess"):
         list(operations.migrate(f"sqlite:///{tmp_path}/source.db", url))
 
 
@@ -260,7 +260,7 @@ def test_a_migration_from_elsewhere(small: Store, target: Store) -> None:
     for origin in ("other", "originx"):
         with pytest.raises(InvalidInput, match="from another source"):
             list(migrate_stores(small, target, origin))
-    with pytest.raises(InvalidInput, match="itself the target of a migration"):
+    with pytest.raises(InvalidInput, match="itself the target of an unfinished migration"):
         moved(target, MemoryStore())
     moved(small, target)
     assert everything(target) == everything(small)

@@ -140,10 +140,10 @@ def test_what_is_back_after_a_deletion_and_damaged(tmp_path: Path) -> None:
     _damage(tmp_path / "before.db", vectors)
     with AgentMemory(f"{tmp_path}/before.db") as memory:
         checked = [operations.verify(memory, receipt) for receipt in receipts]
-    assert failed(checked[0]) == ["log", "what is damaged"]
-    assert failed(checked[1]) == ["what is damaged"]
+    assert failed(checked[0]) == ["log", "damaged data"]
+    assert failed(checked[1]) == ["damaged data"]
     assert failed(checked[2]) == []
-    assert states(checked[2])["what is damaged"] == "not supported"
+    assert states(checked[2])["damaged data"] == "not supported"
 
 
 def test_signatures(memory: AgentMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
