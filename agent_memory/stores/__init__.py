@@ -49,7 +49,7 @@ _SERVED = (
     "Use memory:// (gone with the process), sqlite:///path.db, folder:///path, postgresql://, "
     "mysql://, mongodb:// or redis://."
 )
-_SERVICE = 'A service is opened from code, by its address alone: AgentMemory("https://...").'
+_SERVICE = 'Open a service in Python, with only its address: AgentMemory("https://...").'
 _MONGODB = ("mongodb", "mongodb+srv")
 _SQL_SERVERS = (
     *("postgresql", "postgres", "postgresql+psycopg"),
@@ -68,16 +68,16 @@ def check_url(url: str) -> None:
         if not rest:
             raise UnknownStore(f"{scheme}:// needs a host: {scheme}://user:password@host/database.")
     elif not mark or scheme != "memory":
-        # the message shows only the scheme: the rest of the URL may contain a password
+        # the message shows only the scheme, because the URL may contain a password
         named = f"No store serves {scheme}://." if mark else "A store is named by a URL."
         service = f" {_SERVICE}" if mark and scheme in ("http", "https") else ""
         raise UnknownStore(f"{named} {_SERVED}{service}")
     elif rest:
-        raise UnknownStore("memory:// takes nothing behind it. Write memory:// alone.")
+        raise UnknownStore("A memory:// URL ends after the slashes. Write memory://.")
 
 
 def serves(url: str) -> bool:
-    """Return whether a store serves a URL's scheme. The rest of the URL is not checked."""
+    """Return whether a store serves a URL's scheme. Only the scheme is checked."""
     schemes = ("memory", "sqlite", "folder", *REDIS, *_SQL_SERVERS, *_MONGODB)
     return url.partition("://")[0] in schemes and "://" in url
 

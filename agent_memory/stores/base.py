@@ -82,9 +82,9 @@ class VectorStore(Protocol):
         """Return an owner's records that match a query best, best first; see `retrieval.score`.
 
         Candidates are the records nearest in meaning, the records with most of the query's words,
-        and the neighbours of both in their sessions. All candidates are compared in detail. The
-        rarity of a word is computed from the owner's records (from all owners' records on Qdrant
-        before 1.19). At most `limit` records are returned.
+        and the neighbours of these records in their sessions. All candidates are compared in
+        detail. The rarity of a word is computed from the owner's records (from all owners' records
+        on Qdrant before 1.19). At most `limit` records are returned.
 
         Raises:
             DimensionMismatch: The query's vector and the stored vectors differ in length.

@@ -1,4 +1,4 @@
-"""Functions for reads of many records, which leave out damaged records and report them."""
+"""Functions that read many records. They leave out damaged records, and report them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def undamaged_records(rows: Iterable[Row], decode: Callable[[Row], Value]) -> li
     """Decode records, and leave out the damaged ones.
 
     Raises:
-        Damaged: The error of a row names no record. A wrong key may be the cause, for all rows.
+        Damaged: The error of a row names no record. A wrong key may be the cause. All rows would
+            then be left out.
     """
     with noted() as damaged:
         values = undamaged(rows, decode)
@@ -97,7 +98,7 @@ def undamaged_records(rows: Iterable[Row], decode: Callable[[Row], Value]) -> li
 def head_or_rest(store: SessionStore, session_id: str) -> Head | None:
     """Return the head of a session to delete, or the readable part of a damaged head.
 
-    If its identity is unreadable, the result has `deleting` set.
+    If an irreplaceable field of the head is unreadable, such as the user, `deleting` is set.
     """
     try:
         return store.head(session_id)

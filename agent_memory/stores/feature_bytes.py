@@ -1,4 +1,4 @@
-"""Encodes features as bytes, of a whole segment or of each record, and decodes them."""
+"""Encodes the features of a segment, or of single records, as bytes, and decodes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from agent_memory.retrieval.postings import Postings, Terms
 from agent_memory.retrieval.segments import Names, Segment
 from agent_memory.retrieval.vectors import TOKEN, Tokens, Vectors
 
-# mark, version, format of names, format of vectors, 0, records, dimension, lengths of 10 parts
+# the header of a segment: mark, version, format of names, format of vectors, 0, number of records,
+# dimension, lengths of 10 parts
 _HEADER = struct.Struct("<4s4B2I10I")
 _MARK, _VERSION = b"AMSG", 2
 _TEXTS, _PACKED = 0, 1
@@ -59,7 +60,7 @@ def segment_of(data: bytes) -> Segment:
         raise ValueError("A segment is cut short.")
     mark, version, named, own, _, count, dimension, *sizes = _HEADER.unpack_from(data)
     if (mark, version) != (_MARK, _VERSION):
-        raise ValueError("This is no segment that this release can read.")
+        raise ValueError("The data is not a segment that this release can read.")
     ends = [*accumulate(size + -size % _ALIGNED for size in (_HEADER.size, *sizes))]
     if len(data) != ends[-1]:
         raise ValueError("A segment is cut short.")
@@ -73,7 +74,7 @@ def segment_of(data: bytes) -> Segment:
         np.frombuffer(parts[5], PLACE),
     )
     if len(segment.names) != count or len(segment.places) != count:
-        raise ValueError("A segment's header has another number of records.")
+        raise ValueError("The header of a segment has a wrong number of records.")
     return segment
 
 
@@ -136,7 +137,7 @@ def _postings(parts: Sequence[memoryview], count: int) -> Postings:
 def blobs_of(records: Sequence[Record], features: Features) -> list[bytes]:
     """Return the features of each record as bytes.
 
-    They are its place, its vector, its word pieces, and the ids and weights of its words.
+    Features are a record's place, vector and word pieces, and the ids and weights of its words.
     """
     if len(features) != len(records):
         raise ValueError("Give features for each record.")
@@ -186,7 +187,7 @@ def _row(blob: bytes) -> tuple[np.ndarray, np.ndarray, Terms, np.ndarray]:
     mark, dimension, pieces, count = _BLOB_HEADER.unpack_from(blob)
     sizes = (PLACE.itemsize, 4 * dimension, TOKEN * pieces, 4 * count, 2 * count)
     if mark != _BLOB_MARK or len(blob) != _BLOB_HEADER.size + sum(sizes):
-        raise ValueError("Features are not what was written.")
+        raise ValueError("Features were altered after they were written.")
     ends = [*accumulate(sizes, initial=_BLOB_HEADER.size)]
     place, vector, tokens, ids, weights = (blob[a:b] for a, b in pairwise(ends))
     return (

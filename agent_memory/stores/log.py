@@ -23,7 +23,7 @@ def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[He
     """
     if head.deleting:
         raise SessionDeleting(
-            f"Session {head.session_id!r} is being deleted. Delete it again to finish that."
+            f"Session {head.session_id!r} is being deleted. Delete it again to finish the deletion."
         )
     check_owner(head, user_id)
     entries = entries_after(head.session_id, head.end, head.total, drafts)

@@ -54,7 +54,7 @@ class MemoryStore(KernelStore):
     """A store for tests and trials. `close` does nothing: the data exists as long as the object.
 
     Args:
-        namespace: Ignored, because instances share nothing.
+        namespace: Ignored, because instances share no data.
     """
 
     def __init__(self, namespace: str = "default") -> None:

@@ -1,4 +1,4 @@
-"""Reads and caches pending entries: those that a block has not absorbed yet."""
+"""Reads and caches pending entries, which a block has not absorbed yet."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from agent_memory.stores.base import SessionStore
 
 MOST = 200_000
-"""The maximum number of entries that one call reads, and that are cached in total."""
+"""The maximum number of entries that one call reads. The cache has the same limit."""
 
 MANY = 500
 """With more pending entries than this, `Pending.on_many` is called, so that they are absorbed."""
 
-_BEFORE = 16  # entries to read before the first pending one, as its context
+_BEFORE = 16  # number of entries to read before the first pending entry, as its context
 _PAGE = 5_000  # entries
 _Key = tuple[str, str]
 
@@ -74,7 +74,7 @@ class Pending:
         """Return a block's pending entries, without the newest ones that the window shows.
 
         Call it before a search of the block's records. An entry that the block absorbs meanwhile
-        is then in both results. In the other order it could be in neither.
+        is then in both results. After a search, it could be in neither result.
 
         Args:
             block: The name of the block. For an unknown name, the whole log is pending.

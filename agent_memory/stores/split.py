@@ -222,7 +222,7 @@ class SplitKernel(KernelWrapper):
         return Unreadable.of(
             Damaged(
                 f"The system message of session {session_id!r} is not in the store of system "
-                "messages. Set the `system_store` that was configured when it was stored."
+                "messages. Set the `system_store` that was configured when the message was stored."
             )
         )
 

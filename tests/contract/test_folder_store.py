@@ -222,7 +222,7 @@ def test_a_file_that_is_broken_stops_no_other(tmp_path: Path) -> None:
         lambda: store.append("s", [draft("more")]),
     ]  # fmt: skip
     for call in calls:
-        with pytest.raises(StoreError, match="line 1 is no JSON"):
+        with pytest.raises(StoreError, match="line 1 is not JSON"):
             call()
     assert texts(store, "other") == ["fine"]
     assert [head.session_id for head in store.sessions()] == ["other"]

@@ -243,7 +243,9 @@ def test_a_plain_key(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureF
     for url in ("http://qdrant.example:6333", "https://qdrant.example", "http://localhost:6333"):
         QdrantStore(url).close()
     (told,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
-    assert told == "QDRANT_API_KEY is sent to http://qdrant.example:6333 in plain: use https"
+    assert told == (
+        "QDRANT_API_KEY is sent to http://qdrant.example:6333 without encryption. Use https."
+    )
 
 
 @pytest.mark.parametrize(

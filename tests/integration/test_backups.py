@@ -146,7 +146,7 @@ def test_what_went_wrong_is_one_line() -> None:
         (["restore", "nowhere.db"], "nowhere.db: No such file or directory."),
         (["restore", "a.db", "--yes"], "a.db' is the store itself. Choose another file."),
         (["backup", "a.db"], "is the store itself. Choose another file."),
-        (["backup", "folder"], "'folder' is not a file, or is in use. Choose another."),
+        (["backup", "folder"], "'folder' is not a file, or is in use. Choose another file."),
         (["backup", "nowhere/b.db"], "No such file or directory."),
         (["restore", "c.db", "--yes"], "There is no memory in"),
         (["restore", "damaged.db", "--yes"], "damaged.db"),

@@ -127,7 +127,7 @@ def test_bad_environment(monkeypatch: pytest.MonkeyPatch, value: str | None, tol
         (lambda: Keys({"": SECRET}), "letters"),
         (lambda: Keys(lambda _: SECRET, current="a.b"), "letters"),
         (lambda: Keys({"k": SECRET[:16]}), "16 bytes"),
-        (lambda: Keys({"k": encoded(SECRET)}), "given as str"),  # type: ignore[dict-item]
+        (lambda: Keys({"k": encoded(SECRET)}), "is of type str"),  # type: ignore[dict-item]
         (lambda: Keys(lambda _: SECRET[1:], current="k"), "31 bytes"),
         (lambda: Keys(lambda _: None, current="k"), "'k'.*callable"),
     ],

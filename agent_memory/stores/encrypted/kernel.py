@@ -114,7 +114,7 @@ class Cipher:
         except Undecryptable as error:
             return doc._replace(body=Unreadable.of(error), data=b"")
         except UNREADABLE:
-            pass  # the caller's decoding of the body fails, too: its error names the record
+            pass  # the caller also fails to decode the body, and raises an error with the record
         return doc
 
     def _decoded_record(self, doc: Document, failures: list[_Failure]) -> str:
@@ -231,7 +231,7 @@ def _carried(body: object) -> str | None:
 
 
 class EncryptedKernel(KernelWrapper):
-    """Encrypts what another kernel stores: all content, or with `features_only` only features."""
+    """Encrypts the content that another kernel stores. With `features_only`, only features."""
 
     def __init__(self, inner: Kernel, cipher: Cipher, *, features_only: bool = False) -> None:
         super().__init__(inner)

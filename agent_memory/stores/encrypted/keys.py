@@ -19,8 +19,8 @@ from agent_memory.core.processes import fork_safe_lock
 from agent_memory.errors import ConfigError, MissingExtra, StoreUnavailable, Undecryptable
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")  # other text may be a key, passed by mistake
-_SHORTEST_KEY = 43  # characters of 32 bytes in base64, without padding
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")  # any other text may be a key, passed by mistake
+_SHORTEST_KEY = 43  # number of characters of 32 bytes in base64, without padding
 
 
 Place = tuple[object, ...]
@@ -105,7 +105,8 @@ class Key:
     def open(self, place: Place, sealed: bytes) -> bytes | None:
         """Decrypt the part of a ciphertext after the key's id.
 
-        Return None if it was altered, or encrypted for another place or with another key.
+        Return None if the ciphertext was altered, or was encrypted for another place or with
+        another key.
         """
         nonce, rest = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         try:
@@ -121,8 +122,9 @@ class Keys:
     digits, "_" or "-", and is readable in the database.
 
     Args:
-        keys: The keys by id, or a callable that returns the key for an id, such as from a key
-            service. It returns None for an unknown id. Returned keys are cached, None is not.
+        keys: The keys by id, or a callable that returns the key for an id, for example from a key
+            service. The callable returns None for an unknown id. Returned keys are cached, but not
+            None.
         current: The id of the key that encrypts new data, by default the first of a mapping.
             Required with a callable.
 
@@ -143,7 +145,7 @@ class Keys:
                 self._add(key_id, secret)
             current = next(iter(self._known), None) if current is None else current
         else:
-            self._ask, self._source = keys, "those that the given callable knows"
+            self._ask, self._source = keys, "those that the callable of Keys returns"
         if current is None:
             raise ConfigError(
                 "Encryption needs a key for new data. Pass at least one key to Keys. With a "
@@ -166,8 +168,8 @@ class Keys:
             named = variable if _VARIABLE.fullmatch(variable) else "that `encryption` names"
             raise ConfigError(
                 f"The environment variable {named} is not set, and encryption takes its keys "
-                'from it. Set it to "id:base64,id2:base64", the key to write with first; '
-                "`openssl rand -base64 32` makes one."
+                'from it. Set it to "id:base64,id2:base64". The first key encrypts new data. '
+                "`openssl rand -base64 32` creates a key."
             )
         by_id: dict[str, bytes] = {}
         for place, entry in enumerate(text.split(","), 1):
@@ -228,7 +230,7 @@ class Keys:
         """Decrypt a result of `Key.seal` or `Key.seal_bytes`.
 
         Raises:
-            Undecryptable: The key is missing or wrong, or the ciphertext was altered, or is from
+            Undecryptable: The key is missing or wrong, or the ciphertext was altered or is from
                 another place.
             StoreUnavailable: The callable failed to return the key.
         """
@@ -242,8 +244,8 @@ class Keys:
         if key is None:
             raise Undecryptable(
                 f"{_name_of(place)} was encrypted with key {key_id!r}, which is not among "
-                f"{self._source}. Add it there: a key is needed for as long as anything written "
-                "with it is kept."
+                f"{self._source}. Add the key there. A key is needed as long as any data is "
+                "encrypted with it."
             )
         plain = key.open(place, body)
         if plain is None:
@@ -265,7 +267,7 @@ class Keys:
         if key is None:
             raise ConfigError(
                 f"Key {key_id!r}, which should encrypt new data, is not among {self._source}. Add "
-                "it there, or name another key."
+                "the key there, or name another key."
             )
         return key
 
@@ -319,22 +321,28 @@ def _decoded(encoded: str, what: str) -> bytes:
     try:
         secret = base64.b64decode(encoded.replace("-", "+").replace("_", "/"), validate=True)
     except ValueError:
-        raise ConfigError(f"{what} is not base64. `openssl rand -base64 32` makes one.") from None
+        raise ConfigError(
+            f"{what} is not base64. `openssl rand -base64 32` creates a key."
+        ) from None
     return _checked(secret, what)
 
 
 def _checked_id(key_id: str) -> str:
-    if not _ID.fullmatch(key_id):  # the error does not show it: it may be the key itself
+    if not _ID.fullmatch(key_id):  # the error does not show the id, which may be the key itself
         raise ConfigError('The id of an encryption key is not 1 to 64 letters, digits, "_" or "-".')
     return key_id
 
 
 def _checked(secret: bytes, what: str) -> bytes:
     if not isinstance(secret, bytes) or len(secret) != _KEY_BYTES:
-        size = f"{len(secret)} bytes" if isinstance(secret, bytes) else type(secret).__name__
+        size = (
+            f"{len(secret)} bytes"
+            if isinstance(secret, bytes)
+            else f"of type {type(secret).__name__}"
+        )
         raise ConfigError(
-            f"{what} is given as {size}, and AES-256 takes {_KEY_BYTES} bytes. `openssl rand "
-            "-base64 32` makes one."
+            f"{what} is {size}, but AES-256 needs {_KEY_BYTES} bytes. `openssl rand -base64 32` "
+            "creates a key."
         )
     return secret
 

@@ -34,7 +34,7 @@ class EncryptedStore(KernelStore):
     lost, sessions can still be deleted with `AgentMemory(store=inner)`.
 
     Args:
-        inner: The other store. `close` closes it, too.
+        inner: The other store. `close` also closes this store.
         namespace: The namespace of the other store. Data that is moved to another namespace cannot
             be decrypted there.
         plaintext: Whether data that was stored before encryption may be read. With True, anybody
@@ -61,7 +61,7 @@ def with_features_decrypted(inner: Store, keys: Keys, namespace: str) -> KernelS
 
 
 class EncryptedVectors:
-    """Encrypts records for a vector store that searches by itself, such as Qdrant's.
+    """Encrypts records for a vector store whose server searches, such as Qdrant's.
 
     Texts and metadata are encrypted. The ids of words are replaced by ids computed with the key.
     Vectors stay readable. All other calls go to the inner store unchanged.
@@ -121,5 +121,5 @@ class EncryptedVectors:
         """Raise `UnsupportedOperation`: the original ids of words cannot be restored."""
         raise UnsupportedOperation(
             f"The records of block {block!r} are encrypted outside the session store, and cannot "
-            "be copied to another store. Let the block absorb the log there instead."
+            "be copied to another store. Let the block absorb the log in the other store."
         )

@@ -150,8 +150,7 @@ class Files:
     def write_all(self, changes: Mapping[str, bytes | None]) -> dict[str, Mark]:
         """Write several files, or remove them (None), and return the marks of the written files.
 
-        All files are changed, or none. After a crash, the next process that locks the folder
-        finishes the changes from a journal.
+        After a crash, the next process that locks the folder finishes the changes from a journal.
         """
         if len(changes) > 1:
             journal = [

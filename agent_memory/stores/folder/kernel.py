@@ -211,7 +211,7 @@ class FolderKernel(Kernel):
         except (*UNREADABLE, StoreUnavailable) as error:
             self._forget(path)
             why = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
-            text = f"{path} cannot be read: {why}. Rename it back, mend or remove it."
+            text = f"{path} cannot be read: {why}. Repair, rename or remove the file."
             self._broken[path] = Damaged(text, Damage("file", path=path, owners=owners_in(data)))
             if (name_in_file := first_in(data, kind)) is not None:
                 self._claims[path] = f"{kind}/{file_name(name_in_file)}"
@@ -271,10 +271,10 @@ class FolderKernel(Kernel):
                 values[value.id] = value, text
         for seq, line in enumerate(lines, head.expired + 1):
             if line.seq != seq:
-                raise ValueError(f"message #{line.seq} stands where #{seq} belongs")
+                raise ValueError(f"it has message #{line.seq} in place of #{seq}")
         if head.expired + len(lines) != head.end:
             last = head.expired + len(lines)
-            raise ValueError(f"it ends at #{last}, and should end at #{head.end}")
+            raise ValueError(f"its last message is #{last}, but should be #{head.end}")
         self._lines[path] = values
         at = DocId(HEAD, session)
         writes: list[Write] = [
@@ -304,7 +304,7 @@ class FolderKernel(Kernel):
             self._vectors.forget(name)
 
     def _save(self, places: set[Place]) -> None:
-        """Write changed files, and the state before them, so that no session is due too late."""
+        """Write the state file, so that no session is due too late, and then the changed files."""
         self._put({STATE: json.dumps(self._tables.state()._asdict()).encode()})
         changes: dict[str, bytes | None] = {}
         for kind, name in sorted(places):

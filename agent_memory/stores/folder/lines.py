@@ -134,7 +134,7 @@ def message_of(session_id: str, number: int, fields: Fields) -> Line | Document:
     name, digest, *counts = fields["key"]
     seq, end, total, micros = map(index, counts)
     if not isinstance(name, str) or not isinstance(digest, str):
-        raise TypeError("a key is no text")
+        raise TypeError("a key is not a text")
     return key_document(session_id, KeptKey(name, digest, seq, end, total, from_micros(micros)))
 
 
@@ -174,14 +174,14 @@ def state_of(data: bytes) -> State:
 def _text(fields: Fields, name: str) -> str:
     value = fields[name]
     if not isinstance(value, str):
-        raise TypeError(f"`{name}` is no text")
+        raise TypeError(f"`{name}` is not a text")
     return value
 
 
 def _count(fields: Fields, name: str) -> int:
     value = fields[name]
     if type(value) is not int or not 0 <= value <= _MOST:
-        raise TypeError(f"`{name}` is no number of 0 or more")
+        raise TypeError(f"`{name}` is not a whole number of at least 0")
     return value
 
 
@@ -195,7 +195,7 @@ def _moment(fields: Fields, name: str) -> datetime:
 def _message_json(fields: object) -> str:
     """Return a message's JSON, after validation."""
     if not isinstance(fields, dict):
-        raise TypeError("`message` is no object")
+        raise TypeError("`message` is not an object")
     Message.of(fields)
     return json.dumps(fields)
 
@@ -238,7 +238,7 @@ def blob_of(text: object, block: str, record: Record, cipher: Cipher | None) -> 
 def record_of(fields: Fields) -> tuple[Record, Any]:
     """Return the record in a line's fields, and its features as they are in the file."""
     if not isinstance(fields["metadata"], dict):
-        raise TypeError("`metadata` is no object")
+        raise TypeError("`metadata` is not an object")
     record = Record(
         id=_text(fields, "id"),
         owner=_text(fields, "owner"),
@@ -264,9 +264,9 @@ def lines_in(data: bytes) -> Iterator[tuple[str, Fields]]:
             try:
                 fields = json.loads(line)
             except ValueError as error:
-                raise ValueError(f"line {number} is no JSON: {error}") from None
+                raise ValueError(f"line {number} is not JSON: {error}") from None
             if not isinstance(fields, dict):
-                raise ValueError(f"line {number} is no JSON object")
+                raise ValueError(f"line {number} is not a JSON object")
             yield line, fields
 
 

@@ -48,7 +48,7 @@ class Tables(SQLKernel):
         )
 
     def restore(self, state: State) -> None:
-        """Set the stored due times, leases and locks, except for sessions created since."""
+        """Set the stored due times, leases and locks. Sessions that are newer stay unchanged."""
         update = (
             f"UPDATE {DOCUMENTS} SET due = ?, holder = ?, held_until = ? "
             "WHERE collection = ? AND id = ? AND first = ?"
@@ -61,7 +61,7 @@ class Tables(SQLKernel):
 
 
 class Vectors(KernelStore):
-    """Converts vectors. Files have features in each record, and tables have them in segments."""
+    """Converts features: in files they are in each record, in tables they are in segments."""
 
     def __init__(self, tables: Tables, cipher: Cipher | None) -> None:
         super().__init__(tables)

@@ -75,7 +75,7 @@ class Plan(NamedTuple):
 
 
 class KnownHeads(Cache[str, KnownSession]):
-    """A cache of sessions. It may be outdated, because other processes write, too."""
+    """A cache of sessions. It may be outdated, because other processes also write."""
 
     def __init__(self) -> None:
         super().__init__(_MOST_KNOWN, lambda session: _weight(session.head))
@@ -123,10 +123,10 @@ def planned(
     before, once, drafts = session.whole(), request.once, request.drafts
     places = tuple(range(len(drafts)))
     if request.own and session.version and before.user_id is None:
-        raise SessionOfAnotherUser(f"Session {request.session_id!r} was begun for no user.")
+        raise SessionOfAnotherUser(f"Session {request.session_id!r} was created without a user.")
     keys: dict[str, Document] = {}
     if once is not None:
-        extend(before, (), request.user_id)  # first: a refused caller learns nothing of keys
+        extend(before, (), request.user_id)  # a refused caller must not learn whether keys exist
         ids = {name: key_id(request.session_id, name) for name in once.names}
         keys = {name: there for name, at in ids.items() if (there := stored.get(at)) is not None}
         decoded = {name: key_of(there) for name, there in keys.items()}

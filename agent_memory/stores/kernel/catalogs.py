@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 ENCRYPTED = b"sealed."
 """The beginning of all encrypted bytes."""
 
-_AT_ONCE = 8  # segments that one call reads, of some MB each
+_AT_ONCE = 8  # number of segments that one call reads; a segment has some MB
 _LEVELS = (0.0, 2**-8, 2**-5, 2**-2, 1.0)
 _NEIGHBOURS = 8  # this many of the smallest segments are merged
 
@@ -276,7 +276,7 @@ def grouped(
 ) -> dict[str, tuple[list[Record], list[Segment]]]:
     """Return for each owner the records to write, and segments of their features.
 
-    If several records have the same id, only the last is written. `most_bytes` is as for `changed`.
+    If several records have the same id, only the last is written. See `changed` for `most_bytes`.
     """
     from agent_memory.retrieval.segments import in_segments
 

@@ -32,7 +32,7 @@ FACT, VECTOR, CATALOG, SEGMENT = "fact:", "vector:", "catalog:", "segment:"
 
 _MIX = 0x9E3779B97F4A7C15
 _IN_BODY = ("system", "system_at", "summary")
-_MOST_SHOWN = 2_000  # characters
+_MOST_SHOWN = 2_000  # maximum characters in `text` of a line that also has a `body`
 _USER = "user:"
 CURSORS = '"cursors":'
 """Marks the cursors, which are the last field in the `about` of a head's document."""
@@ -82,10 +82,10 @@ def head_fields(head: Head) -> dict[str, Any]:
 
 
 def head_from(session_id: str, fields: Mapping[str, Any]) -> Head:
-    """Return a head from its fields, including those that `head_fields` leaves out.
+    """Return a head from its fields, including the fields that `head_fields` leaves out.
 
-    Times are in microseconds.
-    If a field is missing or invalid, raise `Damaged` with a head that has the readable fields.
+    Times are in microseconds. If a field is missing or invalid, raise `Damaged` with a head that
+    has the readable fields.
     """
     values = {**fields, "system": (fields.get("system"), fields.get("system_at"))}
     parts: dict[str, Any] = {}
@@ -346,6 +346,6 @@ def mismatch(block: str, stored: tuple[int, str], embedding: tuple[int, str]) ->
         f"Block {block!r} holds vectors of {stored[1]!r} with {stored[0]} dimensions, and the "
         f"embedder is {embedding[1]!r} with {embedding[0]}. If these settings are the new ones, "
         f"rebuild the block: `agent-memory replay {block}`, or "
-        f"agent_memory.operations.rebuild(config, {block!r}). If it is rebuilt already, "
+        f"agent_memory.operations.rebuild(config, {block!r}). If it was rebuilt already, "
         "restart this process with the new settings."
     )

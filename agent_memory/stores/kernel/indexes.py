@@ -31,7 +31,7 @@ MOST_BYTES = 256 * 2**20
 
 logger = logging.getLogger(__name__)
 
-_MOST_RECORDS = 5_000  # records cached in each index
+_MOST_RECORDS = 5_000  # maximum number of records that each index caches
 _TRIES = 20
 _Key = tuple[str, str]
 ReadRecords = Callable[[Sequence[str]], Mapping[str, Record]]
@@ -84,7 +84,7 @@ class Indexes:
                 raise CatalogUnreadable from None
             missing = [name for name in catalog.names if name not in segments]
             bodies = dict(source.segments(missing)) if missing else {}
-            # a missing segment was replaced meanwhile, or is lost if the catalog has not changed
+            # a segment is missing: if the catalog has not changed meanwhile, the segment is lost
             if len(bodies) == len(missing) or before == version:
                 read = {name: opened(bodies.pop(name, None)) for name in missing}
                 segments_found, lost = _readable(key[0], catalog, {**segments, **read})

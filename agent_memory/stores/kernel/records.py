@@ -40,7 +40,8 @@ class RecordStore(SessionStore):
 
         Args:
             replacing: `(session_id, first, last)`, a range of entries. The block's records that
-                derive from them are deleted first, so a repeated extraction leaves no duplicates.
+                derive from these entries are deleted first, so that a repeated extraction leaves no
+                duplicates.
             lease: Write only while this lease is held.
 
         Raises:
@@ -134,4 +135,4 @@ class RecordStore(SessionStore):
             batch = Batch([*held(lease), VersionIs(at, document.version)], [Delete([at])])
             if self._write(lease, batch).done:
                 return
-        raise StoreUnavailable(f"Others kept changing record {record_id!r}. Try again.")
+        raise StoreUnavailable(f"Other writers kept changing record {record_id!r}. Try again.")

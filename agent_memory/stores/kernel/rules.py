@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 WITHIN_HANDLER = (
     "A signal handler cannot write to the store while the interrupted code uses it. Set a flag in "
-    "the handler, and write after it has returned."
+    "the handler, and write after the handler has returned."
 )
 
 
@@ -107,7 +107,7 @@ def in_turns(longest_due_first: Iterable[T], owner: Callable[[T], str]) -> list[
 class Erasures:
     """Runs one erasure at a time. All threads that wait meanwhile share the next erasure.
 
-    A signal handler that interrupts `share` may call `share`, too.
+    A signal handler that interrupts `share` may also call `share`.
     """
 
     def __init__(self) -> None:

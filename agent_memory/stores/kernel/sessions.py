@@ -198,7 +198,7 @@ class SessionStore:
             committed = self._commit_valid(batches)
         except StoreUnavailable as error:
             return [error for _ in appends]
-        except Exception:  # noqa: BLE001 - one append failed: below, each is tried separately
+        except Exception:  # noqa: BLE001 - one append failed, so each is tried separately below
             committed = ()
         results: list[Appended | Exception] = []
         for place, request in enumerate(appends):
@@ -208,7 +208,7 @@ class SessionStore:
                     results.append(Appended(plans[place].after.whole(), plans[place].places))
                 else:
                     results.append(self._append(request))
-            except Exception as error:  # noqa: BLE001 - it concerns only this append
+            except Exception as error:  # noqa: BLE001 - the error concerns only this append
                 results.append(error)
         return results
 
@@ -231,7 +231,7 @@ class SessionStore:
     def _append(self, request: Request) -> Appended:
         session = self._known.get(request.session_id)
         if session is None and not (self.reads_first and self._kernel.remote):
-            # assume a new session: for an existing one, the commit is refused with its state
+            # the session is assumed to be new. If it exists, the refusal returns the stored state
             session = known_session(request.session_id, None, EMPTY)
         plan = None if session is None else planned_blindly(session, request)
         head = head_id(request.session_id)
@@ -253,7 +253,7 @@ class SessionStore:
                 return result
             plan = result
         raise StoreUnavailable(
-            f"Others kept changing session {request.session_id!r} while this call tried to append."
+            f"Other writers kept changing session {request.session_id!r} during this append."
         )
 
     def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
@@ -284,7 +284,7 @@ class SessionStore:
         return None if document is None else head_of(document)
 
     def existing(self, session_ids: Collection[str]) -> set[str]:
-        """Return those of the sessions that exist and are not being deleted."""
+        """Return the ids of the sessions that exist and are not being deleted."""
         heads = self._kernel.documents([head_id(session) for session in session_ids], bodies=False)
         return {head.id for head in heads if head is not None and not is_deleting(head)}
 
@@ -322,7 +322,7 @@ class SessionStore:
         Args:
             session_ids: The sessions. Damaged sessions are left out.
             before: The number of entries to add that precede the cursor.
-            limit: The maximum number of entries for each session, the newest ones.
+            limit: The maximum number of entries for each session. The newest are returned.
         """
         ids = [head_id(session) for session in session_ids]
         documents = self._kernel.documents(ids, tails=True, bodies=False)
@@ -426,7 +426,7 @@ class SessionStore:
         return self._kernel.commit(Batch(conditions, [due])).done
 
     def schedule_all(self) -> None:
-        """Make every session due now, such as after a change of the configured blocks."""
+        """Make every session due now, for example after a change of the configured blocks."""
         for page in self._pages(Scan(HEAD, names=True)):
             self._kernel.commit(Batch([], [Wake([head.key for head in page], 0)]))
 

@@ -171,7 +171,7 @@ class KernelStore(RecordStore):
         owned = Owned(self._kernel, block, owner)
         try:
             index = self._indexes.follow((block, owner), owned, read)
-        except CatalogUnreadable:  # a write rebuilds it
+        except CatalogUnreadable:  # an empty write makes the store rebuild the catalog
             self._change(block, (), {owner: ([], [])}, [], None)
             index = self._indexes.follow((block, owner), owned, read)
         return search(block, index, query, limit, read)
@@ -227,7 +227,7 @@ class KernelStore(RecordStore):
         Args:
             heads: The current heads of the sessions.
             blocks: The result of `blocks()`.
-            owners: Owners whose records and vectors are deleted, whatever session they are from.
+            owners: Owners whose records and vectors of all sessions are deleted.
             locks: Names of locks. The call fails if one of them is held.
             leaving: Records to store in the same transaction, by block.
 
@@ -241,7 +241,7 @@ class KernelStore(RecordStore):
         writes: list[Write] = []
         for lock in [DocId(LOCK, name) for name in locks]:
             every.append(Free(lock, ""))
-            if self._kernel.remote:  # a write keeps others from taking the lock meanwhile
+            if self._kernel.remote:  # this write prevents others from taking the lock meanwhile
                 writes += [Put(Document(*lock)), Delete([lock])]
         for block in blocks.vectors:
             for head in heads:
@@ -320,5 +320,5 @@ def _embedding(document: Document) -> tuple[int, str]:
 
 def _busy(block: str) -> StoreUnavailable:
     return StoreUnavailable(
-        f"Others kept changing the records of a user in block {block!r}. Try again."
+        f"Other writers kept changing the records of a user in block {block!r}. Try again."
     )

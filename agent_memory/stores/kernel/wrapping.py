@@ -1,4 +1,4 @@
-"""The base of kernels that change documents and lines before another kernel stores them."""
+"""`KernelWrapper`, the base of kernels that encode data before another kernel stores it."""
 
 from __future__ import annotations
 

@@ -45,15 +45,17 @@ from agent_memory.stores.kernel.rules import State, named
 Doc = dict[str, Any]
 
 Effects = Mapping[str, tuple[DocId, Document | None]]
-"""The documents that a batch writes, by `_id`: each with its new content, or None for deletion.
-If the batch concerns no session, the last document is the primary (see `staging.py`)."""
+"""The documents that a batch writes, by `_id`. The value is the id and the new content of a
+document, or None for deletion. If the batch concerns no session, the last document is the primary
+(see `staging.py`)."""
 
 NEVER = 2**62
 """The due time of a document that is never due."""
 
 HEAVY = 32 * 2**10
-"""The maximum size of a head's lines, in bytes. A heavier head moves all to separate documents.
-If one batch alone appends more, its lines are written to separate documents before the append."""
+"""The maximum size of a head's lines, in bytes. If a head's lines exceed it, all of them are moved
+to separate documents. If the lines of one batch exceed it, they are written to separate documents
+before the append."""
 
 WITHOUT_LINES: Doc = {"lines": 0, "put": 0}
 WITHOUT_BODIES: Doc = {**WITHOUT_LINES, "body": 0, "data": 0}
@@ -63,7 +65,7 @@ _LINE = ("role", "text", "created_at", "tokens", "total", "encoding", "body")
 _MOST_MARKS = 16
 _ROW_BYTES = 256  # about the size of a line without its text
 _AT_ONCE = 1_000  # the most documents in one command
-_PIECE = 2**21  # characters; a document may have 16 MiB, and a character has up to four bytes
+_PIECE = 2**21  # maximum characters of a piece: a document may have 16 MiB, a character 4 bytes
 
 
 def token() -> str:
@@ -179,7 +181,7 @@ def ids_of(log: str, row: Doc) -> list[str]:
 
 
 def in_documents(log: str, session: str, generation: int, row: Doc) -> list[Doc]:
-    """Return a row as one document. A row that is too large becomes several, and gets `pieces`."""
+    """Return a row as one document, or a large row as several documents, with `pieces` set."""
     place = {"log": log, "session": session, "g": generation}
     if len(row["text"]) + len(row["body"]) <= _PIECE:
         return [{"_id": ids_of(log, row)[0], **place, **row}]
@@ -196,7 +198,7 @@ def in_documents(log: str, session: str, generation: int, row: Doc) -> list[Doc]
 
 
 def put_together(docs: Sequence[Doc]) -> list[Doc]:
-    """Return rows from their documents, with pieces joined. Rows that miss pieces are left out."""
+    """Return rows from their documents, with pieces joined. Rows that lack pieces are left out."""
     pieces: dict[tuple[int, str], dict[int, str]] = {}
     for doc in docs:
         if "part" in doc:

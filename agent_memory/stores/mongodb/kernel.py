@@ -4,7 +4,7 @@
 
 - The head document of a session also has the end of the session's log and its newest lines. A batch
   that writes only a head and its log is one atomic update of the head (see `logs.py`).
-- A batch that concerns only one other document is one atomic update too.
+- A batch that concerns only one other document is also one atomic update.
 - A batch over several documents first writes a tag with the new content into each of them. One
   atomic update of one document then commits the batch. A call that reads a tag of a committed batch
   applies the batch first (see `staging.py`).
@@ -243,7 +243,9 @@ class MongoDBKernel(Kernel):
         for _ in range(_TRIES):
             if (outcome := self._try(batch, head)) is not None:
                 return outcome
-        raise StoreUnavailable("Others kept changing the same documents in MongoDB. Try again.")
+        raise StoreUnavailable(
+            "Other writers kept changing the same documents in MongoDB. Try again."
+        )
 
     def _try(self, batch: Batch, head: DocId | None) -> Outcome | None:
         """Try to commit a batch. Return its outcome, or None if it has to be tried again."""
@@ -333,8 +335,8 @@ class MongoDBKernel(Kernel):
     def _effects(
         self, batch: Batch, head: DocId | None
     ) -> tuple[dict[str, tuple[DocId, Document | None]], dict[str, Scan]]:
-        """Return a batch's changed documents without the head, and the scans that selected some
-        of them for deletion, both by `_id`."""
+        """Return a batch's changed documents without the head, and the scans that select documents
+        for deletion. The keys of both are `_id`s."""
         effects: dict[str, tuple[DocId, Document | None]] = {}
         selected: dict[str, Scan] = {}
         for write in batch.writes:
@@ -367,7 +369,7 @@ class MongoDBKernel(Kernel):
         if change.cut_at is not None:
             before = self.table.find_one({"_id": place, "live": 1})
             if before is not None and "cut" in before:
-                self._logs.clear_cut(before)  # later, this could remove new lines
+                self._logs.clear_cut(before)  # after the change, this could remove new lines
             total = None if before is None else self._logs.total(before, change.cut_at)
             if before is None or total is None:
                 return self._refusal(batch)

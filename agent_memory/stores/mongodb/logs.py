@@ -69,8 +69,8 @@ class Logs:
                 ):
                     lines[n] = [line_of(parts[n].session, row) for row in own.values()]
         raise Damaged(
-            "Lines of a session are missing in MongoDB. Were documents removed from the collection "
-            "agent_memory_messages by hand?"
+            "Lines of a session are missing in MongoDB. Check whether somebody removed documents "
+            "from the collection agent_memory_messages."
         )
 
     def _rows(self, wanted: Sequence[tuple[Doc, Sequence[int]]]) -> dict[tuple[str, int], Doc]:

@@ -91,7 +91,7 @@ class Staging:
     def apply(self, ops: Sequence[str], at: str, effects: Effects | None = None) -> None:
         """Apply the tags of committed batches with the primary `at`.
 
-        With `effects`, which are those of a single batch, the tags are not read again.
+        Pass the `effects` of a single batch, so that its tags are not read again.
         """
         every: Doc = {"op": {"$in": list(ops)} if len(ops) > 1 else ops[0]}
         if effects is None:
@@ -139,7 +139,7 @@ class Staging:
         self.resolve(self._documents.all(tagged, _NAMES), force=True)
 
     def resolve(self, docs: Sequence[Doc], *, force: bool = False) -> bool:
-        """End the batches that tagged `docs`: apply them if committed, or else remove their tags.
+        """End the batches that tagged `docs`: apply committed batches, remove the tags of others.
 
         A batch that may still be committed is left alone. With `force`, wait 0.3 seconds for it,
         then refuse it. Return whether a batch was ended, here or by another process.

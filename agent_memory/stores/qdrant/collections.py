@@ -32,7 +32,7 @@ class Collections:
         self._names = names
 
     def by_block(self) -> dict[str, list[str]]:
-        """Return the collections of each block: its vectors, and a claim while it is begun."""
+        """Return the collections of each block: its vectors, and a claim during its creation."""
         with self._connection.reached() as client:
             names = sorted(each.name for each in client.get_collections().collections)
         blocks: dict[str, list[str]] = {}
@@ -140,7 +140,7 @@ class Names:
     """The names of a namespace's collections, unique for each block."""
 
     def __init__(self, namespace: str) -> None:
-        # the part for the namespace has no underscore, because an underscore ends it
+        # an underscore ends the part for the namespace, so this part contains no underscore
         short = f"{_OTHER.sub('-', namespace)[:_MOST]}~{_digest(namespace)}"
         self._prefix = f"agent_memory_{namespace if _PLAIN.fullmatch(namespace) else short}_"
 
@@ -155,7 +155,7 @@ class Names:
         return f"{self._prefix}{block}.{slug}-{dimension}-{digest}"
 
     def block_of(self, collection: str) -> str | None:
-        """Return the block that a collection belongs to. None for a collection of others."""
+        """Return the block of a collection. None for a collection of another program."""
         block, dot, _ = collection.removeprefix(self._prefix).partition(".")
         return block if dot and collection.startswith(self._prefix) else None
 

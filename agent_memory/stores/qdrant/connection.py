@@ -64,7 +64,7 @@ class Connection:
             return
         parts = urlsplit(url)
         if self._key and parts.scheme == "http" and parts.hostname not in _NEAR:
-            logger.warning("%s is sent to %s in plain: use https", KEY, url)
+            logger.warning("%s is sent to %s without encryption. Use https.", KEY, url)
         self._client = QdrantClient(
             url=url,
             timeout=_CALL_SECONDS,
@@ -112,14 +112,12 @@ class Connection:
         if status in (401, 403):  # the answer is not shown, because it may repeat the key
             if not self._key:
                 return ConfigError(f"{where} requires a key: set {KEY}. {_RIGHTS}")
-            what = (
-                "does not know the key in" if status == 401 else "refuses the rights of the key in"
-            )
+            what = "does not know the key in" if status == 401 else "refuses this to the key in"
             return ConfigError(f"{where} {what} {KEY} (status {status}). {_RIGHTS}")
         kind = {404: Missing, 409: Taken}.get(status, StoreUnavailable)
         return kind(
             f"{where} could not be used: {self._error_text(answer)}. Check that the address in "
-            "VectorMemory(store=...) is that of a Qdrant server, and look into its log."
+            "VectorMemory(store=...) is that of a Qdrant server, and look into the server's log."
         )
 
     def _error_text(self, error: object) -> str:
@@ -151,7 +149,7 @@ def check_qdrant_url(url: str) -> None:
         raise UnknownStore(f"VectorMemory cannot use its setting `store`. {_FORM}")
     if parts.username is not None or parts.query or parts.fragment:
         raise UnknownStore(
-            "The setting `store` of VectorMemory holds more than an address. A key belongs in the "
+            "The setting `store` of VectorMemory is more than an address. A key belongs in the "
             f"environment variable QDRANT_API_KEY. {_FORM}"
         )
 

@@ -156,8 +156,8 @@ def queries(owner: str, query: Query, depth: int) -> list[models.QueryRequest]:
 
     A word of the query has an id for each of its forms, such as its stem in each language. For each
     id, one request finds the record in which this form has the highest weight. The record's score
-    shows how rare the form is. Then follow one request for the records that match most of the
-    words, and one for the records nearest in meaning.
+    shows how rare the form is. The last two requests are for the records that match most of the
+    words, and for the records nearest in meaning.
     """
     from qdrant_client import models
 
@@ -185,7 +185,7 @@ def queries(owner: str, query: Query, depth: int) -> list[models.QueryRequest]:
 
 
 def neighbourhood(owner: str, points: Mapping[Any, models.ScoredPoint]) -> models.Filter:
-    """Return a filter for the records near some points in the points' sessions."""
+    """Return a filter for the neighbours of points in the points' sessions."""
     from qdrant_client import models
 
     spans_by_session: dict[str, list[tuple[int, int]]] = {}
@@ -216,9 +216,9 @@ def holding(
     """Return for each of the query's words how many of the owner's `count` records contain it.
 
     A word has an id for each of its forms. `answers` begins with the best record for each id. The
-    score of this record is the form's weight in it, which is known, times the form's rarity. The
-    number of records with the form follows from the rarity. For each word, the highest of these
-    numbers is returned.
+    score of this record is the form's weight in the record times the form's rarity. Because the
+    weight is known, the score shows the rarity, and the rarity shows the number of records with the
+    form. For each word, the highest of these numbers is returned.
     """
     counts: dict[int, float] = {}
     for number, best in zip(numbers_of(query), answers, strict=False):

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from agent_memory.retrieval.query import Query
 
 _PAGE = 200
-_NEAR = 20  # the most neighbours to read for each candidate
+_NEAR = 20  # the maximum number of neighbours to read for each candidate
 _MORE = 1.25  # 25 % more candidates are read, because the server scores words less exactly
 _TRIES = 5
-"""The most attempts to open a block while other processes create or delete it."""
+"""The maximum number of attempts to open a block while other processes create or delete it."""
 
 
 class QdrantStore:
@@ -204,7 +204,7 @@ class QdrantStore:
         return self._names.vectors(block, *opened)
 
     def _stored(self, block: str, width: int | None) -> str | None:
-        """Return the name of a block's collection. Its vectors must have this width, if any."""
+        """Return the name of a block's collection. If `width` is set, its vectors must have it."""
         name = self._collections.of(block)
         if name is not None and width not in (None, (stored := embedding(name))[0]):
             raise DimensionMismatch(mismatch(block, stored, (width or 0, "unnamed")))

@@ -302,7 +302,7 @@ def _can_repeat(batch: Batch) -> bool:
 
 
 def _selection(scan: Scan) -> tuple[int, list[Argument]]:
-    """Return the position of a scan's index in `KINDS`, and the arguments of Lua's `selected`."""
+    """Return the position of a scan's index in `KINDS`, and the arguments of `selected` in Lua."""
     owner, session, below, above = scan.owner, scan.session, scan.first_below, scan.last_above
     limit = -1 if scan.limit is None else scan.limit
     if session:
@@ -368,7 +368,7 @@ def _document(
 
 
 def _int(text: str, less: int = 0) -> int:
-    """Return a number. Return a damaged number as text, so that decoding the document fails."""
+    """Return a number. A damaged number stays a text, so that decoding the document fails."""
     try:
         return int(text) - less
     except ValueError:
@@ -383,7 +383,7 @@ def _tail(end: bytes | None) -> Tail:
 
 
 def _line_value(line: Line, token: str) -> str:
-    """Encode a line: numbers, the lengths of its texts, the texts. Lua reads token and total."""
+    """Encode a line: numbers, lengths of texts, then the texts. Lua reads the token and total."""
     _, _, role, text, created_at, tokens, total, encoding, body = line
     numbers = f"{token} {created_at} {tokens} {total}"
     lengths = f"{len(role)} {len(encoding)} {len(text)}"

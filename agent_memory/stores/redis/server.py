@@ -36,7 +36,7 @@ _WITHIN = re.compile(r": -([A-Z]+) ")
 """The code of an error inside a script, as servers before version 7 report it."""
 _DRIVER = (exceptions.RedisError, OSError)
 _QUICKER = "already in progress"
-"""Part of the error if another client has just begun a rewrite, which then suffices."""
+"""Part of the error if another client has just begun a rewrite. A second one is not needed."""
 
 logger = logging.getLogger(__name__)
 
@@ -273,13 +273,13 @@ def failure(error: Exception, place: str) -> StoreError:
         return StoreUnavailable(f"{server} is still loading its data. Try again in a moment.")
     if isinstance(error, exceptions.ReadOnlyError) or code == "READONLY":
         return StoreUnavailable(
-            f"{server} is a replica, which takes no writes. Name its primary in the setting "
+            f"{server} is a replica, which accepts no writes. Name its primary in the setting "
             "`store`."
         )
     if isinstance(error, exceptions.OutOfMemoryError) or code == "OOM":
-        return StoreUnavailable(f"{server} has reached its maxmemory and takes no writes.")
+        return StoreUnavailable(f"{server} has reached its maxmemory and accepts no writes.")
     if text.startswith(_NOT_NOW) or code in _NOT_NOW:
-        return StoreUnavailable(f"{server} takes no writes now: {text}")
+        return StoreUnavailable(f"{server} accepts no writes now: {text}")
     if "DB index is out of range" in text or "SELECT is not allowed" in text:
         return StoreUnavailable(
             f"{server} has no database of that number. Correct the end of the setting `store`."
@@ -302,25 +302,25 @@ def durability_note(server: RedisServer) -> str:
     if appendonly is None:
         note = (
             "The server does not show its settings. Make sure that it has `appendonly yes`, and "
-            "`appendfsync everysec` or `always`: without them a restart loses updates."
+            "`appendfsync everysec` or `always`. Without these settings, a restart loses updates."
         )
     elif appendonly != "yes":
         snapshots = "the last snapshot" if settings.get("save") else "nothing"
         note = (
-            f"appendonly is off: when the server stops, {snapshots} is kept. Updates survive the "
-            "end of your process, not the server's. Set `appendonly yes`."
+            f"appendonly is off: when the server stops, {snapshots} remains. Updates survive the "
+            "end of your process, but not of the server. Set `appendonly yes`."
         )
     elif settings.get("appendfsync") == "always":
-        note = "appendfsync is always: an update that returned survives a power loss."
+        note = "appendfsync is always: an acknowledged update survives a power loss."
     elif settings.get("appendfsync") == "everysec":
         note = (
-            "appendfsync is everysec: an update that returned survives the end of the server; a "
-            "power loss takes the last second or two."
+            "appendfsync is everysec: an acknowledged update survives the end of the server. A "
+            "power loss destroys the updates of the last second or two."
         )
     else:
         note = (
-            "appendfsync is no: an update that returned survives the end of the server; a power "
-            "loss takes what the system had not yet written, often half a minute."
+            "appendfsync is no: an acknowledged update survives the end of the server. A power "
+            "loss destroys the updates that the system has not written yet, often half a minute."
         )
     if policy != "noeviction":
         note += (

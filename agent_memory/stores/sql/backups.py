@@ -50,7 +50,7 @@ def copied(url: str) -> Iterator[tuple[str, str]]:
         copy = Path(folder) / "copy.db"
         with copying(path, copy) as ours:
             version, newest = stored_version(Connection(ours)), FIRST + len(STEPS)
-        later = f"; the next use migrates it to {newest}" if version and version < newest else ""
+        later = f"; its next use migrates it to {newest}" if version and version < newest else ""
         schema = f"schema version {version}{later}" if version else "without a memory"
         yield f"{_SQLITE}{copy.as_posix()}", schema
 
@@ -64,7 +64,7 @@ def copying(path: Path, to: Path) -> Iterator[sqlite3.Connection]:
                 theirs.backup(ours)
             yield ours
     except sqlite3.Error as error:
-        reason = f"The SQLite database {str(path)!r} is not one of agent-memory, or failed: "
+        reason = f"The file {str(path)!r} is not a database of agent-memory, or SQLite failed: "
         raise StoreUnavailable(f"{reason}{error}.") from error
 
 
@@ -74,7 +74,7 @@ def existing(path: Path) -> sqlite3.Connection:
 
 
 def quick_check(path: Path, seconds: float) -> list[str] | None:
-    """Return SQLite's messages about a file's first problems; None if not done in `seconds`."""
+    """Return SQLite's messages about a file's first problems; None after `seconds`."""
     deadline = time.monotonic() + seconds
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as connection:
         connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_OF_SQLITE)
@@ -96,20 +96,21 @@ def back_up(url: str, file: Path) -> None:
 
     Raises:
         UnsupportedOperation: The store is not in a SQLite file.
-        InvalidInput: The file is the store, not a regular file, or in use; or the store is empty.
+        InvalidInput: The file is the store, is not a regular file, or is in use, or the store is
+            empty.
         StoreError: The store is damaged, or cannot be read now.
     """
     path, to = _path_of(url), Path(os.path.realpath(file))
     _check_different(path, to)
     if (to.exists() and not to.is_file()) or Path(f"{to}-wal").exists():
-        raise InvalidInput(f"{str(file)!r} is not a file, or is in use. Choose another.")
+        raise InvalidInput(f"{str(file)!r} is not a file, or is in use. Choose another file.")
     with _new_file_beside(to) as fresh:
         _copy(path, fresh)
         os.replace(fresh, to)
 
 
 def put_back(file: Path, url: str) -> None:
-    """Replace a store by a backup, completely or not at all.
+    """Replace a store by a backup. After an error, the store is unchanged.
 
     Processes that have the store open get an error at their next call, and cannot write to it.
 
@@ -225,5 +226,5 @@ def _take(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _in_use(path: Path) -> StoreUnavailable:
-    advice = "is in use. End what reads or writes it, and try again."
+    advice = "is in use. End all processes that use it, and try again."
     return StoreUnavailable(f"The SQLite database {str(path)!r} {advice}")

@@ -55,7 +55,7 @@ class SQLConnection(Protocol):
         raise NotImplementedError
 
     def transaction(self, work: Callable[[SQLConnection], T]) -> T:
-        """Run `work` in a transaction: completely or not at all.
+        """Run `work` in a transaction. An error undoes all of its changes.
 
         After a conflict with another transaction, `work` may run again.
         """
@@ -145,7 +145,7 @@ class Places(Generic[C]):
         return iter(self._all)
 
     def free(self) -> Place[C] | None:
-        """Return the first free place, which most likely has an open connection; None if none."""
+        """Return the first free place, which most likely has an open connection, or None."""
         return next((place for place in self._all if not place.lock.locked()), None)
 
     def any(self) -> Place[C]:

@@ -33,8 +33,8 @@ class Dialect:
     # the clause that locks selected rows against changes and locks by other transactions
     lock: str = ""
     share: str = ""  # the clause that locks selected rows against changes by other transactions
-    # The clause that names the index for a scan by owner. It is empty if the planner chooses this
-    # index by itself.
+    # The clause that names the index for a scan by owner. It is empty if the database's planner
+    # chooses this index without the clause.
     by_owner: str = ""
 
 

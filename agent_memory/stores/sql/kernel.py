@@ -109,7 +109,7 @@ class SQLKernel(SQLReader):
         return text, values
 
     def _change(self, write: Write, now: int) -> tuple[str, Values] | None:
-        """Return a write to documents as a statement that ends in a WHERE clause, or else None."""
+        """Return a write as a statement that ends in a WHERE clause; None if this is impossible."""
         namespace = [self._namespace]
         match write:
             case Due(at, micros):
@@ -126,7 +126,7 @@ class SQLKernel(SQLReader):
         return None
 
     def _condition_sql(self, condition: Condition, at: DocId) -> tuple[str | None, Values]:
-        """Return a condition as a test for the row of document `at`; None if it is not possible."""
+        """Return a condition as a test for the row of document `at`; None if this is impossible."""
         match condition:
             case LogEndsAt(session, seq) if not self.remote:
                 ends = f"(SELECT max(seq) FROM {MESSAGES} WHERE {LOG})"
@@ -149,7 +149,7 @@ class SQLKernel(SQLReader):
         tails = {session: self._tail(it, session) for session in logs}
         if not all(holds(condition, states, tails, now) for condition in batch.conditions):
             return Outcome(False, self._documents(it, documents), tails)
-        # new documents are inserted with their due times, the earliest of which is the last here
+        # new documents are inserted with their due times. Of several due times, the earliest counts
         wakes = [write for write in batch.writes if isinstance(write, Wake)]
         wakes.sort(key=lambda wake: wake.micros, reverse=True)
         woken = {at: now + wake.micros for wake in wakes for at in wake.ids}
@@ -290,7 +290,7 @@ class SQLKernel(SQLReader):
 
 
 def _only_filter(scan: Scan) -> str:
-    """Return `owner` or `session` if a scan selects by this column alone, or else an empty text."""
+    """Return "owner" or "session" if a scan selects by this column alone; otherwise ""."""
     for column in ("owner", "session"):
         value = getattr(scan, column)
         if value and scan == Scan(scan.collection, **{column: value}):

@@ -56,7 +56,7 @@ _FACTS = "SELECT VERSION(), @@max_allowed_packet, @@innodb_flush_log_at_trx_comm
 _OPTIONS = {"unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_identity"}
 
 
-_BYTES_OF_A_CHARACTER = 5  # at most, with a reserve for the rest of the statement
+_BYTES_OF_A_CHARACTER = 5  # assumed maximum, with a reserve for the statement's text
 _contexts: dict[str, ssl.SSLContext] = {}
 
 
@@ -160,7 +160,7 @@ class MySQLDriver(Driver):
         except RuntimeError as error:  # PyMySQL raises it without the package `cryptography`
             reason = str(error)
         raise StoreUnavailable(
-            f"The MySQL server could not be used, at {self._place}: {reason} Check that it runs, "
+            f"The MySQL server at {self._place} could not be used: {reason} Check that it runs, "
             "and that host, port, user, password and database in the setting `store` are correct."
         )
 
@@ -198,8 +198,8 @@ class MySQLDriver(Driver):
     def failure(self, raw: _Connection, error: Exception) -> Exception:
         if isinstance(error, _TooLong):
             return StoreError(
-                f"The MySQL server accepts statements of up to {raw.longest:,} bytes, and this one "
-                f"has {error.args[0]:,}. Raise max_allowed_packet there. Nothing was written."
+                f"A statement has {error.args[0]:,} bytes, but the MySQL server accepts at most "
+                f"{raw.longest:,}. Nothing was written. Raise the server's max_allowed_packet."
             )
         code, reason = _code(error), f"The MySQL server failed: {_error_text(error)}"
         if "timed out" in reason:  # PyMySQL closed the connection

@@ -85,7 +85,7 @@ class PostgresDriver(Driver):
             address = conninfo_to_dict(f"postgresql://{rest}")
         except psycopg.Error:
             address = None
-        # an unescaped "@", perhaps of the password: libpq would misread the host
+        # an unescaped "@", perhaps in the password, would make libpq misread the host
         if place.count("@") > 1 or "@" in database:
             address = None
         if address is None:  # raised here, because the driver's error may repeat the password
@@ -113,7 +113,7 @@ class PostgresDriver(Driver):
         if encoding != "UTF8":
             raise ConfigError(
                 f"The PostgreSQL database of the setting `store` uses {encoding}, which lacks "
-                "some characters. Create one with ENCODING 'UTF8'."
+                "some characters. Create a database with ENCODING 'UTF8'."
             )
         # with one type for all integers, each statement is prepared only once
         raw.adapters.register_dumper(int, Int8BinaryDumper)

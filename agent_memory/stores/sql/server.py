@@ -250,7 +250,7 @@ class ServerDatabase(SQLDatabase):
         if place is None:
             raise StoreUnavailable(
                 f"All {_MOST_CONNECTIONS} connections of the store have been busy for "
-                f"{_WAIT_SECONDS:.0f} seconds. Its server is too slow for so many threads."
+                f"{_WAIT_SECONDS:.0f} seconds. The server is too slow for so many threads."
             )
         try:
             with place.lock:

@@ -165,7 +165,7 @@ class Database(SQLDatabase):
         """Clear the gaps of pages. Return False if a reader still uses an old state.
 
         No other connection writes to the file meanwhile: the transaction excludes writes to the
-        log, and all of the log has been copied to the file.
+        log, and the whole log has been copied to the file.
         """
 
         def work(connection: Connection) -> bool:
@@ -187,7 +187,10 @@ class Database(SQLDatabase):
             )
 
     def _compare(self, log: Identity | None) -> None:
-        """Check that the file is at its path, and that only SQLite wrote to it. Needs the lock."""
+        """Check that the file is at its path, and that only SQLite wrote to it.
+
+        The caller holds the writer's lock.
+        """
         status = self._file.check(log)
         if status is not None and self._file.is_written(status):
             self._file.compare(self._raw().first())
@@ -275,7 +278,7 @@ class Database(SQLDatabase):
 
 
 def _write_back(connection: Connection) -> bool:
-    """Copy the log to the file without blocking writers. Return whether all of it was copied."""
+    """Copy the log to the file without blocking writers. Return whether the copy is complete."""
     ((busy, logged, written),) = connection.rows("PRAGMA wal_checkpoint(PASSIVE)")
     return not busy and logged == written
 

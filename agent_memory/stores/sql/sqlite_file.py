@@ -71,7 +71,7 @@ class SQLiteFile:
 
     def opened(self, made_as: int) -> Identity | None:
         """Register a new connection and the database's id. Return the identity of the log."""
-        # not in `__init__`: in a container, opening may copy the file from the image
+        # set here, because in a container the opening may replace the file by a copy
         self.identity = self.identity or _identity(self.path)
         if self._compared is None and (status := _stat(self.path)) is not None:
             self._made_as, self._compared = made_as, (status.st_size, status.st_mtime_ns)
@@ -128,7 +128,7 @@ class SQLiteFile:
         aside = self._set_aside()
         return (
             f"Another program overwrote or truncated the SQLite database {self.name!r} while it "
-            f"was open.{aside} Restore a backup if needed, by renaming it. {_REOPEN}"
+            f"was open.{aside} If needed, rename a backup to this name. {_REOPEN}"
         )
 
     def _set_aside(self) -> str:

@@ -71,7 +71,7 @@ def children(page: bytes) -> list[int]:
 
 
 def of_trees(read: Callable[[int], bytes], roots: Iterable[int], wanted: Iterable[int]) -> set[int]:
-    """Return the wanted pages that belong to a tree. Other pages may look like tree pages, too.
+    """Return the wanted pages that belong to a tree. Other pages may also look like tree pages.
 
     To see whether a page's children are leaves, only the first child is read: all leaves of a tree
     have the same depth.

@@ -27,7 +27,7 @@ class SQLStore(KernelStore):
 
     Args:
         url: `sqlite:///path.db`, `postgresql://user:password@host/database` or
-            `mysql://user:password@host/database` (MariaDB too).
+            `mysql://user:password@host/database` (also for MariaDB).
         namespace: The namespace. Stores of different namespaces are independent.
         durability: See `Durability`.
 
