@@ -102,7 +102,7 @@ class Remote:
 
 
 class _NoSuchId(Exception):
-    """An id is empty. Nothing has an empty id."""
+    """Raised for an empty id, which nothing can have."""
 
 
 def request_of(

@@ -1,6 +1,7 @@
-"""Leases on sessions, and named locks. Each has one holder at a time, over all processes.
+"""Leases on sessions, and named locks. A lease or lock has one holder at a time.
 
-Both are stored with the sessions, and expire after 10 seconds if their holder dies.
+Leases and locks are stored with the sessions, and hold for all processes. If a holder dies, its
+lease or lock expires after 10 seconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`AgentMemory`: the engine. Synchronous, safe to share between threads."""
+"""`AgentMemory`: the engine. It is synchronous, and threads may share it."""
 
 from __future__ import annotations
 

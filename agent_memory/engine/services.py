@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """The store, tokenizer and models of one `AgentMemory`. Models and embedders open on first use.
+    """The store, tokenizer and models of one `AgentMemory`. Models and embedders load at first use.
 
     `at` maps the URL of a block's own database to the URL to open, such as that of a copy.
     """

@@ -38,7 +38,7 @@ Name = Annotated[str, Field(min_length=1, description="Its name.")]
 Edited = Annotated[str, Field(max_length=100, description="The digest of the log that was edited.")]
 Log = Annotated[
     list[int | dict[str, Any]],
-    Field(description="The seqs of messages that stay; new ones as {message, created_at}."),
+    Field(description="Seqs of messages that stay, and {message, created_at} for new messages."),
 ]
 FactId = Annotated[str, Field(min_length=1, max_length=400)]
 Why = Annotated[str, Field(max_length=1_000, description="The reason, for the audit.")]

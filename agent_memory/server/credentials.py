@@ -71,7 +71,7 @@ class Tokens:
         self._tried = -_PAUSE_SECONDS
 
     def principal_of(self, token: str) -> Principal | None:
-        """Return the principal of a token; None if it is not valid."""
+        """Return the principal of a token. None if the token is not valid."""
         import jwt
 
         try:

@@ -187,8 +187,8 @@ _FORMS: dict[str, Builder] = {
     ),
     "begun": _parts(
         "Begun",
-        "A turn without its answer. Send `messages` to the model. Then send after-turn `asked`, "
-        "the answer, and `regenerates` if set.",
+        "A turn without its answer. Send `messages` to the model. Then send `asked`, the answer, "
+        "and `regenerates` (if set) to after-turn.",
         f"messages asked regenerates {_BUDGET} warnings=context.warnings",
     ),
     "answered": _answer(

@@ -58,14 +58,14 @@ _FIELDS: Mapping[str, Any] = {
         Field(
             max_length=10_000,
             description="Messages in the format of OpenAI's, Anthropic's, Gemini's or Bedrock's "
-            "API; a plain text is a user message. Messages with an `id` are deduplicated. "
+            "API. A plain text is a user message. Messages with an `id` are deduplicated. "
             "`{message, created_at}` gives a message its time.",
         ),
         WithJsonSchema({"type": "array", "items": _MESSAGE, "minItems": 1, "maxItems": 10_000}),
     ],
     "message": _message_field(
-        "The question, as a text or as a message of an API; for a turn also a list: the question, "
-        "tool calls, and their results."
+        "The question, as a text or as a message of an API. For a turn, it may be a list: the "
+        "question, tool calls, and the results of the calls."
     ),
     "asked": Annotated[
         list[Any],
@@ -73,8 +73,8 @@ _FIELDS: Mapping[str, Any] = {
         WithJsonSchema({"type": "array", "items": _MESSAGE, "minItems": 1}),
     ],
     "answer": _message_field(
-        "The model's answer, as text or as a message; or a list, in order: tool calls, their "
-        "results, the answer."
+        "The model's answer, as text or as a message. Or a list, in order: tool calls, the "
+        "results of the calls, the answer."
     ),
     "expected_end": Annotated[
         int, Field(ge=0, description="Store only if the log still ends at this seq.")

@@ -18,14 +18,14 @@ _USER: _Extra = ("query", "user_id", "The user. Required if the credential is fo
 _KEY: _Extra = (
     "header",
     "Idempotency-Key",
-    "A name for this write, such as a UUID, percent-encoded. Repeating it with the same key stores "
-    "it once, also across restarts. With other content it is refused (409).",
+    "A name for this write, such as a UUID, percent-encoded. A repeated write with the same key is "
+    "stored once, even after a restart. The same key with other content is refused (409).",
     _ID,
 )
 _VERSION: _Extra = (
     "header",
     "If-Match",
-    "The ETag that was read. If it has changed since, the call is refused (412).",
+    "The ETag that was read. If the item has changed since, the call is refused (412).",
     {"type": "string"},
 )
 
@@ -44,8 +44,8 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
             "title": "agent-memory",
             "version": version,
             "description": "Memory for LLM agents, over HTTP. The credential decides for which "
-            f"user a call acts. With `Accept: {EXACT}` an answer is `value`: the result in "
-            "Python, with all its fields.",
+            f"user a call acts. With `Accept: {EXACT}` an answer has `value`: the result of "
+            "the Python call, with all its fields.",
         },
         "security": [{"bearer": []}, {"key": []}],
         "paths": paths,

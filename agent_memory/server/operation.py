@@ -47,8 +47,8 @@ class At:
     # sessions of all users, as in the library.
     user_id: str
     principal: Principal
-    key: str | None = None  # the request's Idempotency-Key; None if it has none
-    version: str | None = None  # the version in If-Match; None if there is none
+    key: str | None = None  # the request's Idempotency-Key, or None
+    version: str | None = None  # the version in If-Match, or None
     # whether the client accepts `EXACT`, a format with all fields of the library's values
     exact: bool = False
 

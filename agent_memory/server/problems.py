@@ -138,7 +138,7 @@ KINDS = tuple(value for value in [*globals().values()] if isinstance(value, Kind
 
 
 class Refused(errors.AgentMemoryError):
-    """An error that is answered with problem details.
+    """An error that the service answers with problem details.
 
     `detail` says what is wrong and what to do. `error` is the class that the client raises. If one
     of the two is None, the kind's value is used.

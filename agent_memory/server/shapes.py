@@ -137,10 +137,10 @@ SHAPES: Mapping[type, Shape] = dict(
             "core.prompt_log:SentContext",
             "SentContext",
             "The prompt that a model was sent for the turn that begins with message `turn`. "
-            "`window` has the seqs of the messages in it, `shortened` those that were shortened. "
-            "The first `kept_tokens` are the same as in the prompt before. If `exact` is true, "
-            "`messages` is the prompt byte for byte. If not, parts were changed or deleted since: "
-            "`missing` counts the deleted ones.",
+            "`window` has the seqs of its messages, and `shortened` the seqs of shortened messages. "
+            "The first `kept_tokens` are the same as in the previous prompt. If `exact` is true, "
+            "`messages` is the prompt byte for byte. If not, parts were changed or deleted since, "
+            "and `missing` is the number of deleted parts.",
             "turn question at left_out window shortened cost exact missing messages "
             "recalls=context.recalls tokens=context.tokens max_tokens=context.max_tokens "
             "kept_tokens=context.kept_tokens warnings=context.warnings",
@@ -232,7 +232,7 @@ SHAPES: Mapping[type, Shape] = dict(
         _shape(
             "ltm_blocks.skills.files:Skill",
             "Skill",
-            "A skill. A `shared` one is available to all users.",
+            "A skill. All users can use a `shared` skill.",
             "name description steps tags body shared",
         ),
         _shape(

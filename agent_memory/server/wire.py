@@ -99,7 +99,7 @@ def form_of(
 
 
 def key_of(headers: Headers) -> str | None:
-    """Return the Idempotency-Key of a request; None if it has none."""
+    """Return the Idempotency-Key of a request, or None."""
     key = _header(headers, b"idempotency-key")
     if key is None:
         return None
@@ -114,7 +114,7 @@ def key_of(headers: Headers) -> str | None:
 
 
 def version_of(headers: Headers) -> str | None:
-    """Return the version in If-Match; None if there is none."""
+    """Return the version in If-Match, or None."""
     header = _header(headers, b"if-match")
     if header is None:
         return None

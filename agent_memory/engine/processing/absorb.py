@@ -1,4 +1,4 @@
-"""Feeds logs to long-term blocks.
+"""Passes the messages of logs to long-term blocks.
 
 A block's cursor in a session is the last seq that it has absorbed. The cursor moves only after the
 block has stored a batch.
@@ -74,7 +74,7 @@ def next_batch(
 
 
 class Absorber:
-    """Brings blocks up to date with sessions. Each block has its own cursor."""
+    """Lets blocks absorb the pending messages of sessions. Each block has its own cursor."""
 
     def __init__(self, parts: Components) -> None:
         self._parts, self._store, self._config = parts, parts.store, parts.config

@@ -1,4 +1,4 @@
-"""The setting `retention`: removes the oldest messages of logs when nothing reads them any more."""
+"""The setting `retention`: removes the oldest messages of logs that nothing reads any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explanations: the records that a question recalls, and the reasons why others are left out."""
+"""Explanations: the records that a question recalls, and why other records are left out."""
 
 from __future__ import annotations
 

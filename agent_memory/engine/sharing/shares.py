@@ -1,4 +1,4 @@
-"""`Share` is a namespace for several agents, and `SharedMemory` one agent's access to it."""
+"""`Share`, a namespace for several agents, and `SharedMemory`, one agent's access to it."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class FactRecords:
 
 @dataclass(eq=False, repr=False)
 class VectorRecords:
-    """The vectors of one block, without those of sessions in `_leaving`."""
+    """The vectors of one block, without vectors of sessions in `_leaving`."""
 
     _store: VectorStore
     _block: str

@@ -101,7 +101,7 @@ class KeyForm(Form):
 
 
 class FactForm(Form):
-    """A block's record. `of` is the kind of its owner."""
+    """A block's record. `of` is the kind of the record's owner."""
 
     kind: Literal["fact"]
     block: BlockName
@@ -222,7 +222,7 @@ class Exported:
 
 
 class Writing:
-    """Returns the lines of a snapshot. Write them in the order of the calls."""
+    """Returns the lines of a snapshot. The caller writes the lines in the order of the calls."""
 
     def __init__(self, head: Head) -> None:
         self._head = head
