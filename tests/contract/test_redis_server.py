@@ -243,7 +243,7 @@ def test_scrub_leaves_nothing_in_files(server: RedisServer, store: RedisStore) -
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"appendonly": "no"}, "nothing is kept"),
+        ({"appendonly": "no"}, "nothing remains"),
         ({"appendonly": "no", "save": "60 1"}, "last snapshot"),
         ({"appendfsync": "everysec"}, "last second or two"),
         ({"appendfsync": "no"}, "half a minute"),
