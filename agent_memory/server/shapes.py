@@ -137,7 +137,7 @@ SHAPES: Mapping[type, Shape] = dict(
             "core.prompt_log:SentContext",
             "SentContext",
             "The prompt that a model was sent for the turn that begins with message `turn`. "
-            "`window` has the seqs of its messages, and `shortened` the seqs of shortened messages. "
+            "`window` has the seqs of its messages, `shortened` the seqs of shortened messages. "
             "The first `kept_tokens` are the same as in the previous prompt. If `exact` is true, "
             "`messages` is the prompt byte for byte. If not, parts were changed or deleted since, "
             "and `missing` is the number of deleted parts.",
