@@ -141,7 +141,7 @@ class AgentMemorySessionService(BaseSessionService):
                 raise SessionNotFoundError(f"Session {session.id} not found.")
             delta = dict(event.actions.state_delta) if event.actions else {}
             own = {**head.metadata.get(_STATE, {}), **self._share(app, user, delta)}
-            # state first: after a failure, the caller's retry writes both
+            # the state is stored first: if an error follows, the caller's retry stores both
             self._memory.describe(log, {_STATE: own, "updated": event.timestamp})
             self._memory.update(log, _storable(event), user_id=joined(app, user))
 

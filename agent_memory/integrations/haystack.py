@@ -73,7 +73,7 @@ class AgentMemoryHook:
             message.meta[_STORED] = session_id
         newest = messages[-1] if messages else None
         if newest is None or (newest.is_from(ChatRole.ASSISTANT) and not newest.tool_calls):
-            return  # the run has its answer
+            return  # the run has ended with an answer
         system = [message for message in system if _STORED not in message.meta]
         counter = self._memory.components.resources.counter
         spent = sum(counter.message(Message(role="system", content=item.text)) for item in system)

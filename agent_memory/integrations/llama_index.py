@@ -194,7 +194,7 @@ class AgentMemoryBlock(BaseMemoryBlock[str]):
         by_session: dict[str, list[Message]] = {}
         for message in messages:
             fields = dict(message.additional_kwargs)
-            session = str(fields.pop("session_id", None) or self.name)  # set by LlamaIndex
+            session = str(fields.pop("session_id", None) or self.name)  # LlamaIndex sets it
             bare = message.model_copy(update={"additional_kwargs": fields})
             by_session.setdefault(session, []).append(_storable(bare))
         for session, items in by_session.items():

@@ -133,7 +133,7 @@ class Collection(Generic[B]):
         limits: The block, which holds the limits.
     """
 
-    _item: ClassVar[str]  # "note"
+    _item: ClassVar[str]  # the name of an item in errors, such as "note"
     _advice: ClassVar[tuple[str, str]] = ("", "")  # remedies for empty and long texts
     _error: ClassVar[type[InvalidInput]] = InvalidInput
 
@@ -237,7 +237,7 @@ def put_with_session(
     store.put_records(block, records)
     now = store.head(session_id)
     if now is None or now.deleting or now.created_at != before.created_at:
-        # the deletion may have listed the records before these were written
+        # the deletion may have listed the session's records before the new records were written
         for record in records:
             store.delete_records(block, record_id=record.id)
         raise SessionDeleting(
@@ -248,7 +248,7 @@ def put_with_session(
 
 def keyed_id(block: str, owner: str, key: str) -> str:
     """Return the record id of an owner's key."""
-    # hashed to one length, because otherwise two pairs of owner and key could share an id
+    # the key is hashed, because otherwise two pairs of owner and key could share an id
     return record_id(block, owner, record_id(key))
 
 

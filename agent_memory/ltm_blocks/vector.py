@@ -56,7 +56,7 @@ def _in_force(
             stored = block.vectors.vector_blocks().get(block.name)
             if ours is None or stored in (None, (ours.dimension, ours.name)):
                 raise
-            if repr(ours.name) in str(error):  # the store's own error says more
+            if repr(ours.name) in str(error):  # the store's own error is more detailed
                 raise
             raise DimensionMismatch(
                 f"The block {block.name!r} now has vectors of the model {stored[1]!r}, but this "
@@ -198,7 +198,7 @@ class VectorMemory(Block):
         from agent_memory.retrieval.turns import spoken
 
         tails = self.resources.pending.of(self.name, scope, WHOLE)
-        if tails.count > WHOLE:  # too many to encode ahead
+        if tails.count > WHOLE:  # there are too many to encode ahead
             return False
         waiting = [entry for tail in tails.read for entry in tail.entries[tail.since :]]
         embedder = self._ready()
@@ -228,7 +228,7 @@ class VectorMemory(Block):
             return []
         query = self._query(scope, question, self.resources.today(scope, message))
         least = scope.floor * self.resources.min_relevance
-        # replies to relevant messages may rank far behind them
+        # a reply to a relevant message may rank far behind this message
         depth = (limit + _DEEP) * (_DEEPER if query.asks_assistant else 1)
         while True:
             hits = self._vectors.search_vectors(self.name, scope.owner, query, depth)

@@ -20,7 +20,7 @@ MANY = 500
 """With more pending entries than this, `Pending.on_many` is called, so that they are absorbed."""
 
 _BEFORE = 16  # number of entries to read before the first pending entry, as its context
-_PAGE = 5_000  # entries
+_PAGE = 5_000  # maximum number of entries that one page of sessions has
 _Key = tuple[str, str]
 
 

@@ -16,7 +16,7 @@ from agent_memory.errors import StoreUnavailable
 VERSION = 1
 """The supported version of the tables."""
 
-_BREAK = "\x00"  # separates messages: no text contains it
+_BREAK = "\x00"  # the separator of messages, which no text contains
 _WAIT_SECONDS = 0.2
 _SESSIONS = (
     "SELECT id, about FROM agent_memory_documents "
@@ -57,7 +57,7 @@ class LogFile:
 
     def __init__(self, path: str, namespace: str) -> None:
         self._namespace = namespace
-        if not os.path.exists(path):  # sqlite3 would create it
+        if not os.path.exists(path):  # sqlite3 would create the file
             raise StoreUnavailable(f"There is no memory at {path} yet. The first stop creates it.")
         self._file = sqlite3.connect(path, timeout=_WAIT_SECONDS)
         try:

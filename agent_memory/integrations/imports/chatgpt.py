@@ -56,7 +56,7 @@ def _conversation(part: Element) -> Iterator[Event]:
         if isinstance(message, Mapping):
             at = moment(message.get("create_time"), message.get("update_time"), at)
             yield _message(place, text_in(message.get("id")) or key, message, at)
-        elif message is not None:  # None: the root, or a removed message
+        elif message is not None:  # the root and removed messages are None
             yield Unread(place, "not a message of ChatGPT: it is not an object")
         times[key] = at
 

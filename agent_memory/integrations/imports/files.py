@@ -75,7 +75,7 @@ class SourceFiles:
             yield from self._opened(self.path, self.path.name)
 
     def _in_folder(self, patterns: tuple[str, ...]) -> Iterator[OpenFile | Unread]:
-        for folder, folders, names in os.walk(self.path):  # does not follow links
+        for folder, folders, names in os.walk(self.path):  # `walk` does not follow links
             folders.sort()
             for name in sorted(names):
                 if _is_wanted(name, patterns):
@@ -112,7 +112,7 @@ class SourceFiles:
                 try:
                     file = packed.open(member)
                 except (RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:
-                    # RuntimeError: the file is encrypted
+                    # zipfile raises a RuntimeError for an encrypted file
                     yield Unread(member.filename, f"it cannot be unpacked: {error}")
                     continue
                 with file:

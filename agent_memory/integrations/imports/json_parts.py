@@ -80,7 +80,7 @@ def _reason(error: Exception, begun: int = 0) -> str:
             return "nested too deeply"
         case json.JSONDecodeError():
             return f"not valid JSON: {error.msg} at character {error.pos - begun + 1}"
-        case _:  # an integer of thousands of digits
+        case _:  # the error is about an integer of thousands of digits
             return "it contains a number that is too long"
 
 
@@ -91,7 +91,7 @@ class _Scan:
         self._file = file
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
         self._text = ""
-        self._before = 0  # characters removed from the text
+        self._before = 0  # number of characters that were removed from the text
         self.at = 0
 
     @property
@@ -134,7 +134,7 @@ class _Scan:
                 if match[0][0] == '"':
                     continue
                 if depth == 0 and match.start() > self.at:
-                    self.at = match.start()  # not a value, but text before the next value
+                    self.at = match.start()  # the damage is text before the next value
                     return True
                 depth += 1 if match[0] in "{[" else -1
                 if depth <= 0:

@@ -127,7 +127,7 @@ class SessionWriting:
         stored: dict[str, str] = {}
         after, is_whole = 0, True
         while page := self._memory.history(self.begun.session_id, after=after, limit=_PAGE):
-            # the page begins later if retention has removed entries
+            # if retention has removed entries, the page begins after them
             is_whole &= page[0].seq == after + 1
             self.is_new, after = False, page[-1].seq
             for entry in page:

@@ -151,7 +151,7 @@ class Absorbing:
         if isinstance(self.form, ProfileForm):
             return settle_fields(drafts, facts, current, weights)
         of_facts = vectors_of(facts, journal.claims, self.embedder)
-        if of_facts.shape[1] != vectors.shape[1]:  # one side has no vectors
+        if of_facts.shape[1] != vectors.shape[1]:  # the facts or the drafts have no vectors
             of_facts, vectors = np.zeros((len(facts), 0)), vectors[:, :0]
         existing = Existing(facts, current, journal.claims, of_facts, self.shown)
         return settle(drafts, vectors, existing, weights, partial(reconcile, self.llm))

@@ -249,7 +249,7 @@ def _near(fresh: Sequence[Draft], vectors: np.ndarray, existing: Existing) -> li
     """Return for each fresh draft the indexes of the facts to compare it with."""
     new = [draft.claim for draft in fresh]
     texts = [*(fact.text for fact in existing.facts), *(claim.text for claim in new)]
-    # superseded facts may be many: an equal subject and category is not enough to compare them
+    # there may be many superseded facts: they are not compared only for their subject and category
     kinds = [
         (fact.subject.casefold(), fact.category) if fact.id in existing.current else ("", "")
         for fact in existing.facts
@@ -294,7 +294,7 @@ def _tied(
     if tied.valid_from is tied.valid_to is None:
         tied = _dated_as(tied, [fact for _, fact in targets if fact is not None], named)
     if claim.kind == "event" and any(kind == "update" for kind, _ in named):
-        # "moved to Lisbon" means: has lived there since
+        # "moved to Lisbon" means that the user has lived there since
         return replace(tied, kind="state", valid_to=None)
     return tied
 

@@ -17,15 +17,15 @@ MAX_DEPTH = 16
 _MOST_SHOWN = 200
 _ROOT = re.compile(r"(/[A-Za-z0-9_-]{1,64}){1,8}")
 _LOOK_ALIKES = re.compile(
-    "[\u0337\u0338\u20e5\u20eb\u2cc6\u3033\u4e36\u4e3f\ua4f8\ua4fa\U0001d16d"  # resemble / \ . ..
-    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0"  # are invisible
+    "[\u0337\u0338\u20e5\u20eb\u2cc6\u3033\u4e36\u4e3f\ua4f8\ua4fa\U0001d16d"  # look like / \ . ..
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0"  # invisible
     "\U000e0100-\U000e01ef]"
 )
 _STAND_FOR_MORE = re.compile(r"[./\\%\u2044]")
 
 
 def checked_path(text: str, root: str = ROOT) -> str:
-    """Return the stored form of a path, which begins with /memories whatever the root is.
+    """Return the stored form of a path, which begins with /memories even if the root differs.
 
     Both Unicode spellings of an accented letter (NFC, NFD) name the same file. A slash at the end
     is ignored.

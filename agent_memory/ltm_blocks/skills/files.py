@@ -159,7 +159,7 @@ def _value(node: yaml.Node) -> Any:
         return yaml.SafeLoader("").construct_document(node)
     except yaml.MarkedYAMLError as error:
         raise _not_yaml(error) from None
-    except (ValueError, OverflowError):  # a date or number that does not exist
+    except (ValueError, OverflowError):  # the value is a date or number that does not exist
         raise _refused(node, "This value is not valid YAML. Put it in quotes.") from None
 
 

@@ -17,7 +17,7 @@ from agent_memory.ltm_blocks.skills.files import BrokenSkill, Skill, parse, rend
 _OWN = "users"
 _MANIFEST = "SKILL.md"
 _NO_SKILL = "readme.md"
-_MOST_CACHED = 2_000  # files
+_MOST_CACHED = 2_000  # maximum number of cached files
 
 
 @dataclass(frozen=True, slots=True)

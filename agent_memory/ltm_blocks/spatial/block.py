@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agent_memory.ltm_blocks.spatial.search import PlaceIndex
 
 _MOST = 50
-_MOST_INDEXED = 200_000  # observations of all owners
+_MOST_INDEXED = 200_000  # maximum number of cached observations of all owners
 _QUERY = Field(default=None, max_length=2_000, description="What it should be about, in words.")
 
 

@@ -92,7 +92,7 @@ class SpatialHandle(Collection[Any]):
         return stored
 
     def observe_many(self, observations: Sequence[Mapping[str, Any]]) -> list[Observation]:
-        """Store many observations, all or none.
+        """Store many observations, or none of them after an error.
 
         Args:
             observations: Mappings of `observe`'s arguments by name, without `key`.
@@ -231,7 +231,7 @@ class SpatialHandle(Collection[Any]):
         return None if item is None or self._keyed.gone([item.session_id]) else item
 
     def _add(self, new: Sequence[Observation], *, once: bool = False) -> list[Observation]:
-        """Store observations of the current session, all or none, and return them.
+        """Store observations of the current session atomically, and return them.
 
         With `once`, if an observation already has this id, return it and store nothing.
         """

@@ -106,7 +106,7 @@ def position_of(value: object, dimensions: int, name: str = "position") -> Posit
             "one number for each."
         )
     coordinates = (number_of(f"{name}[{at}]", x, -MOST, MOST) for at, x in enumerate(numbers))
-    return tuple(number + 0.0 for number in coordinates)  # -0.0 is 0.0
+    return tuple(number + 0.0 for number in coordinates)  # -0.0 becomes 0.0
 
 
 def number_of(name: str, value: object, least: float, most: float) -> float:

@@ -31,7 +31,7 @@ _MOST_TERMS = 100_000
 MARK = "sealed.1."
 """The beginning of every ciphertext, with the version of the format."""
 
-_PREFIX = len(MARK) + 65  # the mark, the longest id and a dot
+_PREFIX = len(MARK) + 65  # the length of the mark, the longest id and a dot
 
 _NONCE_BYTES = 12
 _FINGERPRINT = b"agent-memory: nonces derived from what they seal"

@@ -81,18 +81,18 @@ class Files:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         try:
-            # opened each time, because a forked child would share the lock of an open descriptor
+            # the file is opened in each call: a forked child would share the lock of an open file
             lock = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise _failed(self._folder, error) from error
         try:
             try:
                 self._fcntl.flock(lock, self._fcntl.LOCK_EX)
-            except OSError as error:  # a network disk without locks
+            except OSError as error:  # the folder may be on a network disk without locks
                 raise _failed(self._folder, error) from error
             yield
         finally:
-            os.close(lock)  # unlocks
+            os.close(lock)  # this releases the lock
 
     def marks(self) -> dict[str, Mark]:
         """Return the marks of the state file and of the visible files in the subfolders, by path.
@@ -172,7 +172,7 @@ class Files:
         """Complete the changes in the journal. A file that was edited since stays unchanged."""
         try:
             changes = json.loads(self.read(JOURNAL))
-        except ValueError:  # after a power loss with `durability="process"`
+        except ValueError:  # with `durability="process"`, a power loss may damage the journal
             changes = []
         for path, before, data in changes:
             if self._digest(path) != before:

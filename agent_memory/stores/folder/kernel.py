@@ -182,7 +182,8 @@ class FolderKernel(Kernel):
             for other in (file for file, claimed in self._claims.items() if claimed == path):
                 if kind == _SESSIONS:
                     raise self._broken[other]
-                leave_out(self._broken[other])  # not raised: a block without records has no file
+                # the error is not raised, because a block without records has no file
+                leave_out(self._broken[other])
 
     def _refresh(self) -> None:
         """Read the files that have changed since the last call."""
@@ -206,7 +207,7 @@ class FolderKernel(Kernel):
         try:
             data, is_read = self.files.read(path), True
             if not path.endswith(".jsonl") and not owners_in(data):
-                return True  # not a file of this store
+                return True  # the file is not of this store
             name = self._loaded(kind, path, data)
         except (*UNREADABLE, StoreUnavailable) as error:
             self._forget(path)
@@ -283,7 +284,7 @@ class FolderKernel(Kernel):
             Put(head_document(head)),
             *([Append(lines)] if lines else []),
             *map(Put, keys),
-            Wake([at], 0),  # until `restore` sets the stored due time
+            Wake([at], 0),  # later, `restore` sets the stored due time
         ]
         self._tables.commit(Batch([], writes))
 

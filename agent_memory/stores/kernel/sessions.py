@@ -179,7 +179,7 @@ class SessionStore:
         plans: dict[int, Plan] = {}
         batches: dict[str, Batch] = {}
         current = {request.session_id: self._known.get(request.session_id) for request in appends}
-        # sorted, so that two transactions never wait for each other's sessions
+        # sessions are sorted, so that two transactions never wait for each other
         for place in sorted(range(len(appends)), key=lambda place: appends[place].session_id):
             request = appends[place]
             session = current[request.session_id] if self.spans else None

@@ -145,7 +145,7 @@ class KernelStore(RecordStore):
             every.append(Missing(owned.at) if stored is None else VersionIs(owned.at, stored[0]))
             some, added = groups.get(owner, ([], []))
             if not some and self._is_all(name, owner, removed):
-                writes += owned.forget()  # without reading the segments, which may be damaged
+                writes += owned.forget()  # the segments may be damaged, and are not read
                 continue
             catalog = catalog_of(block, owner, owned, stored)
             writes += [
@@ -246,7 +246,7 @@ class KernelStore(RecordStore):
         for block in blocks.vectors:
             for head in heads:
                 if Scope(head.user_id, head.session_id).owner in owners:
-                    continue  # its vectors are deleted with the owner's
+                    continue  # the session's vectors are deleted with the owner's vectors
                 scan = Scan(f"{VECTOR}{block}", session=head.session_id, bodies=False)
                 if gone := [doc for doc in self._kernel.scan(scan) if doc.owner not in owners]:
                     conditions, changes = self._changes(block, gone, {})

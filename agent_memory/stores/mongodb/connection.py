@@ -96,7 +96,7 @@ class Deployment:
                 return work(self._connected()[name])
         except (PyMongoError, BSONError) as failed:
             failure = self._failure(failed)
-        raise failure  # not chained: the driver's error may quote the data
+        raise failure  # without a cause, because the driver's error may quote the data
 
     def close(self) -> None:
         with self._connecting:
@@ -137,7 +137,7 @@ class Deployment:
         finally:
             if client is not None:
                 client.close()
-        raise failure  # not chained, as in `run`
+        raise failure  # without a cause, as in `run`
 
     def _begin_anew(self) -> None:
         """Forget the connections in a forked child, because the parent still uses them."""
@@ -180,7 +180,7 @@ def _parts(url: str) -> tuple[str, str, set[str]]:
 
 
 def _unusable(why: str) -> StoreUnavailable:
-    # without the driver's text, which may repeat a part of the URL
+    # the driver's error is not shown, because it may repeat a part of the URL
     return StoreUnavailable(
         f"MongoDB's driver cannot use the URL in `store` ({why}). Write "
         "mongodb://user:password@host:27017/database, or mongodb+srv:// with a host that can be "

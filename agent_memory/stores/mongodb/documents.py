@@ -63,8 +63,8 @@ WITHOUT_BODIES: Doc = {**WITHOUT_LINES, "body": 0, "data": 0}
 _FIELDS = ("owner", "session", "first", "last", "version", "about", "body", "data")
 _LINE = ("role", "text", "created_at", "tokens", "total", "encoding", "body")
 _MOST_MARKS = 16
-_ROW_BYTES = 256  # about the size of a line without its text
-_AT_ONCE = 1_000  # the most documents in one command
+_ROW_BYTES = 256  # the approximate size of a line without its text
+_AT_ONCE = 1_000  # the maximum number of documents in one command
 _PIECE = 2**21  # maximum characters of a piece: a document may have 16 MiB, a character 4 bytes
 
 

@@ -407,7 +407,7 @@ class MongoDBKernel(Kernel):
 
     def _updated(self, which: Doc, change: Doc, op: str, *, upsert: bool = False) -> bool:
         """Change a document if it matches. Return whether it was changed."""
-        # If the first answer was lost, the repeated command does not match, but `marks` has `op`.
+        # If the first reply was lost, the repeated command does not match, but `marks` has `op`.
         return self.table.update(which, change, upsert=upsert) or (
             self.table.find_one({"_id": which["_id"], "marks": op}, {"_id": 1}) is not None
         )
@@ -415,7 +415,7 @@ class MongoDBKernel(Kernel):
     def _swap(self, which: Doc, change: Doc, op: str) -> Doc | None:
         """Change a head if it matches. Return its new state, or None."""
         after = self.table.swap(which, change, _AFTER)
-        # as in `_updated`
+        # the reply may have been lost, as in `_updated`
         return after or self.table.find_one({"_id": which["_id"], "live": 1, "marks": op}, _AFTER)
 
     def _tidy(self, head: Doc, since: int | None = None) -> None:

@@ -155,7 +155,7 @@ class Logs:
         log, session, g = head["log"], head["id"], head["g"]
         away = [ids_of(log, row)[0] for row in rows if is_away(row)]
         some = [in_documents(log, session, g, row)[0] for row in rows if not is_away(row)]
-        self._messages.insert(some)  # skips those that another process has inserted
+        self._messages.insert(some)  # `insert` skips documents that another process has inserted
         if away:
             self._messages.update_all(
                 {"_id": {"$in": away}}, {"$set": {"g": g}, "$unset": {"staged": ""}}

@@ -133,7 +133,7 @@ class RedisKernel(Kernel):
                     documents.append(document)
             if scan.limit is None or selection[_LIMIT] != len(ids) or len(documents) == scan.limit:
                 return documents
-            # the index named documents that do not exist: read more to reach the limit
+            # the index named documents that do not exist, so more are read to reach the limit
             selection[_LIMIT] = scan.limit - len(documents)
             owner = "" if kind == _IDS else f"{scan.owner}\0"
             selection[_LEAST] = f"({owner}".encode() + ids[-1]

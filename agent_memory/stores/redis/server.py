@@ -97,7 +97,7 @@ class RedisServer:
             if isinstance(error, StoreUnavailable) and not forbidden:
                 raise
             return [self]  # no cluster, or the user has no right to run CLUSTER
-        # an empty host means the node that answered
+        # an empty host is that of the node that replied
         names = {f"{slot[2][0].decode() or self._host}:{slot[2][1]}" for slot in slots}
         return [self._node(name) for name in sorted(names)]
 

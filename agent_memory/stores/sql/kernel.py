@@ -272,7 +272,7 @@ class SQLKernel(SQLReader):
                 )
 
     def _append(self, it: SQLConnection, rows: Sequence[Sequence[Any]]) -> None:
-        # one statement, because `run_each` may need several round trips
+        # one statement inserts all rows, because `run_each` may need several round trips
         if self.remote and 1 < len(rows) <= _FEW:
             more = f", {LINE_VALUES}" * (len(rows) - 1)
             it.run(APPEND + more, [value for row in rows for value in row])

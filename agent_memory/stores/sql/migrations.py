@@ -38,7 +38,7 @@ def table_name(table: str, version: int = FIRST + len(STEPS)) -> str:
 def stored_version(connection: SQLConnection) -> int | None:
     """Return the schema version of a database; None if it has no tables of agent-memory."""
     version = _read_version(connection)
-    # MySQL creates tables outside of transactions. If that was interrupted, it must continue.
+    # MySQL creates tables outside of transactions. An interrupted creation must continue.
     if version is None and connection.dialect not in _MYSQL:
         if not connection.has_table(table_name("documents")):
             return None

@@ -117,7 +117,7 @@ class SQLReader(Kernel):
         values = [self._namespace, collection, now, now, latest_micros(now), limit]
 
         def work(it: SQLConnection) -> list[Document]:
-            # first only the ids, because heads may have large system messages
+            # the first query returns only ids, because heads may have large system messages
             ids = [DocId(collection, row[0]) for row in it.rows(_DUE, values)]
             documents = self._documents(it, ids, tails=True)
             return [document for at in ids if (document := documents[at]) is not None]

@@ -57,8 +57,8 @@ class Driver(ABC):
 
     errors: type[Exception]  # the base class of the driver's errors
     find_table: str  # the query that finds a table by its name
-    # The query that takes the lock for changes of tables. After a timeout it returns 0 or fails.
-    # The lock ends with the connection.
+    # The query that takes the lock for changes of tables. After a timeout, the query returns 0 or
+    # fails. The lock ends with the connection.
     hold_tables: str
 
     def connect(self, *, patient: bool = False) -> Any:

@@ -199,7 +199,7 @@ class SQLiteFile:
             )
         aside = ""
         if self._newest_log is not None and self._newest_log == _identity(self._log):
-            # without this, SQLite would apply the old log when it opens the new file
+            # the old log is moved, because SQLite would apply it when it opens the new file
             with suppress(OSError):
                 os.replace(self._log, f"{self._log}.old")
                 os.unlink(self._shared)
@@ -332,7 +332,7 @@ def _set_id(connection: sqlite3.Connection) -> None:
         return
     with connection:
         connection.execute("BEGIN IMMEDIATE")
-        # another process may have set it first
+        # another process may have set the id first
         if not connection.execute("PRAGMA application_id").fetchone()[0]:
             connection.execute(f"PRAGMA application_id={new_id()}")
 
@@ -343,7 +343,7 @@ def _switch_to_wal(connection: sqlite3.Connection) -> str:
         try:
             return str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])
         except sqlite3.OperationalError as error:
-            # SQLite does not wait for this lock, whatever the busy timeout.
+            # SQLite does not wait for this lock, even with a busy timeout
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)

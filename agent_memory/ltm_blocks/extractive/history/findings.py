@@ -87,7 +87,7 @@ def is_chatter(finding: Candidate, shown: Sequence[SourceMessage]) -> bool:
 
 
 _LEAST = 6  # minimum letters and digits of a code; a shorter number may be written in several ways
-_MOST_QUOTED = 500  # words
+_MOST_QUOTED = 500  # maximum words of a quote
 _WORD = re.compile(r"[^\W_]+")
 _MARKS = re.compile(r"[\W_]+")
 _DATE = re.compile(

@@ -25,7 +25,7 @@ class _ClaimGroup:
     ended: list[_ClaimGroup] = field(default_factory=list)  # groups whose end this one states
     # groups that contradict or refine this one
     contradictors: list[_ClaimGroup] = field(default_factory=list)
-    # groups that cannot hold at the same time as this one
+    # groups that cannot be true at the same time as this one
     rivals: list[_ClaimGroup] = field(default_factory=list)
     _void: bool | None = None
     _begin: datetime | None = None
@@ -143,7 +143,7 @@ def _link(groups: Mapping[str, _ClaimGroup]) -> None:
     for fact, group in groups.items():
         for link in group.links:
             other = groups.get(link.fact)
-            if other is None or other is group:  # forgotten
+            if other is None or other is group:  # the linked fact was forgotten
                 continue
             pairs.add((min(fact, link.fact), max(fact, link.fact)))
             if link.kind == "end":

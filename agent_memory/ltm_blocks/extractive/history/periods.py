@@ -131,7 +131,7 @@ def meant(phrase: str, said_at: datetime) -> Meant | None:
         if text.startswith("for ") and (long := _FOR.fullmatch(text)):
             return _meaning(_off(long, today, -1), is_beginning=True)
         return _meaning(_period(text, today))
-    except (OverflowError, ValueError):  # outside the calendar
+    except (OverflowError, ValueError):  # the date is outside the calendar
         return None
 
 
@@ -213,7 +213,7 @@ def _named(text: str) -> Period | None:
     return parse(f"{year:04}-{month:02}" + (f"-{day:02}" if day else ""))
 
 
-_MOST_WORDS = 4  # "8th of May 2023"
+_MOST_WORDS = 4  # maximum words of a date, as in "8th of May 2023"
 
 
 def _day(today: datetime, off: int) -> Period:
