@@ -35,7 +35,7 @@ _NONE = "default"
 
 
 class AgentMemoryHistoryProvider(HistoryProvider):
-    """Stores the framework's sessions. Each becomes a session of the memory, and blocks absorb it.
+    """Stores the framework's sessions as sessions of the memory. Blocks absorb these sessions.
 
     Args:
         user_id: The user of the sessions; `memory.delete_user` erases them. None for no user.

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class MemoryTool(BetaAbstractMemoryTool):
-    """The tool for `anthropic.Anthropic`.
+    """Claude's memory tool for the client `anthropic.Anthropic`.
 
     If a command fails, Claude gets an error result that says what to do.
 

@@ -45,7 +45,7 @@ Json = dict[str, Any]
 
 
 class AgentMemorySessionService(BaseSessionService):
-    """Stores ADK's sessions. Each becomes a session of the memory, and blocks absorb its events.
+    """Stores ADK's sessions as sessions of the memory. Blocks absorb their events.
 
     In the memory, the user's id is "APP/USER", and the session's id "APP/USER/SESSION".
     """

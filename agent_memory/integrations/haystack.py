@@ -30,7 +30,7 @@ _STORED = "agent_memory_session"
 
 
 class AgentMemoryHook:
-    """Long-term memory of users and chats within a token budget, for an agent.
+    """Gives an agent long-term memory of users and chats, within a token budget.
 
     Before each model call, the hook stores the run's new messages. It then replaces the agent's
     messages by the session's context: the newest messages within the budget, the summary of
@@ -55,7 +55,7 @@ class AgentMemoryHook:
         self._session_id = session_id
 
     def run(self, state: State) -> None:
-        """Store new messages. Before a model call, set the session's context instead of them."""
+        """Store new messages. Before a model call, replace them by the session's context."""
         context = state.data.get("hook_context") or {}
         session_id = _value(self._session_id, context) or context.get("session_id")
         if session_id is None:

@@ -42,7 +42,7 @@ Json = dict[str, Any]
 
 
 class AgentMemoryProvider(MemoryProvider):
-    """Stores Hermes' conversations, and recalls from all of a user's conversations.
+    """Stores Hermes' conversations, and recalls messages from all conversations of a user.
 
     Each conversation is a session of the memory with the id "USER/SESSION". The session continues
     after Hermes compresses the conversation. A run of cron or of a subagent is stored without a

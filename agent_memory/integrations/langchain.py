@@ -31,7 +31,7 @@ Whose = str | Callable[[Runtime[Any]], str | None] | None
 
 
 class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Long-term memory of users and chats within a token budget, for an agent.
+    """Gives an agent long-term memory of users and chats, within a token budget.
 
     Before each model call, the middleware stores the run's new messages. The model gets the
     session's context instead of the graph's messages: the newest messages within the budget, a

@@ -27,7 +27,7 @@ __all__ = ["AgentMemorySteps"]
 
 
 class AgentMemorySteps(Memory):
-    """The value for an agent's `memory`: a chat within the budget, with recalls for its user.
+    """A chat within the budget, with recalls for the chat's user. Assign it to an agent's `memory`.
 
     Each run begins with the session's context: the newest steps of earlier runs within the budget,
     a summary of the steps before these, and recalls for the task. The context replaces the agent's

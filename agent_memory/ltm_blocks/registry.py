@@ -22,7 +22,7 @@ of users' vectors. "elsewhere": a block with a database of its own."""
 
 
 def register(store: RecordStore, name: str, kind: Registered = "blocks") -> None:
-    """Register a block, or a collection of vectors. Call it before storing its first data."""
+    """Register a block, or a collection of vectors, before its first data is stored."""
     if name not in registered(store, kind):
         now = datetime.now(UTC)
         record = Record(record_id(kind, name), kind, "", 0, 0, name, (), now)

@@ -55,7 +55,7 @@ def bytes_of(segment: Segment) -> bytes:
 
 
 def segment_of(data: bytes) -> Segment:
-    """Decode a result of `bytes_of`. Raise ValueError if it is damaged, or of a newer release."""
+    """Decode a result of `bytes_of`. Raise ValueError for damaged data, or of a newer release."""
     if len(data) < _HEADER.size:
         raise ValueError("A segment is cut short.")
     mark, version, named, own, _, count, dimension, *sizes = _HEADER.unpack_from(data)

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class MemoryDatabase(SQLDatabase):
-    """A SQLite database in memory, with one connection. It exists as long as the object."""
+    """A SQLite database in memory, with one connection. The data exists as long as the object."""
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock(own=True)

@@ -203,7 +203,7 @@ class SplitKernel(KernelWrapper):
         self._system.close()
 
     def _messages(self, head: Document) -> _Messages:
-        """Return a session's cached messages. Drop those of an earlier session with its id."""
+        """Return a session's cached messages. Drop messages of an earlier session with this id."""
         cached = self._cache.get(head.id)
         if cached is not None and cached.begun in (0, head.first):
             return self._cache.put(head.id, cached._replace(begun=head.first))

@@ -103,7 +103,7 @@ def read_each(
 
 
 def whole(where: str | None, events: Iterable[Event]) -> Iterator[Event]:
-    """Yield the events of a part, or a single `Unread` if one of its fields has a wrong type."""
+    """Yield the events of a part, or a single `Unread` if a field of the part has a wrong type."""
     if where is None:
         yield from events
         return

@@ -50,7 +50,7 @@ class SourceFiles:
             self._read(count)
 
     def files(self, *patterns: str) -> Iterator[OpenFile | Unread]:
-        """Yield the files whose names match. Each file is open until the next one is yielded.
+        """Yield the files whose names match a pattern. A file is open until the next is yielded.
 
         If the source is a single file, its name need not match.
 

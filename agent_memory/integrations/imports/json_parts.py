@@ -85,7 +85,7 @@ def _reason(error: Exception, begun: int = 0) -> str:
 
 
 class _Scan:
-    """The text of a file, of which a part is in memory. `at` is the position in that part."""
+    """The text of a file. Only a part of the text is in memory. `at` is a position in this part."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

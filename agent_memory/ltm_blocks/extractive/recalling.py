@@ -25,7 +25,7 @@ _OVERTAKEN = ("updated", "ended", "contradicted")
 
 
 class Remembered:
-    """The facts of one owner at one version, prepared for recall, with their unit vectors."""
+    """The facts of one owner at one version, with the unit vectors that a recall needs."""
 
     def __init__(self, facts: Sequence[Fact], vectors: np.ndarray) -> None:
         self.facts = facts

@@ -219,7 +219,7 @@ def _adds_none(claim: Claim, earlier: Fact | Claim, news: bool) -> bool:
 def _answers(
     fresh: Sequence[Draft], vectors: np.ndarray, existing: Existing, ask: Ask
 ) -> dict[int, tuple[Relation, list[int]]]:
-    """Return the relations of fresh drafts, each with the indexes of the facts that it relates to.
+    """Return the relations of fresh drafts, each with the indexes of the related older facts.
 
     The keys are indexes of `fresh`. Indexes of facts count the known facts first, then the fresh
     drafts.

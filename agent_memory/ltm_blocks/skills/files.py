@@ -232,7 +232,7 @@ def parse(data: bytes, file: str) -> Skill | BrokenSkill:
 
 
 def render(skill: Skill) -> bytes:
-    """Return a skill as the content of a file. For a skill from `checked`, `parse` restores it."""
+    """Return a skill as the content of a file. `parse` restores a skill that `checked` returned."""
     fields = {
         "name": skill.name,
         "description": skill.description,

@@ -23,7 +23,7 @@ _UNITS = {"day": timedelta(days=1), "hour": timedelta(hours=1), "minute": timede
 
 
 class Fading(NamedTuple):
-    """How confidence decays."""
+    """The settings by which confidence decays."""
 
     half_life: float | None  # in seconds; None for no decay
     least: float  # the minimum confidence of search results

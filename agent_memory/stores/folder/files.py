@@ -148,7 +148,7 @@ class Files:
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
     def write_all(self, changes: Mapping[str, bytes | None]) -> dict[str, Mark]:
-        """Write several files, or remove them (None), and return the marks of the written files.
+        """Write files, or remove them if the data is None. Return the marks of the written files.
 
         After a crash, the next process that locks the folder finishes the changes from a journal.
         """

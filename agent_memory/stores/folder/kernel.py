@@ -97,7 +97,7 @@ class FolderKernel(Kernel):
         self._written: dict[str, bytes] = {}
 
     def encrypt_features(self, cipher: Cipher) -> None:
-        """Encrypt the features that are written from now on, and decrypt those that are read."""
+        """From now on, encrypt features in writes, and decrypt features in reads."""
         with self._fresh():
             self._cipher = cipher
             self._begin()

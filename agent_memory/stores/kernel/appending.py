@@ -67,7 +67,7 @@ class KnownSession(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The batch of an append, the session after the append, and the indexes of stored drafts."""
+    """The batch of an append, the session after the append, and the indexes of drafts to store."""
 
     batch: Batch
     after: KnownSession

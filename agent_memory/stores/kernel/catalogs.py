@@ -51,7 +51,7 @@ _NEIGHBOURS = 8  # this many of the smallest segments are merged
 
 
 class Part(NamedTuple):
-    """A segment, as a catalog lists it."""
+    """The description of a segment in a catalog."""
 
     name: int  # the random name of the segment
     first: int  # a lower bound of its records' numbers

@@ -171,7 +171,7 @@ def search(
 
 
 def records_of(index: SegmentIndex, ids: Sequence[str], read: ReadRecords) -> dict[str, Record]:
-    """Return records by id, from the index's cache if they are in it, and cache the others."""
+    """Return records by id. Read and cache the records that the index has not cached."""
     records = {name: record for name in ids if (record := index.records.get(name)) is not None}
     missing = [name for name in ids if name not in records]
     if missing:

@@ -213,7 +213,7 @@ class SessionStore:
         return results
 
     def _commit_valid(self, batches: Mapping[str, Batch]) -> Collection[str]:
-        """Commit batches as one, without those that are refused. Return the committed sessions."""
+        """Commit batches as one, without the refused batches. Return the committed sessions."""
         while batches:
             conditions = [each for batch in batches.values() for each in batch.conditions]
             writes = [write for batch in batches.values() for write in batch.writes]

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class StoredBlocks(NamedTuple):
-    """The names of the blocks with stored facts, and of those with stored vectors."""
+    """The names of the blocks with stored facts, and of the blocks with stored vectors."""
 
     facts: Collection[str]
     vectors: Collection[str]

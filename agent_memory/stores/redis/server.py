@@ -354,7 +354,7 @@ def rewrite_files(server: RedisServer) -> None:
 
 
 def _when_idle(server: RedisServer, command: str) -> None:
-    """Wait until no rewrite runs, then begin one. A running one may still write deleted data."""
+    """Wait for the end of a running rewrite, which may still write deleted data. Then begin one."""
     deadline = time.monotonic() + _REWRITE_SECONDS
     while True:
         state = _persistence(server)

@@ -49,7 +49,7 @@ class ConnectionLost(Exception):
 
 
 class InTheWay(Exception):
-    """A conflict with another transaction. A retry may succeed after it ends."""
+    """A conflict with another transaction. A retry may succeed after that transaction ends."""
 
 
 class Driver(ABC):

@@ -268,7 +268,7 @@ class Connection(SQLConnection):
         return self._raw.in_transaction
 
     def relax(self, relaxed: bool) -> None:
-        """With `relaxed`, commits do not wait for the disk. The next one that waits syncs them."""
+        """With `relaxed`, commits do not wait for the disk. The next waiting commit syncs them."""
         if self._can_relax and relaxed != self._is_relaxed:
             self._is_relaxed = True  # if a signal interrupts the next line, FULL is set again later
             self._raw.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")

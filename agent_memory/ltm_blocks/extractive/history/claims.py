@@ -181,7 +181,7 @@ def _passed_on(kind: LinkKind, inherited: LinkKind) -> LinkKind:
 
 
 def _ties(claims: Iterable[Claim]) -> Mapping[str, Mapping[str, LinkKind]]:
-    """Return for each fact the facts it is linked with, newest first, and the relation to each."""
+    """Return for each fact its linked facts, newest first, each with the relation."""
     tied: dict[str, dict[str, LinkKind]] = {}
     for claim in sorted(claims, key=lambda c: (c.recorded_at, c.seq), reverse=True):
         for link in claim.links:

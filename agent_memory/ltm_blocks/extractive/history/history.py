@@ -68,7 +68,7 @@ class _ClaimGroup:
 
     @property
     def ending(self) -> list[_ClaimGroup]:
-        """The groups that end this one earlier than stated, but after its begin."""
+        """The groups that end this group after its begin, but earlier than its stated end."""
         return [
             group
             for group in self.enders

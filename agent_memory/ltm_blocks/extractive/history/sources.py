@@ -108,7 +108,10 @@ def role_of(entry: Entry) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a text without the elements that contexts add. An unclosed one extends to the end."""
+    """Return a text without the elements that contexts add.
+
+    An element without an end tag extends to the end of the text.
+    """
     parts, depth, at = [], 0, 0
     for match in _OPEN_OR_CLOSE.finditer(text):
         if depth == 0:
