@@ -86,8 +86,6 @@ def messages() -> list[dict[str, str]]:
 
 @dataclass(slots=True)
 class Played:
-    """The results of playing a conversation."""
-
     messages: int = 0
     largest: int = 0  # tokens of the largest context
     violations: int = 0  # number of contexts that exceeded the budget

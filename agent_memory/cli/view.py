@@ -33,7 +33,6 @@ def cell(text: str, style: str = "") -> Text:
 
 
 def one_line(text: str) -> Text:
-    """Return a text cut to one line."""
     line = cell(" ".join(text.split()))
     line.no_wrap, line.overflow = True, "ellipsis"
     return line
@@ -90,7 +89,6 @@ def recalls_table(recalls: Iterable[Recall], *, explain: bool = False) -> Table:
 
 
 def absorbed_table(done: Iterable[Absorbed]) -> Table:
-    """Return the messages that blocks absorbed, and their errors."""
     table = grid("session", "block", "absorbed", "")
     for batch in done:
         error = cell(batch.error or "", "yellow")

@@ -27,7 +27,6 @@ _DAY = 10  # characters of a date without a time
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to JSON."""
     if isinstance(value, float) and not isfinite(value):
         raise InvalidInput(f"{value} cannot be sent to a service. Use a finite number.")
     if isinstance(value, _PLAIN):

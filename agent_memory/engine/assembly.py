@@ -185,7 +185,6 @@ class Components:
         return replay(block, self.store, self.work, self.records)
 
     def troubles(self, head: Head | None) -> list[str]:
-        """Return the warnings of a context."""
         failing = self.absorber.failures.troubles(besides=self.lacking_models)
         reached = self.services.spending.reached(None if head is None else head.user_id)
         limits = [] if reached is None else [reached]

@@ -43,7 +43,6 @@ Class = TypeVar("Class", bound=type)
 @cache
 @apart
 def load_rest() -> None:
-    """Load all modules of `_MODULES`."""
     for name in _MODULES:
         import_module(f"agent_memory.{name}")
     import_module("agent_memory.core.formats.registry").is_known(None)  # loads the built-in formats

@@ -28,8 +28,6 @@ _RESULT = object()
 
 @dataclass(frozen=True)
 class AnswerForm:
-    """The form of a response."""
-
     shape: Shape
     # returns the response, given a result, the request's context and the request's input
     show: Callable[[Any, At, Any], Any]

@@ -53,8 +53,6 @@ class Stalled:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A reading of the memory's metrics."""
-
     up: bool | None  # whether the store answers; None if no lookup has finished yet
     stats: Stats | None = None  # the memory's statistics; None if the lookup failed
     counted: Counted | None = None  # the counters of all processes; None if the lookup failed

@@ -39,8 +39,6 @@ class Form(BaseModel):
 
 @dataclass(frozen=True)
 class At:
-    """The context of a request."""
-
     memory: AgentMemory
     # The user of the request, which the credential decides. It is empty for calls about the whole
     # service. It is also empty if an admin names no user. The admin then has access to the
@@ -88,8 +86,6 @@ RunAll = Callable[[Sequence[tuple[At, Any]]], Sequence[Any]]
 
 @dataclass(frozen=True)
 class Operation:
-    """A call of the service."""
-
     name: str
     method: Method
     path: str

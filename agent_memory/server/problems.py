@@ -178,7 +178,6 @@ def other_user() -> Refused:
 
 
 def problem_of(error: BaseException) -> Refused:
-    """Return the problem details for an error."""
     if isinstance(error, Refused):
         return error
     kind = next((_KINDS[base] for base in type(error).__mro__ if base in _KINDS), BROKEN)

@@ -166,7 +166,6 @@ def encoded(value: object) -> bytes:
 
 
 def line_of(value: Mapping[str, Any], streams: Streamed) -> bytes:
-    """Encode one item of a stream."""
     if streams == "text/event-stream":
         event = value["event"]
         rest = {name: item for name, item in value.items() if name != "event"}

@@ -228,7 +228,6 @@ class ItemIndex(ABC):
         return Item(metadata["id"], _text(record), None, deepcopy(metadata["metadata"]))
 
     def _describe(self, dimension: int, model: str) -> str:
-        """Describe the index's vectors, for an error."""
         return f"vectors of {model!r} with {dimension} numbers"
 
     def _open(self, dimension: int, model: str) -> None:

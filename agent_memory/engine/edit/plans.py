@@ -23,8 +23,6 @@ Drafts = Callable[[Sequence[Message]], list[Draft]]
 
 @dataclass(frozen=True, slots=True)
 class LogEdit:
-    """A change of a session's log."""
-
     before: Head  # the head for which the edit was planned
     after: Head  # the head of the new log, with the end, total and version of `before`
     end: int  # the last seq of the part of the log that stays

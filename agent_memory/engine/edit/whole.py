@@ -32,8 +32,6 @@ _MOST_ENTRIES = 20_000
 
 
 class Deleting(NamedTuple):
-    """A committed deletion."""
-
     key: str  # the key of the note about the deletion; this note is dropped last
     heads: Sequence[Head]  # the deleted sessions
     has_registry: bool  # whether the store lists blocks with databases of their own

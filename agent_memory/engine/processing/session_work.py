@@ -87,8 +87,6 @@ def quiet_seq(times: Sequence[tuple[int, datetime]], now: datetime | None, secon
 
 @dataclass(frozen=True, slots=True)
 class Processed:
-    """The work done for a session."""
-
     absorbed: list[Absorbed]  # the result of each block
     # The seconds until the next check of the session. 0 means immediately. None means that no work
     # is left until the session changes.

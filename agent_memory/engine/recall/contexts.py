@@ -298,7 +298,6 @@ class Contexts:
         return LoadedSession(packer, head, entries, messages, query, scope, window)
 
     def view(self, session: LoadedSession) -> View:
-        """Return a session with the blocks' recalls for it."""
         with Account("other", session.scope.user_id, within=current_account()).charged() as account:
             by_block, warnings = self.recall(session.scope, session.search_message())
         troubles = [*self._parts.troubles(session.head), *self.waiting(session.scope, session.head)]
