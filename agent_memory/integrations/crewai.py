@@ -219,7 +219,6 @@ class AgentMemoryStorage:
             self._values.delete(_RECORDS, record_id)
 
     def _stored_length(self) -> int:
-        """Return the length of stored embeddings; 0 if there are none."""
         item = self._values.get(_ABOUT, _LENGTH)
         return 0 if item is None else int(item.value)
 
@@ -272,7 +271,6 @@ def _to_json(record: MemoryRecord) -> Json:
 
 
 def _filter_fields(record: MemoryRecord) -> Json:
-    """Return the fields of a record that searches filter by."""
     fields: Json = record.model_dump(mode="json", include={"scope", "categories", "metadata"})
     return fields
 

@@ -125,7 +125,6 @@ class AgentMemorySession:
 
 
 def _question(item: Any) -> str | None:
-    """Return a user's text in an item; None for other items."""
     if not isinstance(item, dict) or item.get("role") != "user":
         return None
     content = item.get("content")

@@ -57,7 +57,6 @@ class AgentMemoryConversationStore(ConversationStore):
         self._index = memory.values()  # maps ids of entries to conversations, without texts
 
     def _record(self, conversation_id: str) -> ConversationRecord | None:
-        """Return a conversation's record; None if there is none."""
         item = self._values_of(conversation_id).get((), "record")
         return None if item is None else _RECORD.validate_python(item.value)
 

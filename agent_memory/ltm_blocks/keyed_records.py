@@ -147,7 +147,6 @@ class Collection(Generic[B]):
             self._keyed.clear()
 
     def _text(self, value: object, most: int) -> str:
-        """Return a text, redacted, stripped and validated."""
         name, (if_empty, if_long) = f"The {self._item}", self._advice
         text = self._keyed.redacted(text_of(name, value)).strip()
         if not text:

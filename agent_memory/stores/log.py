@@ -93,6 +93,5 @@ def _stands(head: Head, system: Draft) -> bool:
 
 
 def entry_for_caller(entry: Entry) -> Entry:
-    """Return an entry whose message the caller may change."""
     message = entry.message.detached()
     return entry if message is entry.message else replace(entry, message=message)

@@ -286,7 +286,6 @@ def _is_redacted(line: Line) -> bool:
 
 
 def _referred(body: object) -> str | None:
-    """Return the record id in a reference; None for any other body."""
     if not isinstance(body, str) or not (body.startswith(_BEFORE) and body.endswith(_AFTER)):
         return None
     return body.removeprefix(_BEFORE).removesuffix(_AFTER)

@@ -226,7 +226,6 @@ def _counting(resources: Resources) -> Count:
 
 
 def _users_of(entries: Sequence[Entry]) -> dict[int, str]:
-    """Return the users' messages in the entries, by seq."""
     return {each.seq: text for each in entries if is_user(each) and (text := each.message.text())}
 
 

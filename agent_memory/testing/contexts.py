@@ -52,7 +52,6 @@ def check_context(format: str, messages: Any) -> None:
 
 
 def _marks(value: object) -> int:
-    """Return the number of blocks that are marked for the cache."""
     if isinstance(value, Mapping):
         own = value.get("cache_control") is not None and value.get("type") is not None
         return own + sum(_marks(value.get(key)) for key in ("content", "source"))

@@ -129,7 +129,6 @@ _Row = tuple[np.ndarray, ...]
 
 
 def _row(features: Features, place: int) -> _Row:
-    """Return all features of one record."""
     terms = np.stack(features.words[place])
     ordered = terms[:, np.argsort(terms[0])]  # the order of words is arbitrary
     where = np.array(features.places[place].tolist())

@@ -41,7 +41,6 @@ def begun(**fields: Any) -> Head:
 
 
 def _again(entry: Entry) -> Entry:
-    """Return a copy of an entry with "+" after its text."""
     message = Message(role="user", content=f"{entry.message.text()}+", created_at=DAY)
     return replace(entry, message=message, created_at=DAY)
 

@@ -21,7 +21,6 @@ def _features(count: int, dimension: int = 8, seed: int = 7) -> Features:
 
 
 def _sought(dimension: int = 8) -> Query:
-    """Return a query that finds all records."""
     return Query(units(1, dimension)[0])
 
 

@@ -118,7 +118,6 @@ def _first_look(holding: dict[str, list[int]], rarity: dict[str, float]) -> list
 
 
 def _spoken(stored: StoredMessage) -> tuple[str, str]:
-    """Return the role and the text of a stored message."""
     if not stored.body:
         return stored.role, stored.text
     message = json.loads(stored.body)
@@ -166,5 +165,4 @@ def _day(micros: int) -> str:
 
 
 def cut(text: str) -> str:
-    """Return a text, shortened for a quote."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

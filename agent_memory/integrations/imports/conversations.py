@@ -272,13 +272,11 @@ class Imported:
     left_out: Counter[str] = field(default_factory=Counter)
 
     def fail(self, where: str, why: str) -> None:
-        """Record a part that could not be read or stored."""
         self.failed += 1
         if len(self.unread) < _MOST:
             self.unread.append(Unread(where, why))
 
     def saw(self, message: Message) -> None:
-        """Count a message, and update the first and last time."""
         self.messages += 1
         if "created_at" in message.model_fields_set:
             at = message.created_at

@@ -31,7 +31,6 @@ class OpenFile(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """The file's name, without its folders and its extension."""
         return self.name.rpartition("/")[2].rpartition(".")[0] or self.name
 
 
@@ -174,7 +173,6 @@ def _begins_with(path: Path, mark: bytes) -> bool:
 
 
 def is_database(source: SourceFiles) -> bool:
-    """Return whether a source is a SQLite database."""
     return _begins_with(source.path, b"SQLite format 3\x00")
 
 

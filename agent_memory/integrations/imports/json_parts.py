@@ -64,7 +64,6 @@ def lines(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
 
 
 def loaded(where: str, raw: bytes | str) -> Element | Unread:
-    """Parse a JSON text. Return an `Unread` if it is invalid."""
     try:
         text = raw if isinstance(raw, str) else raw.decode("utf-8-sig", "surrogatepass")
         return Element(where, json.loads(text))
@@ -150,7 +149,6 @@ class _Scan:
         )
 
     def _more(self) -> bool:
-        """Read more of the file, and return whether there was any."""
         chunk = self._file.read(max(_CHUNK, len(self._text) - self.at))
         if chunk:
             self._text = self._text[self.at :]

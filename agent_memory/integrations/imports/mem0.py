@@ -31,7 +31,6 @@ _WHOSE = ("user_id", "agent_id", "run_id")
 
 
 def read_mem0(source: SourceFiles) -> Iterator[Event]:
-    """Yield the content of a JSON file or a `history.db`."""
     if is_database(source):
         yield from _database(source)
         return

@@ -32,7 +32,6 @@ class Spoken(NamedTuple):
 
 
 def spoken(line: Mapping[str, Any]) -> Spoken | None:
-    """Return the message of a line; None if the line has none."""
     message = mapping(line.get("message"))
     role, content = message.get("role"), message.get("content")
     if role not in SPOKEN or line.get("type") not in SPOKEN or not isinstance(content, str | list):
@@ -70,7 +69,6 @@ def _shown(content: Any) -> Any:
 
 
 def _user_content(content: Any) -> Any:
-    """Return a user's content without Claude Code's additions."""
     if isinstance(content, str):
         return _typed(content)
     texts = [_typed(text) if (text := _text(block)) is not None else None for block in content]
@@ -87,7 +85,6 @@ def _text(block: object) -> str | None:
 
 
 def _typed(text: str) -> str:
-    """Return the part of a text that a user typed."""
     rest = parted(text, *_REMINDER)[0]
     rest = text if rest == text else rest.strip()
     return "" if not rest.strip() or _is_command(rest.strip()) else rest

@@ -267,7 +267,6 @@ class Files(Collection[FileMemory]):
         return f"Successfully renamed {self._shown(old_path)} to {self._shown(new_path)}"
 
     def _shown(self, path: str) -> str:
-        """Return the path that users see for a stored path."""
         return self._limits.root + path.removeprefix(ROOT)
 
     def _path(self, path: str) -> str:

@@ -79,7 +79,6 @@ def _allowed(char: str) -> bool:
 
 
 def _shown(text: str) -> str:
-    """Return a path for a reply, with invisible characters escaped."""
     short = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in short)
 

@@ -143,7 +143,6 @@ class Library:
                 yield path
 
     def _read(self, path: Path) -> Skill | BrokenSkill | None:
-        """Return a file's content; None if it is gone."""
         try:
             is_link = path.is_symlink() or path.parent.is_symlink()
             if is_link and not self._holds(path):

@@ -275,7 +275,6 @@ class SpatialHandle(Collection[Any]):
         return self._shown(results.ranked(count, relevance))
 
     def _shown(self, matches: list[SpatialMatch]) -> list[SpatialMatch]:
-        """Drop observations of sessions whose deletion has begun."""
         gone = self._keyed.gone(match.observation.session_id for match in matches)
         return [match for match in matches if match.observation.session_id not in gone]
 

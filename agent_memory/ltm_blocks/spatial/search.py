@@ -143,7 +143,6 @@ def _row(record: Record) -> tuple[float, ...]:
 
 
 def _least(values: np.ndarray, count: int) -> float:
-    """Return the highest of the `count` lowest values."""
     return float(np.partition(values, count - 1)[count - 1])
 
 

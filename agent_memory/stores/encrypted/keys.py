@@ -78,7 +78,6 @@ class Key:
         self.blind = lru_cache(_MOST_TERMS)(self._blinded)
 
     def is_same(self, other: Key) -> bool:
-        """Return whether both keys have the same secret."""
         return hmac.compare_digest(self._fingerprint, other._fingerprint)
 
     def __repr__(self) -> str:
@@ -95,7 +94,6 @@ class Key:
         return f"{MARK}{self.id}.{sealed.decode()}"
 
     def seal_bytes(self, place: Place, plain: bytes) -> bytes:
-        """Encrypt like `seal`, but return bytes."""
         return f"{MARK}{self.id}.".encode() + self._sealed(place, plain)
 
     def _sealed(self, place: Place, plain: bytes) -> bytes:
@@ -348,7 +346,6 @@ def _checked(secret: bytes, what: str) -> bytes:
 
 
 def _name_of(place: Place) -> str:
-    """Return the name of a place, for the beginning of a sentence."""
     return _NAMES[str(place[0])].format(*place)
 
 

@@ -86,7 +86,6 @@ class FolderKernel(Kernel):
             pass
 
     def _begin(self) -> None:
-        """Drop all cached data. The next call reads the files."""
         self._tables = Tables()
         self._vectors = Vectors(self._tables, self._cipher)
         self._seen: dict[str, Mark] = {}
@@ -186,7 +185,6 @@ class FolderKernel(Kernel):
                 leave_out(self._broken[other])
 
     def _refresh(self) -> None:
-        """Read the files that have changed since the last call."""
         marks = self.files.marks()
         for path in {*self._names, *self._broken} - marks.keys():
             self._forget(path)
@@ -289,7 +287,6 @@ class FolderKernel(Kernel):
         self._tables.commit(Batch([], writes))
 
     def _forget(self, path: str) -> None:
-        """Drop a file's content from the tables."""
         for by_path in (self._broken, self._claims, self._written, self._lines):
             by_path.pop(path, None)
         name = self._names.pop(path, None)
@@ -385,7 +382,6 @@ def _selected(scan: Scan) -> Iterator[Place]:
 
 
 def _place_of(at: DocId, session: str = "") -> Place:
-    """Return a document's file; ("", "") for the state file."""
     kind, _, block = at.collection.partition(":")
     if kind == HEAD:
         return _SESSIONS, at.id

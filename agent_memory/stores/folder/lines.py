@@ -56,7 +56,6 @@ def check_place(path: str, name: str) -> None:
 
 
 def line_of(fields: Fields) -> str:
-    """Return fields as a line, without the line end."""
     return json.dumps(fields, ensure_ascii=False, separators=(", ", ": "))
 
 
@@ -193,7 +192,6 @@ def _moment(fields: Fields, name: str) -> datetime:
 
 
 def _message_json(fields: object) -> str:
-    """Return a message's JSON, after validation."""
     if not isinstance(fields, dict):
         raise TypeError("`message` is not an object")
     Message.of(fields)
@@ -289,7 +287,6 @@ def owners_in(data: bytes) -> frozenset[str]:
 
 
 def _readable_lines(data: bytes) -> Iterator[Fields]:
-    """Yield the fields of all readable lines of a damaged file."""
     for line in data.decode("utf-8", "replace").split("\n"):
         with suppress(*UNREADABLE):
             fields = json.loads(line)

@@ -62,7 +62,6 @@ class KnownSession(NamedTuple):
         return cls(head, stamp_of(head) if head.version else 0, (head.end, head.total))
 
     def whole(self) -> Head:
-        """Return a copy of the head with the current tail."""
         return with_tail(self.head, *self.tail)
 
 

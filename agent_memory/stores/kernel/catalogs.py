@@ -141,7 +141,6 @@ class Owned:
         return [int(document.id.partition(":")[0], 16) for document in documents]
 
     def numbers(self) -> Mapping[str, int]:
-        """Return the numbers of all records, by id."""
         documents = self._kernel.scan(Scan(f"{VECTOR}{self._block}", self._owner, bodies=False))
         return {document.id: document.version for document in documents}
 

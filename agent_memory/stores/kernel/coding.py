@@ -41,17 +41,14 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def to_micros(moment: datetime) -> int:
-    """Return microseconds since 1970 (UTC), exactly."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def from_micros(micros: int) -> datetime:
-    """Return the time for microseconds since 1970 (UTC)."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
 def now_micros() -> int:
-    """Return the current time in microseconds since 1970 (UTC)."""
     return int(time.time() * 1e6)
 
 

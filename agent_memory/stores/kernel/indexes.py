@@ -157,7 +157,6 @@ def _stand_in(lost: Sequence[Part], source: Owned, records: ReadRecords) -> list
 def search(
     block: str, index: SegmentIndex, query: Query, limit: int, read: ReadRecords
 ) -> list[Hit]:
-    """Search an index, like `VectorStore.search_vectors`."""
     from agent_memory.retrieval.index import ANY
 
     dimension = len(query.meaning)

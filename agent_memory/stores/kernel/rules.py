@@ -83,7 +83,6 @@ def holds(
 
 
 def selects(scan: Scan, document: Document) -> bool:
-    """Return whether a document passes all filters of a scan."""
     return (
         document.collection == scan.collection
         and document.id > scan.after

@@ -127,7 +127,6 @@ class KernelStore(RecordStore):
         gone: Sequence[Document],
         groups: Mapping[str, tuple[list[Record], list[Segment]]],
     ) -> tuple[list[Condition], list[Write]]:
-        """Return the conditions and writes of `_change`."""
         name, removed = f"{VECTOR}{block}", {document.id for document in gone}
         numbers: dict[str, dict[int, str]] = {}
         for document in gone:

@@ -208,7 +208,6 @@ class Table:
     def all(
         self, which: Doc, fields: Doc | None = None, *, by: Sequence[str] = (), limit: int = 0
     ) -> list[Doc]:
-        """Return at most `limit` documents that match (0 for all)."""
         order = [(name, 1) for name in by] or None
         return self._run(lambda it: list(it.find(which, fields, sort=order, limit=limit)))
 
@@ -270,7 +269,6 @@ class Table:
         )
 
     def delete(self, which: Doc) -> bool:
-        """Remove one document. Return whether a document matched."""
         return self._run(lambda it: it.delete_one(which).deleted_count == 1)
 
     def delete_all(self, which: Doc) -> None:

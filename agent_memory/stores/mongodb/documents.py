@@ -107,7 +107,6 @@ def state_of(doc: Doc | None) -> State | None:
 
 
 def filter_of(conditions: Sequence[Condition], now: int) -> Doc:
-    """Return conditions on one document as a MongoDB filter."""
     which: Doc = {}
     for condition in conditions:
         match condition:
@@ -160,7 +159,6 @@ def field_of(seq: int) -> str:
 
 
 def weight(row: Doc) -> int:
-    """Return the approximate size of a row in a head, in bytes."""
     return _ROW_BYTES + len(row.get("text", "").encode()) + len(row.get("body", "").encode())
 
 
@@ -282,7 +280,6 @@ class HeadChange:
         self.set |= {"g": self.generation, "spilled": spilled, "cut": cut}
 
     def update(self) -> Doc:
-        """Return the update of an existing head."""
         lines = {f"lines.{field_of(row['seq'])}": row for row in self.rows}
         unset = {f"lines.{name}": "" for name in self._unset if f"lines.{name}" not in lines}
         heavier = sum(map(weight, self.rows)) - self._lighter

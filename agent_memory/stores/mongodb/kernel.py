@@ -413,7 +413,6 @@ class MongoDBKernel(Kernel):
         )
 
     def _swap(self, which: Doc, change: Doc, op: str) -> Doc | None:
-        """Change a head if it matches. Return its new state, or None."""
         after = self.table.swap(which, change, _AFTER)
         # the reply may have been lost, as in `_updated`
         return after or self.table.find_one({"_id": which["_id"], "live": 1, "marks": op}, _AFTER)

@@ -126,7 +126,6 @@ class Logs:
         return [reference(row) for row in rows]
 
     def unstage(self, log: str, rows: Sequence[Doc]) -> None:
-        """Remove staged lines that were not appended."""
         self._messages.delete_all(
             {"_id": {"$in": [row_id for row in rows for row_id in ids_of(log, row)]}}
         )
@@ -190,7 +189,6 @@ class Logs:
             self.unstage(log, lost)
 
     def clear_cut(self, head: Doc) -> None:
-        """Remove the documents of truncated lines."""
         cut = head["cut"]
         gone = {"seq": {"$gt": cut["end"]}, "g": {"$lt": cut["below"]}}
         self._messages.delete_all({"log": head["log"], **gone})

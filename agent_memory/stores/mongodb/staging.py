@@ -112,11 +112,9 @@ class Staging:
             self._documents.delete({**every, "_id": at, "gone": 1})
 
     def forget(self, ops: Sequence[str], at: str) -> None:
-        """Remove applied batches from a head's `ops`."""
         self._documents.update({"_id": at}, {"$unset": {f"ops.{op}": "" for op in ops}})
 
     def settle_head(self, at: str) -> None:
-        """Apply all batches in a head's `ops`."""
         head = self._documents.find_one({"_id": at}, {"ops": 1})
         ops = list((head or {}).get("ops", {}))
         if ops:

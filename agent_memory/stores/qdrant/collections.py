@@ -85,7 +85,6 @@ class Collections:
         return existing or name
 
     def _make_whole(self, name: str, dimension: int, model: str) -> None:
-        """Create a collection and its indexes, unless they exist."""
         from qdrant_client import models
 
         with suppress(Taken):
@@ -149,7 +148,6 @@ class Names:
         return f"{self._prefix}{block}.{_CLAIM}"
 
     def vectors(self, block: str, dimension: int, model: str) -> str:
-        """Return the collection of a block's vectors of one embedding."""
         slug = _OTHER.sub("-", model)[:_MOST]
         digest = _digest(f"{dimension}\x1f{model}")
         return f"{self._prefix}{block}.{slug}-{dimension}-{digest}"

@@ -135,7 +135,6 @@ def put_back(file: Path, url: str) -> None:
 
 
 def _path_of(url: str) -> Path:
-    """Return the file of a store, with links resolved."""
     if not url.startswith(_SQLITE):
         raise UnsupportedOperation(
             "agent-memory backs up and restores only stores in SQLite files. Use the "

@@ -149,7 +149,6 @@ class Places(Generic[C]):
         return next((place for place in self._all if not place.lock.locked()), None)
 
     def any(self) -> Place[C]:
-        """Return a free place, or a random one if all are held."""
         return self.free() or _random.choice(self._all)
 
     def awaited(self, seconds: float) -> Place[C] | None:
@@ -169,7 +168,6 @@ class Places(Generic[C]):
             self._awaited.discard(thread)
 
     def tell(self) -> None:
-        """Notify waiting threads that a place is free."""
         if self._freed.qsize() < len(self._awaited):
             self._freed.put(None)
 

@@ -285,7 +285,6 @@ class ServerDatabase(SQLDatabase):
 
 
 def _marked(text: str) -> str:
-    """Replace `?` by the placeholder of the drivers."""
     return text.replace("?", "%s")
 
 

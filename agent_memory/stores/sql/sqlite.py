@@ -222,7 +222,6 @@ class Database(SQLDatabase):
                 self._writer.raw = None
 
     def _checked(self, work: Callable[[Connection], T], connection: Connection) -> T:
-        """Run `work`, and check that the file is still at its path."""
         try:
             result = work(connection)
         except sqlite3.Error:
@@ -248,7 +247,6 @@ class Database(SQLDatabase):
         return connection
 
     def _open(self) -> list[Connection]:
-        """Return the open connections of readers and of the writer."""
         connections = [place.connection for place in self._places]
         return [each for each in [*connections, self._writing] if each is not None]
 

@@ -155,7 +155,6 @@ class SQLiteFile:
         return True
 
     def sync_log(self) -> None:
-        """Sync the write-ahead log to disk."""
         try:
             log = os.open(self._log, os.O_RDWR)
         except FileNotFoundError:  # without shared memory there is no log: each commit is synced
@@ -327,7 +326,6 @@ def connect(path: str, durability: Durability | None) -> tuple[sqlite3.Connectio
 
 
 def _set_id(connection: sqlite3.Connection) -> None:
-    """Write the id of a new database into an empty file."""
     if connection.execute("PRAGMA page_count").fetchone()[0]:
         return
     with connection:

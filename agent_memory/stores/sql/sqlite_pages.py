@@ -49,7 +49,6 @@ def gap(page: bytes) -> slice | None:
 
 
 def untidy(page: bytes) -> slice | None:
-    """Return the gap of a page if it contains data, or None."""
     page_gap = gap(page)
     if page_gap is None or page[page_gap] == _ZEROS[: page_gap.stop - page_gap.start]:
         return None
