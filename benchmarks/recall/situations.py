@@ -2,7 +2,8 @@
 
 A situation is a few dated sessions, a question, and the texts that its context must recall, must
 not recall, or must recall in order. The rules were made with `situations.json` and every second
-situation of the chats. The author of all other files had not seen the code.
+situation of the chats. The rules on the assistant's words were made with all files. The author of
+all other files had not seen the code.
 """
 
 import json
