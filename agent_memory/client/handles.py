@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from agent_memory.client.calls import MESSAGES, PARAMETER, Call, class_of, of
 from agent_memory.client.service import Request, Service, is_missing
-from agent_memory.client.values import parsed, plain, takes
+from agent_memory.client.values import mistyped, parsed, plain, takes
 from agent_memory.core.ids import check_id
 from agent_memory.core.limits import text_of
 from agent_memory.core.messages import Message
@@ -153,7 +153,7 @@ def _sent(call: Call, name: str, value: Any) -> Any:
         check_key(value)
     value = plain(_messages(call, name, value))
     if name not in MESSAGES and not takes(kind, value):
-        raise InvalidInput(f"{name} has the wrong type. See the call's signature.")
+        raise mistyped(name)
     return value
 
 

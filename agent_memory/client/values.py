@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from math import isfinite
 from pathlib import Path
 from types import UnionType
@@ -18,7 +19,7 @@ from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Entry
 from agent_memory.engine.edit.plans import entries_and_messages
-from agent_memory.errors import AgentMemoryError, InvalidInput
+from agent_memory.errors import AgentMemoryError, InvalidInput, InvalidMessage
 
 _PLAIN = str | int | float | bool | None
 _SCALARS: Mapping[Any, Any] = {str: str, int: int, float: int | float, bool: bool}
@@ -60,7 +61,14 @@ def checked(kind: Any, value: Any, name: str) -> Any:
     except AgentMemoryError:
         raise
     except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError):
-        raise InvalidInput(f"{name} has the wrong type. See the call's signature.") from None
+        raise mistyped(name) from None
+
+
+def mistyped(name: str) -> InvalidInput:
+    return InvalidInput(
+        f"{name} does not have the type of the call's signature. The service lists the types at "
+        "/v1/openapi.json."
+    )
 
 
 def parsed(kind: Any, value: Any) -> Any:
@@ -96,7 +104,7 @@ def message_of(value: Any) -> Any:
 
 def _parsed(kind: type, value: Any) -> Any:
     if kind is Message:
-        at = datetime.fromisoformat(value["created_at"])
+        at = _time_of(value["created_at"])
         return Message.from_json(Message.of(value["message"]).to_json(), at)
     if kind in (datetime, date):
         return kind.fromisoformat(value)
@@ -113,6 +121,17 @@ def _parsed(kind: type, value: Any) -> Any:
     if kind is BaseModel:  # a class that does not exist in this process
         return create_model("Profile", **dict.fromkeys(value, (Any, ...)))(**value)  # type: ignore[call-overload]
     return value
+
+
+def _time_of(text: Any) -> datetime:
+    with suppress(TypeError, ValueError, OverflowError):
+        at = datetime.fromisoformat(text)
+        if at.tzinfo is not None and at.astimezone(UTC):
+            return at
+    raise InvalidMessage(
+        "The message's `created_at` is not valid. Send a time with an offset, such as "
+        "2026-03-01T09:00:00Z."
+    )
 
 
 def _of_union(args: Sequence[Any], value: Any) -> Any:

@@ -26,6 +26,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route, Router
 
 from agent_memory.client.calls import EXACT
+from agent_memory.core.notices import error_text
 from agent_memory.core.tracing import arriving, failed, is_on, set_attributes, span
 from agent_memory.errors import AgentMemoryError
 from agent_memory.listening.asgi import marked, shown_in
@@ -418,7 +419,7 @@ class Application:
             parts.guard.check(None, None)
             await asyncio.wait_for(self._memory.run(parts.store.existing, ["-"]), _READY_SECONDS)
         except Exception as error:  # noqa: BLE001 - drivers raise their own errors
-            logger.warning("The store does not answer: %s", type(error).__name__)
+            logger.warning("The store does not answer: %s", error_text(error))
             return False
         return True
 

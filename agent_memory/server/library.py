@@ -222,7 +222,7 @@ def _target(call: Call, at: At, request: Any) -> Any:
     elif user_id is None and call.subject in HANDLES:
         return memory.values() if call.subject == "values" else memory.open(call.subject)
     else:
-        owner = memory.user(at.user_id)
+        owner = memory.user(at.user_id or at.principal.user(None))
     if call.subject == "user":
         return owner
     return owner.values() if call.subject == "values" else owner.open(call.subject)

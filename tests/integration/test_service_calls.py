@@ -239,6 +239,24 @@ def test_unusable(lasting: Service, method: str, path: str, body: bytes, status:
         assert answer.headers["allow"]
 
 
+@pytest.mark.parametrize("time", ["2026-01-01T00:00:00", "yesterday", "0001-01-01T00:00+14:00"])
+def test_an_invalid_time_of_a_message_is_named(lasting: Service, time: str) -> None:
+    """Wrong: the answer is a 500, or its sentence does not name the field."""
+    timed = {"message": {"role": "user", "content": "Hello"}, "created_at": time}
+    given = {"session_id": "timed", "messages": [timed]}
+    answer = lasting.call("append_messages", lasting.key("ana"), given)
+    assert answer.status == 422, answer.body
+    assert "created_at" in answer.json["detail"]
+
+
+def test_an_admin_is_asked_for_the_user(lasting: Service) -> None:
+    """Wrong: the sentence is about an empty id, which the request does not contain."""
+    for name in ("list_facts", "delete_user"):
+        answer = lasting.call(name, lasting.key("*", rights="read delete admin"))
+        assert answer.status == 422
+        assert "?user_id=" in answer.json["detail"]
+
+
 _RECEIPT = {"kind": "session", "id": "s-ana", "namespace": "default", "parts": []}
 
 
@@ -267,8 +285,9 @@ def test_errors_have_stable_types_and_sentences(service: Service) -> None:
     jsonschema.validate(answer.json, DOCUMENT["components"]["schemas"]["Problem"])
 
 
-def test_health_and_figures(service: Service) -> None:
-    """Wrong: a health probe needs a key, the metrics need none, or they name a user or session."""
+def test_health_and_figures(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong: a health probe needs a key, the metrics need none, or they name a user or session. Or
+    the log does not have the reason why the store does not answer."""
     assert service.ask("GET", "/health/live", None).json == {"status": "live"}
     assert service.ask("GET", "/health/ready", None).json == {"status": "ready"}
     assert service.ask("GET", "/metrics", None).status == 401
@@ -291,6 +310,7 @@ def test_health_and_figures(service: Service) -> None:
     assert service.app._ready[0]
     service.app._ready = (True, -10.0)
     assert service.ask("GET", "/health/ready", None).status == 503
+    assert "This memory was closed." in caplog.text
     assert service.ask("GET", "/health/live", None).status == 200
 
 
