@@ -18,6 +18,7 @@ from agent_memory.cli.common import (
     with_settings,
 )
 from agent_memory.cli.view import cell, grid
+from agent_memory.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent_memory.config.settings import AgentMemoryConfig
@@ -59,6 +60,11 @@ def create(
     from agent_memory.server.keys import KeyRing
 
     ttl = how_long("--expires", expires)
+    if str(settings.store).startswith("memory:"):
+        raise ConfigError(
+            "memory:// ends with this command, and the key with it. Pass --store or --config with "
+            "the service's store, such as sqlite:///memory.db."
+        )
     with quiet(), open_memory(settings, create=True) as memory:
         ring = KeyRing(memory.components.store)
         token, _ = ring.create(label, _list(users), _list(rights), ttl=ttl)
@@ -74,6 +80,7 @@ def list_(memory: AgentMemory) -> None:
 
     now = datetime.now(UTC)
     table = grid("key", "label", "users", "rights", "made", "state", "last use")
+    table.columns[0].no_wrap = True  # it is copied
     keys = KeyRing(memory.components.store).all()
     for key in keys:
         rights = ", ".join(sorted(key.rights, key=["read", "write", "delete", "admin"].index))
@@ -88,7 +95,8 @@ def list_(memory: AgentMemory) -> None:
 def revoke(
     memory: AgentMemory,
     prefix: Annotated[
-        str, typer.Argument(metavar="KEY", help="The prefix that `keys list` shows.")
+        str,
+        typer.Argument(metavar="KEY", help="The prefix that `keys list` shows, or the whole key."),
     ],
 ) -> None:
     """Revoke a key. Every process refuses the key from the next request on."""

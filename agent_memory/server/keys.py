@@ -124,7 +124,8 @@ class KeyRing:
         return sorted(dated, key=lambda key: (key.created_at, key.prefix))
 
     def revoke(self, prefix: str) -> Key:
-        """Revoke a key. All requests that start after this call are refused."""
+        """Revoke a key, named by its prefix or by its text. All later requests are refused."""
+        prefix = "_".join(prefix.split("_")[:2])  # without the secret, which no error may repeat
         record = _PREFIX.fullmatch(prefix) and self._store.record(_BLOCK, _id(prefix))
         if not record:
             raise InvalidInput(

@@ -80,6 +80,28 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert token not in done.output
 
 
+def test_a_key_is_revoked_as_the_list_or_as_its_program_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: a narrow terminal breaks a prefix in two, or a whole key is refused and repeated."""
+    monkeypatch.setenv("COLUMNS", "60")
+    store = ["--store", f"sqlite:///{tmp_path}/m.db"]
+    given = ["--label", "the phone of the user", "--users", "ana"]
+    token = invoke(["keys", "create", *given, *store]).stdout.strip()
+    assert token[:15] in invoke(["keys", "list", *store]).stdout
+    unknown = invoke(["keys", "revoke", token.replace("am_", "am_x"), *store])
+    assert unknown.exit_code == 1
+    assert token[16:] not in unknown.output
+    assert invoke(["keys", "revoke", token, *store]).exit_code == 0
+
+
+def test_no_key_is_made_for_a_store_that_ends_with_the_command() -> None:
+    """Wrong: a useless key is printed."""
+    made = invoke(["keys", "create", "--label", "x", "--users", "ana", "--store", "memory://"])
+    assert made.exit_code == 1
+    assert "memory://" in made.stderr
+
+
 @contextmanager
 def publishing(
     keys: list[dict[str, Any]], until: threading.Event | None = None
