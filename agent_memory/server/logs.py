@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import sys
 import traceback
 from contextlib import nullcontext, suppress
@@ -16,6 +17,7 @@ from agent_memory.core.tracing import ids
 _OWN = ("agent_memory.server", "agent_memory.listening")
 _FIELDS = "fields"
 _FRAMES = 12
+_PLACEHOLDER = re.compile(r"%[.0-9]*[a-z]")
 
 
 class JsonLines(logging.Formatter):
@@ -31,7 +33,7 @@ class JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": record.getMessage() if own else str(record.msg),
+            "event": record.getMessage() if own else _PLACEHOLDER.sub("...", str(record.msg)),
             **getattr(record, _FIELDS, {}),
         }
         traced = ids()

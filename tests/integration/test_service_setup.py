@@ -167,6 +167,14 @@ def test_an_invalid_traceparent_begins_a_trace(spans: Spans, service: Service, g
     assert spans.one("GET /v1/sessions").parent is None
 
 
+def test_a_line_of_the_engine_shows_no_argument_and_no_placeholder() -> None:
+    """Wrong: the line has a user's id, or reads "session %r not processed"."""
+    text, level = "session %r not processed after %.1f s: %s", logging.WARNING
+    record = logging.LogRecord("agent_memory.engine", level, "", 0, text, ("ana", 2.0, "x"), None)
+    event = json.loads(JsonLines().format(record))["event"]
+    assert event == "session ... not processed after ... s: ..."
+
+
 def test_log_lines(spans: Spans, service: Service, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: a log line lacks its trace id, so that neither leads to the other."""
     lines: list[str] = []
