@@ -157,8 +157,8 @@ class LogBlock(ManualBlock):
     """The engine's word search in the log, used if no block recalls pending messages.
 
     A message is pending for a block that has not absorbed it. For each absorbing block, the search
-    covers the newest 5,000 pending messages. Of these, it searches only messages of users and
-    assistants. If no block absorbs messages, all messages are pending.
+    covers the newest 5,000 pending messages, but only those of users and assistants. If no block
+    absorbs messages, all messages are pending.
     """
 
     selective = True
