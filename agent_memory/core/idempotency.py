@@ -22,7 +22,6 @@ def version_of(*parts: object) -> str:
 
 
 def digest(value: object) -> str:
-    """Return a digest of a JSON value."""
     return sha256(compact_json(value).encode()).hexdigest()[:_DIGITS]
 
 

@@ -82,8 +82,6 @@ class _Leading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Packer:
-    """Assembles contexts."""
-
     counter: TokenCounter
     max_tokens: int
     max_recall_tokens: int

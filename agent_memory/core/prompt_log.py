@@ -116,8 +116,6 @@ class SentContext:
 
 @dataclass(frozen=True, slots=True)
 class StoredContext:
-    """The stored form of a context."""
-
     turn: int
     # The number of messages of the turn before this model call. A turn has one call for each round
     # of tools.

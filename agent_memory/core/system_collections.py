@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 
 class Reserved(NamedTuple):
-    """A system collection."""
-
     name: str  # the name; for indexes, the prefix of the names of several collections
     holds: str  # the description of the records
     goes_with_session: bool = False  # whether a record belongs to a session, and is erased with it

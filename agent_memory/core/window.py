@@ -62,8 +62,6 @@ class _Layout:
 
 
 class _CachedLayout(NamedTuple):
-    """A cached layout."""
-
     entries: Sequence[Entry]
     layout: _Layout
     # The first of the entries, up to a user message. Later entries do not change their layout.

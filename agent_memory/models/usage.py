@@ -86,7 +86,6 @@ class Ledger:
             self._by_purpose[purpose] = self._by_purpose.get(purpose, Usage()) + usage
 
     def snapshot(self) -> Usage:
-        """Return the current total."""
         return sum(self.by_purpose().values(), Usage())
 
     def by_purpose(self) -> dict[Purpose, Usage]:

@@ -60,7 +60,6 @@ class SegmentIndex:
 
     @property
     def nbytes(self) -> int:
-        """Approximate memory used, in bytes."""
         return sum(segment.nbytes for segment in self.segments)
 
     @made_once
@@ -200,7 +199,6 @@ class SegmentIndex:
         return np.round(cosines, _DIGITS, out=cosines)
 
     def _best_pieces(self, places: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-        """Return `Tokens.best` of these records."""
         if not len(tokens):
             return np.zeros((len(places), 0), np.float32)
         at = np.searchsorted(self._firsts, places, side="right") - 1

@@ -140,7 +140,6 @@ class Postings(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Memory used, in bytes."""
         return sum(column.nbytes for column in self)
 
     @property
@@ -174,8 +173,6 @@ class Postings(NamedTuple):
 
 
 class Matches(NamedTuple):
-    """The postings of the words that were looked up."""
-
     postings: Postings
     which: np.ndarray  # (n,) the indexes of the words that occur in any record
     starts: np.ndarray  # (n,) the first posting of each such word

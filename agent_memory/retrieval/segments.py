@@ -54,7 +54,6 @@ class Names:
 
     @property
     def nbytes(self) -> int:
-        """Approximate memory used, in bytes."""
         return sum(map(len, self.texts)) + 60 * len(self.texts) + _BYTES * len(self)
 
     def all(self) -> list[str]:
@@ -166,7 +165,6 @@ class Segment(NamedTuple):
 def in_segments(
     ids: Sequence[str], features: Features, *, compact: bool = False, most_bytes: int | None = None
 ) -> Iterator[Segment]:
-    """Yield the records as segments of limited size."""
     most = min(MOST_BYTES, most_bytes or MOST_BYTES)
     pieces = len(features.tokens.rows) / max(1, len(features))
     size = _A_NUMBER * features.dimension + TOKEN * pieces + _A_RECORD

@@ -76,7 +76,6 @@ def packed(vector: np.ndarray) -> str:
 
 
 def unpacked(text: str, dimension: int) -> np.ndarray:
-    """Decode the result of `packed`."""
     data = b64decode(text)
     kind = _SMALL if len(data) == dimension * _SMALL.itemsize else _LARGE
     return np.frombuffer(data, kind).astype(np.float64)

@@ -81,7 +81,6 @@ class Vectors(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Memory used, in bytes."""
         return self.rows.nbytes + (0 if self.scales is None else self.scales.nbytes)
 
     def filled(self) -> np.ndarray:
@@ -95,13 +94,11 @@ class Vectors(NamedTuple):
         return self._replace(rows=self.rows[keep], scales=scales)
 
     def floats(self) -> np.ndarray:
-        """Return all rows as (n, length) float32."""
         if not self.rows.shape[1]:
             return np.zeros((len(self.rows), self.length), np.float32)
         return self.rows if self.scales is None else self.rows * self.scales[:, None]
 
     def floats_at(self, place: int) -> np.ndarray:
-        """Return one row as (length,) float32."""
         if not self.rows.shape[1]:
             return np.zeros(self.length, np.float32)
         row = np.asarray(self.rows[place], np.float32)
@@ -177,7 +174,6 @@ class Tokens(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Memory used, in bytes."""
         return self.rows.nbytes + self.starts.nbytes
 
     def of_record(self, place: int) -> np.ndarray:

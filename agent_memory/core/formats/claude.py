@@ -194,7 +194,6 @@ def _is_results(message: Json) -> bool:
 
 
 def _trimmed(message: Any) -> Any:
-    """Remove white space at the end of an assistant's message."""
     content = message.get("content") if isinstance(message, dict) else None
     if not content or message.get("role") != "assistant":
         return message

@@ -155,7 +155,6 @@ def _titled(block: Any, used: set[str]) -> Any:
 
 
 def _document_name(name: object) -> str:
-    """Return a document name that the API accepts."""
     return " ".join(_NO_NAME.sub(" ", str(name or "")).split())[:_MOST_NAME].strip() or "document"
 
 

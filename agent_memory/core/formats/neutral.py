@@ -86,7 +86,6 @@ def parts_of(content: object) -> Iterator[Any]:
 
 
 def is_blank(part: Mapping[str, Any]) -> bool:
-    """Return whether a part is an empty text."""
     return part.get("type") == "text" and not says(part.get("text"))
 
 

@@ -281,8 +281,6 @@ class MergeCounter:
 
 
 class _Shapes(dict[int, str]):
-    """A cache of `_shape`."""
-
     def __missing__(self, code: int) -> str:
         shape = self[code] = _shape(chr(code))
         return shape
