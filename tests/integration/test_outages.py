@@ -163,7 +163,8 @@ class Rig:
             self.clock[0] += 1000
             said = self.memory.get(session).warnings
             # other warnings are about pending messages of other sessions
-            told = [one for one in said if "searched by their words until it absorbs them" not in one]
+            pending = "searched by their words until it absorbs them"
+            told = [one for one in said if pending not in one]
             if not told:
                 break
         return told
