@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from agent_memory.errors import MissingExtra, StoreError
+from agent_memory.errors import MissingExtra
 from agent_memory.stores.base import Durability
-from agent_memory.stores.kernel.coding import VECTOR
-from agent_memory.stores.kernel.contract import Batch, Outcome, Put
 from agent_memory.stores.kernel.vectors import KernelStore
-from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
-from agent_memory.stores.sql.dialects import DOCUMENTS
+from agent_memory.stores.sql.database import SQLDatabase
 from agent_memory.stores.sql.kernel import SQLKernel
 from agent_memory.stores.sql.migrations import is_current, migrate
 from agent_memory.stores.sql.sqlite import Database
 
 if TYPE_CHECKING:
     from agent_memory.stores.sql.server import Driver, ServerDatabase
-
-_MANY = 1_000  # after this many written vectors, a process makes PostgreSQL analyse the table
 
 
 class SQLStore(KernelStore):
@@ -49,36 +43,10 @@ class SQLStore(KernelStore):
         try:
             if not self._database.read(is_current):
                 self._database.patiently(migrate)
-            kind = _ServerKernel if self._database.remote else SQLKernel
-            super().__init__(kind(self._database, namespace))
+            super().__init__(SQLKernel(self._database, namespace))
         except BaseException:
             self._database.close()
             raise
-
-
-class _ServerKernel(SQLKernel):
-    """The kernel on a server. After many writes of vectors, it makes PostgreSQL analyse the table.
-
-    PostgreSQL's planner assumes that a table without an analysis is small. It would scan a whole
-    block to find a few records by their ids, until the server analyses the table by itself.
-    """
-
-    _vectors_written = 0
-
-    def commit(self, batch: Batch) -> Outcome:
-        outcome = super().commit(batch)
-        puts = [put for put in batch.writes if isinstance(put, Put)]
-        before = self._vectors_written
-        self._vectors_written += sum(put.document.collection.startswith(VECTOR) for put in puts)
-        if before < _MANY <= self._vectors_written:
-            with suppress(StoreError):  # the write itself has succeeded
-                self._database.alone(_analyse)
-        return outcome
-
-
-def _analyse(connection: SQLConnection) -> None:
-    if connection.dialect == "postgresql":
-        connection.define(f"ANALYZE {DOCUMENTS}")
 
 
 def open_server(url: str, durability: Durability | None) -> ServerDatabase:
