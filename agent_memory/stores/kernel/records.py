@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from agent_memory.core.records import Lease, Record
-from agent_memory.errors import StoreUnavailable
 from agent_memory.stores.damage import undamaged_records
 from agent_memory.stores.kernel.coding import FACT, record_document, record_from
 from agent_memory.stores.kernel.contract import (
@@ -22,7 +21,7 @@ from agent_memory.stores.kernel.contract import (
     Write,
 )
 from agent_memory.stores.kernel.rules import selects
-from agent_memory.stores.kernel.sessions import TRIES, SessionStore, held
+from agent_memory.stores.kernel.sessions import SessionStore, held
 
 
 class RecordStore(SessionStore):
@@ -120,19 +119,11 @@ class RecordStore(SessionStore):
         if record_id is None and owner is None and session_id is None:
             raise ValueError("Name an owner, a session or a record.")
         scan = Scan(f"{FACT}{block}", owner, session_id, last_above=after or None)
-        if record_id is None:
-            self._write(lease, Batch(held(lease), [DeleteWhere(scan)]))
-            return
-        at = DocId(scan.collection, record_id)
-        if owner is None and session_id is None and not after:
-            self._write(lease, Batch(held(lease), [Delete([at])]))
-            return
-        for _ in range(TRIES):
-            (document,) = self._kernel.documents([at])
-            if document is None or not selects(scan, document):
-                self._write(lease, Batch(held(lease), []))
-                return
-            batch = Batch([*held(lease), VersionIs(at, document.version)], [Delete([at])])
-            if self._write(lease, batch).done:
-                return
-        raise StoreUnavailable(f"Other writers kept changing record {record_id!r}. Try again.")
+        writes: list[Write] = [DeleteWhere(scan)]
+        if record_id is not None:
+            at = DocId(scan.collection, record_id)
+            writes = [Delete([at])]
+            if scan != Scan(scan.collection):
+                (document,) = self._kernel.documents([at], bodies=False)
+                writes = writes if document and selects(scan, document) else []
+        self._write(lease, Batch(held(lease), writes))
