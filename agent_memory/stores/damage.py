@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from agent_memory.core.cache import Cache
-from agent_memory.errors import Damaged
+from agent_memory.errors import Damaged, StoreError
 
 if TYPE_CHECKING:
     from agent_memory.core.records import Entry, Head
@@ -43,10 +43,10 @@ def noted() -> Iterator[list[Damaged]]:
         _collector.reset(token)
 
 
-def leave_out(error: Damaged) -> None:
+def leave_out(error: StoreError) -> None:
     """Report a record that is left out. Without `noted`, each error is logged once."""
     collected = _collector.get()
-    if collected is not None:
+    if collected is not None and isinstance(error, Damaged):
         collected.append(error)
         return
     text = str(error)

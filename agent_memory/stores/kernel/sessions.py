@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from agent_memory.core.idempotency import Append as Request
 from agent_memory.core.idempotency import Appended, KeptKey, Once, in_order
 from agent_memory.core.records import Draft, Entry, Head, Lag, Lease
-from agent_memory.errors import Damaged, LeaseLost, StoreUnavailable
-from agent_memory.stores.damage import UNREADABLE_SECONDS, leave_out, noted, undamaged
+from agent_memory.errors import Damaged, LeaseLost, StoreError, StoreUnavailable
+from agent_memory.stores.damage import UNREADABLE_SECONDS, leave_out, undamaged
 from agent_memory.stores.kernel.appending import (
     KnownHeads,
     KnownSession,
@@ -437,13 +437,18 @@ class SessionStore:
         second, and so on. A session without a user counts as a user.
         """
         while True:
-            with noted() as damaged:
-                heads = undamaged(self._kernel.due(HEAD, limit), head_of)
-            put_off = False  # damaged sessions are postponed, so that they do not fill the result
-            for error in damaged:
-                leave_out(error)
-                if error.damage is not None and error.damage.head is not None:
-                    put_off |= self.schedule(error.damage.head, UNREADABLE_SECONDS)
+            heads: list[Head] = []
+            put_off = (
+                False  # unreadable sessions are postponed, so that they do not fill the result
+            )
+            for document in self._kernel.due(HEAD, limit):
+                try:
+                    heads.append(head_of(document))
+                except StoreError as error:
+                    leave_out(error)
+                    later = Due(document.key, micros_of(UNREADABLE_SECONDS))
+                    unchanged = VersionIs(document.key, document.version)
+                    put_off |= self._kernel.commit(Batch([unchanged], [later])).done
             if heads or not put_off:
                 return heads
 
