@@ -93,7 +93,7 @@ class FolderKernel(Kernel):
         self._claims: dict[str, str] = {}  # the path that a broken file's content belongs to
         self._names: dict[str, str] = {}
         self._lines: dict[str, Lines] = {}
-        self._written: dict[str, bytes] = {}
+        self._state = b""  # the content of the state file
 
     def encrypt_features(self, cipher: Cipher) -> None:
         """From now on, encrypt features in writes, and decrypt features in reads."""
@@ -191,11 +191,11 @@ class FolderKernel(Kernel):
         changed = [path for path, mark in marks.items() if self._seen.get(path) != mark]
         for path in changed:
             if path == STATE:
-                self._written[STATE] = self.files.read(STATE)
+                self._state = self.files.read(STATE)
             elif not self._load(path):
                 del marks[path]  # the next call tries again
         if changed:
-            self._tables.restore(state_of(self._written.get(STATE, b"")))
+            self._tables.restore(state_of(self._state))
         self._seen = marks
 
     def _load(self, path: str) -> bool:
@@ -218,7 +218,6 @@ class FolderKernel(Kernel):
         self._broken.pop(path, None)
         self._claims.pop(path, None)
         self._names[path] = name
-        self._written[path] = data
         return True
 
     def _loaded(self, kind: str, path: str, data: bytes) -> str:
@@ -287,7 +286,8 @@ class FolderKernel(Kernel):
         self._tables.commit(Batch([], writes))
 
     def _forget(self, path: str) -> None:
-        for by_path in (self._broken, self._claims, self._written, self._lines):
+        """Drop a file's content from the tables."""
+        for by_path in (self._broken, self._claims, self._lines):
             by_path.pop(path, None)
         name = self._names.pop(path, None)
         if name is None:
@@ -302,8 +302,11 @@ class FolderKernel(Kernel):
             self._vectors.forget(name)
 
     def _save(self, places: set[Place]) -> None:
-        """Write the state file, so that no session is due too late, and then the changed files."""
-        self._put({STATE: json.dumps(self._tables.state()._asdict()).encode()})
+        """Write changed files, and the state before them, so that no session is due too late."""
+        state = json.dumps(self._tables.state()._asdict()).encode()
+        if state != self._state or STATE not in self._seen:
+            self._seen[STATE] = self.files.write(STATE, state)
+            self._state = state
         changes: dict[str, bytes | None] = {}
         for kind, name in sorted(places):
             path = f"{kind}/{file_name(name)}"
@@ -313,19 +316,9 @@ class FolderKernel(Kernel):
                 changes[path] = bytes_of(lines)
             elif path in self._seen:
                 changes[path] = None
-        self._put(changes)
-
-    def _put(self, changes: Mapping[str, bytes | None]) -> None:
-        new = {
-            path: data
-            for path, data in changes.items()
-            if data is None or self._written.get(path) != data or path not in self._seen
-        }
-        self._seen.update(self.files.write_all(new))
-        for path, data in new.items():
-            if data is not None:
-                self._written[path] = data
-            else:
+        self._seen.update(self.files.write_all(changes))
+        for path, data in changes.items():
+            if data is None:
                 del self._seen[path]
                 self._forget(path)
 
