@@ -46,7 +46,6 @@ from agent_memory.stores.kernel.contract import (
 from agent_memory.stores.kernel.rules import holds, in_turns, named, selects
 from agent_memory.stores.mongodb.connection import Deployment
 from agent_memory.stores.mongodb.documents import (
-    HEAVY,
     WITHOUT_BODIES,
     WITHOUT_LINES,
     Doc,
@@ -56,7 +55,6 @@ from agent_memory.stores.mongodb.documents import (
     chunks,
     document_of,
     empty,
-    field_of,
     filter_of,
     free,
     head_of,
@@ -64,7 +62,6 @@ from agent_memory.stores.mongodb.documents import (
     is_upkeep,
     marked,
     place_of,
-    row_of,
     selection,
     session_of,
     state_of,
@@ -72,7 +69,6 @@ from agent_memory.stores.mongodb.documents import (
     timing_of,
     token,
     values_of,
-    weight,
 )
 from agent_memory.stores.mongodb.logs import STATE, Logs
 from agent_memory.stores.mongodb.staging import Staging
@@ -212,24 +208,6 @@ class MongoDBKernel(Kernel):
 
     def _place(self, at: DocId) -> str:
         return place_of(self._namespace, at)
-
-    def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
-        op = token()
-        row = row_of(line, op)
-        if weight(row) > HEAVY:
-            return False
-        end = line.seq - 1
-        which = {"_id": self._place(head), "live": 1, "version": version, "end": end}
-        change = {
-            "$set": {f"lines.{field_of(line.seq)}": row, "end": line.seq, "total": line.total},
-            "$inc": {"weight": weight(row)},
-            "$min": {"due": now_micros() + micros},
-            **marked(op),
-        }
-        after = self._swap(which, change, op)
-        if after is not None:
-            self._tidy(after)
-        return after is not None
 
     def commit(self, batch: Batch) -> Outcome:
         if not batch.conditions and all(isinstance(write, Wake) for write in batch.writes):
