@@ -163,12 +163,11 @@ class Segment(NamedTuple):
 
 
 def in_segments(
-    ids: Sequence[str], features: Features, *, compact: bool = False, most_bytes: int | None = None
+    ids: Sequence[str], features: Features, *, compact: bool = False
 ) -> Iterator[Segment]:
-    most = min(MOST_BYTES, most_bytes or MOST_BYTES)
     pieces = len(features.tokens.rows) / max(1, len(features))
     size = _A_NUMBER * features.dimension + TOKEN * pieces + _A_RECORD
-    each = min(MOST_ROWS, max(1, int(most // size)))
+    each = min(MOST_ROWS, max(1, int(MOST_BYTES // size)))
     for at in range(0, len(ids), each):
         yield Segment.of(ids[at : at + each], features.part(at, at + each), compact=compact)
 

@@ -157,8 +157,7 @@ def test_many_records_and_any_names() -> None:
 class Kept:
     """An owner's segments in a store, and their expected content."""
 
-    def __init__(self, most_bytes: int | None = None) -> None:
-        self.most_bytes = most_bytes
+    def __init__(self) -> None:
         self.catalog = Catalog()
         self.bodies: dict[int, bytes] = {}
         self.there: dict[int, str] = {}
@@ -168,9 +167,8 @@ class Kept:
         numbers = {number: self.there.pop(number) for number in gone}
         first = self.catalog.next
         new = {first + n: f"{first + n}" for n in range(len(said))}
-        ids, most = list(new.values()), self.most_bytes
-        some = [*in_segments(ids, features(said, 0), most_bytes=most)] if said else []
-        change = changed(self.catalog, numbers, some, self.read, most_bytes=most)
+        some = [*in_segments(list(new.values()), features(said, 0))] if said else []
+        change = changed(self.catalog, numbers, some, self.read)
         self.there |= new
         for name in change.dropped:
             del self.bodies[name]
@@ -239,12 +237,6 @@ def test_adding_a_little_reads_and_writes_little() -> None:
     kept = Kept()
     joining = [bool(kept.change([], ["fox"] * 4).dropped) for _ in range(320)]
     assert sum(joining) <= 320 // 8
-    kept = Kept(20_000)
-    for count in (700, *([9] * 300)):
-        kept.change([], ["fox owl den"] * count)
-    kept.check()
-    assert max(part.size for part in kept.catalog.parts) <= 20_000
-    assert len(kept.catalog.parts) < 60
 
 
 def test_damaged_segments_and_catalogs_are_told() -> None:

@@ -170,12 +170,7 @@ def features_in(segment: Document) -> bytes:
 
 
 def changed(
-    catalog: Catalog,
-    gone: Mapping[int, str],
-    added: Sequence[Segment],
-    read: Read,
-    *,
-    most_bytes: int | None = None,
+    catalog: Catalog, gone: Mapping[int, str], added: Sequence[Segment], read: Read
 ) -> CatalogChange:
     """Return the change of an owner's catalog for a write of records.
 
@@ -183,15 +178,12 @@ def changed(
         gone: The ids of deleted records, by number.
         added: The segments of new records, which get the next numbers in this order.
         read: Reads existing segments.
-        most_bytes: The size of the largest value that the database accepts; None for no limit.
     """
     from agent_memory.retrieval.segments import MOST_BYTES, MOST_ROWS
 
-    most = min(MOST_BYTES, most_bytes or MOST_BYTES)
-
     def share(part: Part) -> float:
         """Return the size of a part, as a fraction of the largest allowed segment."""
-        return max(part.records / MOST_ROWS, part.size / most)
+        return max(part.records / MOST_ROWS, part.size / MOST_BYTES)
 
     writing = _Writing(catalog, read)
     parts = list(catalog.parts)
@@ -271,11 +263,11 @@ class _Writing:
 
 
 def grouped(
-    records: Sequence[Record], features: Features, most_bytes: int | None = None
+    records: Sequence[Record], features: Features
 ) -> dict[str, tuple[list[Record], list[Segment]]]:
     """Return for each owner the records to write, and segments of their features.
 
-    If several records have the same id, only the last is written. See `changed` for `most_bytes`.
+    If several records have the same id, only the last is written.
     """
     from agent_memory.retrieval.segments import in_segments
 
@@ -290,7 +282,7 @@ def grouped(
         own_records = [records[place] for place in places]
         own_features = features if len(places) == len(records) else features.at(places)
         ids = [record.id for record in own_records]
-        segments = in_segments(ids, own_features, compact=True, most_bytes=most_bytes)
+        segments = in_segments(ids, own_features, compact=True)
         by_owner[owner] = own_records, list(segments)
     return by_owner
 

@@ -269,12 +269,10 @@ class Kernel(Protocol):
 
     Attributes:
         remote: Whether calls wait for a server.
-        most_bytes: The largest size of a document's `data`; None for no limit.
         spans: Whether a batch may change several sessions.
     """
 
     remote: bool = False
-    most_bytes: int | None = None
     spans: bool = True
 
     def commit(self, batch: Batch) -> Outcome:

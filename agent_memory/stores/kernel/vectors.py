@@ -99,7 +99,7 @@ class KernelStore(RecordStore):
         if embedding is None or embedding[0] != features.dimension:
             stored = embedding or (0, "no embedder")
             raise DimensionMismatch(mismatch(block, stored, (features.dimension, "unnamed")))
-        groups = grouped(records, features, self._kernel.most_bytes)
+        groups = grouped(records, features)
         ids = [DocId(f"{VECTOR}{block}", each.id) for some, _ in groups.values() for each in some]
         announced = VersionIs(DocId(BLOCKS, block), _version(embedding))
         for _ in range(TRIES):
@@ -151,10 +151,7 @@ class KernelStore(RecordStore):
                 Put(record_document(name, record, at))
                 for at, record in enumerate(some, catalog.next)
             ]
-            most = self._kernel.most_bytes
-            change = changed(
-                catalog, numbers.get(owner, {}), added, owned.segments, most_bytes=most
-            )
+            change = changed(catalog, numbers.get(owner, {}), added, owned.segments)
             writes += owned.change(change)
         return every, writes
 

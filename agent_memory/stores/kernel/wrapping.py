@@ -42,8 +42,6 @@ class KernelWrapper(Kernel):
         self._all = [*{id(kernel): kernel for kernel in (inner, *more)}.values()]
         self.spans = inner.spans and not more
         self.remote = any(kernel.remote for kernel in self._all)
-        limits = [kernel.most_bytes for kernel in self._all if kernel.most_bytes is not None]
-        self.most_bytes = min(limits, default=None)
 
     def encoded(self, document: Document) -> Document:
         """Return a document as it is stored."""

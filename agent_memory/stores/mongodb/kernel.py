@@ -73,7 +73,6 @@ from agent_memory.stores.mongodb.documents import (
 from agent_memory.stores.mongodb.logs import STATE, Logs
 from agent_memory.stores.mongodb.staging import Staging
 
-_MOST_BYTES = 6 * 2**20  # a tagged document has `data` twice, in at most 16 MiB
 _MOST_OPS = 32
 _TRIES = 50
 _AFTER: Doc = {**STATE, "ops": 1, "oldest_key": 1}
@@ -84,7 +83,6 @@ class MongoDBKernel(Kernel):
 
     remote = True
     spans = False
-    most_bytes = _MOST_BYTES
 
     def __init__(self, deployment: Deployment, namespace: str) -> None:
         self._deployment = deployment

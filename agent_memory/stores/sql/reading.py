@@ -65,8 +65,6 @@ class SQLReader(Kernel):
         self._namespace = namespace
         self._dialect: Dialect = database.read(lambda it: dialect_of(it.dialect))
         self._most_text = database.read(lambda it: it.most_text)
-        # `most_text` reserves 5 bytes for a character, and a byte of data takes at most 2
-        self.most_bytes = None if self._most_text is None else 2 * self._most_text
 
     def documents(
         self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
