@@ -286,7 +286,6 @@ class FolderKernel(Kernel):
         self._tables.commit(Batch([], writes))
 
     def _forget(self, path: str) -> None:
-        """Drop a file's content from the tables."""
         for by_path in (self._broken, self._claims, self._lines):
             by_path.pop(path, None)
         name = self._names.pop(path, None)
@@ -302,7 +301,7 @@ class FolderKernel(Kernel):
             self._vectors.forget(name)
 
     def _save(self, places: set[Place]) -> None:
-        """Write changed files, and the state before them, so that no session is due too late."""
+        """Write the state file, so that no session is due too late, and then the changed files."""
         state = json.dumps(self._tables.state()._asdict()).encode()
         if state != self._state or STATE not in self._seen:
             self._seen[STATE] = self.files.write(STATE, state)

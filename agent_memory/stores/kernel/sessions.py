@@ -87,9 +87,6 @@ class Counts:
 class SessionStore:
     """A store of the logs and heads of sessions, built on the kernel of a database."""
 
-    reads_first = True
-    """Whether an append on a server first reads an uncached session, or assumes that it is new."""
-
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._known = KnownHeads()
@@ -230,7 +227,7 @@ class SessionStore:
 
     def _append(self, request: Request) -> Appended:
         session = self._known.get(request.session_id)
-        if session is None and not (self.reads_first and self._kernel.remote):
+        if session is None and not self._kernel.remote:
             # the session is assumed to be new. If it exists, the refusal returns the stored state
             session = known_session(request.session_id, None, EMPTY)
         plan = None if session is None else planned_blindly(session, request)

@@ -29,8 +29,6 @@ class RedisStore(KernelStore):
         SchemaTooNew: A newer release wrote the database.
     """
 
-    reads_first = False  # a refused commit returns the session's state
-
     def __init__(
         self, url: str, namespace: str = "default", durability: Durability | None = None
     ) -> None:
