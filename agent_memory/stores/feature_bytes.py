@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate, pairwise
@@ -169,16 +168,14 @@ def features_of(blobs: Sequence[bytes]) -> Features:
     return Features(rows, Tokens.of(tokens), words, np.concatenate(places))
 
 
-def undamaged_places(blobs: Sequence[bytes]) -> list[int]:
-    """Return the indexes of readable blobs whose vector has the most common length."""
-    dimensions: dict[int, int] = {}
+def undamaged_places(blobs: Sequence[bytes], dimension: int) -> list[int]:
+    """Return the indexes of readable blobs whose vector has this length."""
+    places: list[int] = []
     for place, blob in enumerate(blobs):
         with suppress(*UNREADABLE):
-            dimensions[place] = features_of([blob]).dimension
-    if not dimensions:
-        return []
-    ((usual, _),) = Counter(dimensions.values()).most_common(1)
-    return [place for place, dimension in dimensions.items() if dimension == usual]
+            if features_of([blob]).dimension == dimension:
+                places.append(place)
+    return places
 
 
 def _row(blob: bytes) -> tuple[np.ndarray, np.ndarray, Terms, np.ndarray]:

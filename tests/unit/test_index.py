@@ -198,5 +198,6 @@ def test_neighbours_roles_and_bytes() -> None:
     assert blobs_of(records, again) == blobs
     assert np.array_equal(again.meaning, features.meaning)
     assert np.array_equal(again.places, features.places)
-    assert undamaged_places([b"", blobs[0], blobs[1][:-1]]) == [1]
-    assert undamaged_places([b"", b""]) == []
+    dimension = again.dimension
+    assert undamaged_places([b"", blobs[0], blobs[1][:-1]], dimension) == [1]
+    assert undamaged_places([b"", blobs[0]], dimension + 1) == []

@@ -91,7 +91,7 @@ class Vectors(KernelStore):
             if record.id in records
         }
         names = [*blobs]
-        sound = [names[place] for place in undamaged_places([*blobs.values()])]
+        sound = [names[place] for place in undamaged_places([*blobs.values()], opened[0])]
         features = features_of([blobs[name] for name in sound]) if sound else None
         groups = grouped([records[name] for name in sound], features) if features else {}
         self._change(block, gone, groups, [], None)
