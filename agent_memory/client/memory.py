@@ -264,24 +264,26 @@ class RemoteMemory(AgentMemory):
 class RemoteSession(Session):
     """A `Session` of a memory behind a service."""
 
-    _memory: RemoteMemory
+    @property
+    def _service(self) -> RemoteMemory:
+        return cast("RemoteMemory", self._memory)
 
     def working(self) -> Scratchpad:
         self.head()  # raises an error for another user's session, as the library does
-        remote = self._memory._remote.of(self.user_id, session_id=self.session_id)
+        remote = self._service._remote.of(self.user_id, session_id=self.session_id)
         return cast("Scratchpad", handle_class("working")(remote))
 
     def owner(self) -> User:
         head = self.head()
         owner = self.user_id if head is None else head.user_id or self.user_id
-        return RemoteUser(self._memory, owner, self.session_id)
+        return RemoteUser(self._service, owner, self.session_id)
 
     def export(self, to: str | Path | TextIO) -> Exported:
         from agent_memory.engine.transfer.export import written
         from agent_memory.engine.transfer.snapshot import Exported
 
         path, sent = "/sessions/{session_id}/export", {"session_id": self.session_id}
-        events = self._memory._events(request_of("GET", path, sent, self.user_id))
+        events = self._service._events(request_of("GET", path, sent, self.user_id))
         with written(to) as file:
             while True:
                 try:

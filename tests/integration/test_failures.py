@@ -125,8 +125,8 @@ class Asked:
         for block in self.blocks.values():
             block.gate.set()
 
-    def get(self) -> MemoryContext:
-        return self.memory.get("s", "hello", user_id="ada")
+    def get(self, session_id: str = "s", user_id: str = "ada") -> MemoryContext:
+        return self.memory.get(session_id, "hello", user_id=user_id)
 
     def calls(self, name: str) -> int:
         return len(self.blocks[name].asked)
@@ -163,6 +163,19 @@ def test_a_dead_block_does_not_cost_each_get_its_timeout(monkeypatch: pytest.Mon
             assert {recall.block for recall in context.recalls} == {"hangs", "works"}
             assert context.warnings == []
         assert asked.calls("hangs") == 8
+
+
+def test_a_slow_query_of_one_user_pauses_no_query_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: after two slow queries of one user, a block recalls nothing for other users."""
+    with Asked(monkeypatch, 0.05, "hangs") as asked:
+        asked.blocks["hangs"].gate.clear()
+        for _ in range(3):
+            assert asked.get().warnings
+        asked.blocks["hangs"].gate.set()
+        assert "failed before" in asked.get().warnings[0]
+        assert asked.get("t", "ben").warnings == []
 
 
 def test_a_block_that_rested_has_one_caller_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

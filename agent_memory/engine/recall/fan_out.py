@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from threading import Event
@@ -94,10 +94,11 @@ class FanOut:
                 self.load(target.name, target.block)
         with Account("other", scope.user_id, within=current_account()).charged():
             answers, warnings = self.ask(
+                scope.owner,
                 {
                     target.name: partial(noticed, partial(target.recall, message, limit))
                     for target in targets
-                }
+                },
             )
         warnings += [
             f"The block {name!r}: {text}"
@@ -144,16 +145,21 @@ class FanOut:
         }
         if not calls:
             return dict(by_block)
-        outdated, _ = self.ask(calls)
+        outdated, _ = self.ask(targets[0].scope.owner, calls)
         return {name: marked(name, recalls, outdated) for name, recalls in by_block.items()}
 
-    def ask(self, calls: Mapping[str, Callable[[], T]]) -> tuple[dict[str, T], list[str]]:
-        """Return the result of each call, and a warning for each that failed or was too slow."""
+    def ask(
+        self, owner: str, calls: Mapping[str, Callable[[], T]]
+    ) -> tuple[dict[str, T], list[str]]:
+        """Return the result of each call, and a warning for each that failed or was too slow.
+
+        A block that fails for an owner pauses for this owner only: a slow user delays no others.
+        """
         account = current_account()
         admitted = {
             name: call if account is None else account.charging(call)
             for name, call in calls.items()
-            if self._admits(name)
+            if self._admits((name, owner))
         }
         outcomes, slow = self._limited.run_all(
             admitted, self._timeout, self._timeouts, self._threads
@@ -164,13 +170,13 @@ class FanOut:
             if name not in admitted
         ]
         for name in slow:
-            self._note(name, worked=False)
+            self._note((name, owner), worked=False)
             seconds = self._timeouts.get(name, self._timeout)
             warnings.append(f"The block {name!r} did not answer within {seconds:g} s.")
         results: dict[str, T] = {}
         for name, outcome in outcomes.items():
             refused = isinstance(outcome, SpendingLimitReached)  # a refusal is not a failure
-            self._note(name, worked=refused or not isinstance(outcome, Exception))
+            self._note((name, owner), worked=refused or not isinstance(outcome, Exception))
             if refused:
                 warnings.append(f"The block {name!r} was not asked. {outcome}")
             elif isinstance(outcome, Exception):
@@ -179,23 +185,26 @@ class FanOut:
                 results[name] = outcome
         return results, warnings
 
-    def _admits(self, name: str) -> bool:
-        """Return whether a block may be queried now. If so, the caller must call `_note` later."""
+    def _admits(self, query: Hashable) -> bool:
+        """Return whether a query may be made now. If so, the caller must call `_note` later.
+
+        A query is a block and an owner.
+        """
         with self._lock:
-            if self._backoff.idle(name):
+            if self._backoff.idle(query):
                 return True
-            if not self._backoff.ready(name):
+            if not self._backoff.ready(query):
                 return False
-            self._backoff.failed(name)  # other callers are refused until the result is known
+            self._backoff.failed(query)  # other callers are refused until the result is known
             return True
 
-    def _note(self, name: str, *, worked: bool) -> None:
+    def _note(self, query: Hashable, *, worked: bool) -> None:
         """Record the outcome of a query. Failures of concurrent queries count as one."""
         with self._lock:
             if worked:
-                self._backoff.succeeded(name)
-            elif self._backoff.idle(name):
-                self._backoff.failed(name)
+                self._backoff.succeeded(query)
+            elif self._backoff.idle(query):
+                self._backoff.failed(query)
 
 
 def _sources(by_block: Mapping[str, Sequence[Recall]], besides: str) -> set[Source]:

@@ -58,13 +58,15 @@ class QdrantStore:
         self._opened: dict[str, tuple[int, str]] = {}
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
-        for left in reversed(range(_TRIES)):
-            try:
-                stored = self._collections.open(block, dimension, model)
-                break
-            except Missing:  # another process has just completed the creation, or cleared the block
-                if not left:
-                    raise
+        for _ in range(_TRIES - 1):
+            # another process may have just completed the creation, or cleared the block
+            with suppress(Missing):
+                self._open_as(block, dimension, model)
+                return
+        self._open_as(block, dimension, model)
+
+    def _open_as(self, block: str, dimension: int, model: str) -> None:
+        stored = self._collections.open(block, dimension, model)
         if stored != self._names.vectors(block, dimension, model):
             raise DimensionMismatch(mismatch(block, embedding(stored), (dimension, model)))
         self._opened[block] = (dimension, model)
