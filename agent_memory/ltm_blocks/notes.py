@@ -157,17 +157,16 @@ class Notes(Collection[NoteMemory]):
         Raises:
             InvalidInput: The note is empty or too long, the user has too many notes, or `at` has no
                 time zone. Nothing was stored.
-            Conflict: The key belongs to a note with another text, and no note has this text yet.
-                Nothing was stored.
+            Conflict: The key belongs to a note with another text. Nothing was stored.
         """
         name, most = id_of_key(key), self._limits.max_chars
         text, moment = self._text(text, most), check_moment("at", at)
         checked = self._metadata(metadata, most)
         with self._keyed.changing():
             notes = self.all()
+            if any(note.id == name and note.text != text for note in notes):
+                raise self._reused(key)
             for note in notes:
-                if note.id == name and note.text != text:
-                    raise self._reused(key)
                 if note.text == text:
                     return note
             self._check_count(len(notes), self._limits.max_notes)

@@ -11,7 +11,7 @@ import pytest
 
 from agent_memory import AgentMemory, AgentMemoryConfig, Message
 from agent_memory.core.records import Scope
-from agent_memory.errors import InvalidInput, ModelUnavailable
+from agent_memory.errors import Conflict, InvalidInput, ModelUnavailable
 from agent_memory.ltm_blocks import NoteMemory, SkillMemory, VectorMemory
 from agent_memory.ltm_blocks.notes import Note, Notes
 from agent_memory.models.embedders.base import CachedEmbedder
@@ -62,6 +62,18 @@ def test_notes_are_written_changed_and_forgotten(memory: AgentMemory) -> None:
     assert texts(memory.user("ada").notes()) == ["Likes green tea."]
     notes.clear()
     assert notes.all() == []
+
+
+def test_a_key_belongs_to_one_text(memory: AgentMemory) -> None:
+    """Wrong: whether a used key is refused depends on which of two notes is older."""
+    notes = memory.user("ada").notes()
+    notes.add("Likes tea.")
+    notes.add("Sails.", key="k")
+    notes.add("Has a dog.")
+    for text in ("Likes tea.", "Has a dog."):
+        with pytest.raises(Conflict):
+            notes.add(text, key="k")
+    assert notes.add("Sails.", key="k") == notes.all()[1]
 
 
 def test_a_bad_note_is_refused(url: str) -> None:
