@@ -54,7 +54,10 @@ def backup(
     apart = [f"the records of block {block.name!r}" for block in settings.all_blocks if block.store]
     apart += ["system messages"] * (settings.system_store is not None)
     if apart:
-        note(f"Not included: {', '.join(apart)}. Back up their stores with --store.")
+        note(
+            f"Not included: {', '.join(apart)}. Back up the SQLite stores among their stores, each "
+            "with `backup FILE --store URL`."
+        )
 
 
 _PIPE = Path("-")
@@ -82,7 +85,10 @@ def snapshot(
     text = f"{done.entries} messages and {done.records} records of {session} written"
     note(f"{text}." if to == _PIPE else f"{text} to {to}.", "")
     for block in done.left_out:
-        note(f"{block}: records cannot be exported. The block will absorb the session again.")
+        note(
+            f"{block}: its store cannot export records, so the file has none. After `restore`, the "
+            "block absorbs the session again."
+        )
 
 
 @with_settings

@@ -55,7 +55,10 @@ def plain(value: Any) -> Any:
 
 
 def checked(kind: Any, value: Any, name: str) -> Any:
-    """Convert JSON like `parsed`. For another type, raise `InvalidInput` with `name`."""
+    """Convert JSON like `parsed`.
+
+    Raise `InvalidInput`, which names the argument `name`, if the value does not fit the type.
+    """
     try:
         return parsed(kind, value)
     except AgentMemoryError:
@@ -202,5 +205,7 @@ def edited(log: Sequence[Entry], wanted: Sequence[int | Message]) -> list[Entry 
     entries = {entry.seq: entry for entry in log}
     missing = [item for item in wanted if isinstance(item, int) and item not in entries]
     if missing:
-        raise InvalidInput(f"The log has no message {missing[0]}. Read it again and repeat.")
+        raise InvalidInput(
+            f"The log has no message {missing[0]}. Read the log again, and repeat the edit."
+        )
     return [entries[item] if isinstance(item, int) else item for item in wanted]

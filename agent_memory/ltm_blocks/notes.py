@@ -157,7 +157,7 @@ class Notes(Collection[NoteMemory]):
         Raises:
             InvalidInput: The note is empty or too long, the user has too many notes, or `at` has no
                 time zone. Nothing was stored.
-            Conflict: The key belongs to a note with another text. Nothing was stored.
+            Conflict: The key was used for a note with another text. Nothing was stored.
         """
         name, most = id_of_key(key), self._limits.max_chars
         text, moment = self._text(text, most), check_moment("at", at)

@@ -13,8 +13,8 @@ Two fixtures are optional. `other` is a second store object on the same data; de
 processes may share the data. `elsewhere` is a store object on another namespace of the same
 database; without it, the tests of namespaces are skipped.
 
-The docstring of a test starts with "Wrong:", and describes a store that fails the test. A handle
-is a store object.
+The docstring of a test starts with "Wrong:", and describes a store that fails the test. In these
+docstrings, "handle" means a store object; several handles may use the same data.
 """
 
 from __future__ import annotations

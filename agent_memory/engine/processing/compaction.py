@@ -52,7 +52,7 @@ class Compaction:
         # a window with at most this number of messages has neither too many messages nor turns
         self._few = min((n for n in limits[1:] if n is not None), default=math.inf)
         self._backoff = Backoff()
-        # the last error by session: an error may quote user data
+        # the last error of each session; kept apart because an error may quote the user's data
         self._why: Cache[str, str] = Cache(1_000)
         self._unaffordable = parts.services.spending.unaffordable
         self._cleared: Cache[tuple[object, ...], Cleared] = Cache(64)
@@ -109,9 +109,10 @@ class Compaction:
 
     @property
     def only_cuts(self) -> bool:
-        """Whether the strategy writes no summary of the messages that leave the window.
+        """Whether the strategy only cuts the window and writes no summary.
 
-        Such a strategy calls no model and needs no lease: of concurrent cuts, only one is stored.
+        It then calls no model. It also needs no lease, because the head's version lets only one of
+        several concurrent cuts be stored.
         """
         parts = self._strategy.parts
         return all(type(part).summarize is Strategy.summarize for part in parts)
@@ -165,7 +166,10 @@ class Compaction:
         return Window(loose, limit, most, self._max_turns), held
 
     def refresh_summary(self, head: Head, *, insist: bool = False) -> Head:
-        """Let a model replace a local extract by a summary. `insist` ignores recent failures."""
+        """Let a model replace a local extract by a summary. `insist` ignores recent failures.
+
+        A local extract consists of sentences copied from the messages, without a model.
+        """
         summary = head.summary
         if summary is None or summary.redo_after is None:
             return head
@@ -205,7 +209,10 @@ class Compaction:
         is_extract = head.summary is not None and head.summary.redo_after is not None
         if is_extract and self._has_failed(head):
             why = self._why.find(head.session_id)
-            failed = "The summary is a local extract: the model failed, and will be tried again."
+            failed = (
+                "The summary is a local extract (sentences copied from the messages), because the "
+                "model failed. The model will be tried again."
+            )
             warnings.append(f"{failed} {why}" if why else failed)
         return warnings
 
@@ -294,7 +301,7 @@ class Compaction:
         account = Account("summary", head.user_id)
         with account.charged():
             written = self._strategy.summarize(departure, replace(self._resources, models=models))
-        if account.refusal is not None:  # the model did not fail
+        if account.refusal is not None:  # a spending limit, not a failure of the model
             return written and self._clipped(written, most)
         if called and written and written.redo_after is not None:
             # an invalid answer concerns one session only

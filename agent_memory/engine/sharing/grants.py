@@ -25,7 +25,10 @@ _AUTHORS, _GRANTS, _SHARES = AUTHORS.name, GRANTS.name, "shares"
 _NONE = "none"
 _ACCESS: dict[str | None, Access] = {"read": "read", "write": "write"}
 _MOST_CACHED = 10_000
-_BUSY = "The deletion is finished later; call delete_user again."
+_BUSY = (
+    "Messages of the deleted agent remain in the session. If delete_user raised this error, a "
+    "worker or `flush` removes them later; to remove them now, call delete_user again."
+)
 
 
 class Grants:
@@ -86,7 +89,10 @@ class Grants:
         return sorted({record.metadata["share"] for record in records})
 
     def close(self, agent: str) -> None:
-        """Revoke all grants of an agent. The names of its namespaces stay stored."""
+        """Revoke all grants of an agent.
+
+        The revoked grants stay stored, so that `shares_of` still finds the agent's namespaces.
+        """
         for share in self.shares_of(agent):
             self.put(share, agent, None)
 
@@ -128,7 +134,10 @@ def _records(
 
 
 def _effective(records: Iterable[Record]) -> Access | None:
-    """Return the access that a call has set. If there is none, return the configured access."""
+    """Return the access that a call has set; None if the call revoked it.
+
+    If no call has set or revoked it, return the configured access.
+    """
     by_source = {record.metadata["initial"]: record.text for record in records}
     return _ACCESS.get(by_source.get(False, by_source.get(True)))
 

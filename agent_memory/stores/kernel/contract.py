@@ -27,7 +27,10 @@ class DocId(NamedTuple):
 
 
 class Unreadable(str):
-    """Replaces a body that a `KernelWrapper` cannot decode. Code that uses it raises `error`."""
+    """Replaces a body that a `KernelWrapper` cannot decode.
+
+    Code that needs the body must raise its `error`.
+    """
 
     error: StoreError
 
@@ -291,10 +294,12 @@ class Kernel(Protocol):
     def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
         """Append a line if the head has this version and the line's seq is free; durable on return.
 
-        If the head is not due within `micros` microseconds, the kernel makes it due or returns
-        False. False means that nothing was written. The caller then uses `commit`, whose outcome
-        has the reason. A kernel may override this method to be faster. It then need not check that
-        the seq is the log's next, because each truncation of a log changes the head's version.
+        Afterwards the head must be due within `micros` microseconds. If it is not yet, the kernel
+        sets the due time too. A kernel that cannot do this in the same step returns False. False
+        means that nothing was written. The caller then uses `commit`, whose outcome has the reason.
+        A kernel may override this method to be faster. An override need only check that the seq is
+        free, not that it directly follows the log's last seq: each truncation changes the head's
+        version.
         """
         conditions = (VersionIs(head, version), LogEndsAt(line.session, line.seq - 1))
         return self.commit(Batch(conditions, (Append([line]), Wake([head], micros)))).done
