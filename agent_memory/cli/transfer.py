@@ -55,8 +55,8 @@ def backup(
     apart += ["system messages"] * (settings.system_store is not None)
     if apart:
         note(
-            f"Not included: {', '.join(apart)}. Back up the SQLite stores among their stores, each "
-            "with `backup FILE --store URL`."
+            f"Not included: {', '.join(apart)}. These are in other stores. If such a store is a "
+            "SQLite file, back it up with `backup FILE --store URL`."
         )
 
 
