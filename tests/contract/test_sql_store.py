@@ -236,7 +236,7 @@ def test_settings_of_the_file(path: Path) -> None:
     [("sqlite://", "memory://"), ("sqlite:///", "memory://"), ("sqlite:///:memory:", "memory://"),
      ("sqlite://:memory:", "memory://"), ("sqlite://memory.db", "three slashes"),
      ("sqlite:///file:x?mode=memory&uri=true", "plain path"),
-     ("sqlite:///memory.db?timeout=5", "plain path"), ("memory://shared", "alone"),
+     ("sqlite:///memory.db?timeout=5", "plain path"), ("memory://shared", "after the slashes"),
      ("oracle://scott:tiger@db/x", "sqlite:///path.db"), ("memory.db", "sqlite:///path.db"),
      ("", "memory://")],
 )  # fmt: skip

@@ -225,7 +225,7 @@ def stalled(prepare: Callable[[], Place], between: Act) -> Iterator[Place]:
         place.steps.left, place.steps.then = left, partial(between, place)
         yield place
         if not place.steps.at:
-            assert left > 5
+            assert left > 2
             return
 
 

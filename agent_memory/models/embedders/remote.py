@@ -44,6 +44,8 @@ class LiteLLMEmbedder(Provider):
         rows: list[list[float]] = []
         for start in range(0, len(texts), _BATCH):
             rows += self._request(texts[start : start + _BATCH])
+        if not all(map(any, rows)):
+            raise ModelOutputInvalid(f"{self.model} returned a vector of zeros.")
         return rows
 
     def _request(self, texts: list[str]) -> list[list[float]]:
