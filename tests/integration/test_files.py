@@ -173,7 +173,7 @@ def test_the_tool(opened: Callable[..., AgentMemory]) -> None:
         for wrong, words in [
             ({}, "command"),
             ({"command": "format"}, "command"),
-            ({"command": "view"}, "view needs path"),
+            ({"command": "view"}, "view also needs path"),
             ({"command": "insert", "path": PLAN}, "needs insert_line and insert_text"),
             ({"command": "rename", "path": PLAN, "old_path": PLAN}, "needs new_path"),
             ({"command": "create", "path": ["/memories/a"], "file_text": "a"}, "path"),

@@ -157,7 +157,7 @@ def test_a_session_that_went_on(fake: FakeLLM, between: str) -> None:
         else:
             memory.delete("s")
         before = memory.history("s")
-        with pytest.raises(InvalidInput, match="while its question was asked again"):
+        with pytest.raises(InvalidInput, match="since the call of regenerate"):
             memory.after_turn(asked, NEW)
         assert memory.history("s") == before
 

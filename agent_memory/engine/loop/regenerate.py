@@ -58,7 +58,7 @@ class Regenerate:
         stored = self._parts.editor.answer(part, messages[0], drafts, turn.user_id)
         if stored is None:
             raise InvalidInput(
-                f"Session {turn.session_id!r} was deleted while its question was asked again. "
+                f"Session {turn.session_id!r} was deleted since the call of regenerate(). "
                 "Nothing was stored; ask it as a new question."
             )
         return self._settle(stored)
