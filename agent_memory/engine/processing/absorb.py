@@ -80,7 +80,7 @@ class Absorber:
         self._parts, self._store, self._config = parts, parts.store, parts.config
         self._leases, self._dead_letters = parts.leases, parts.dead_letters
         self.blocks = {name: block for name, block in parts.blocks.items() if block.absorbs}
-        self.failures = Failures(self._dead_letters, self.blocks)
+        self.failures = Failures(self._dead_letters, self.blocks, self._config.recall_timeout)
         self._backoff = Backoff()
         # by session and block, the monotonic time at which the next budget begins
         self._unaffordable: dict[tuple[str, str], float] = {}

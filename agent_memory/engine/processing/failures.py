@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
@@ -13,6 +12,7 @@ from agent_memory.core import threads
 from agent_memory.core.cache import Cache
 from agent_memory.core.records import DeadLetter, Lease, Record
 from agent_memory.core.system_collections import FAILED
+from agent_memory.engine.recall.runner import TimeLimited
 from agent_memory.errors import (
     ConfigError,
     LeaseLost,
@@ -143,12 +143,15 @@ _MOST_NOTED = 10_000
 class Failures:
     """The failures of blocks: failures in this process, and stored failures of all processes.
 
-    A failure of the store is ignored, except in `of_blocks(now=True)`.
+    Since the store itself may fail, no call waits for it longer than `patience` seconds, except
+    `of_blocks(now=True)`.
     """
 
-    def __init__(self, dead_letters: DeadLetters, blocks: Collection[str]) -> None:
+    def __init__(self, dead_letters: DeadLetters, blocks: Collection[str], patience: float) -> None:
         self._dead_letters = dead_letters
         self._blocks = blocks
+        self._patience = patience
+        self._limited = TimeLimited()
         self._met: dict[str, str] = {}
         self._stored: dict[str, str] = {}
         self._looked: float | None = None
@@ -161,8 +164,7 @@ class Failures:
             self._look()
         elif self._looked is None:
             self._looked = monotonic()
-            with suppress(StoreError):
-                self._look()
+            self._within(self._look)
         elif monotonic() - self._looked >= _LOOKED_FOR:
             self._looked = monotonic()
             threads.Handover("failures", self._look)
@@ -187,13 +189,9 @@ class Failures:
         session = (block, lease.session_id)
         if self._noted.get(session) == message:
             return False
-        try:
-            self._dead_letters.count(block, first, last, message, lease, 0)
+        count = self._dead_letters.count
+        if self._within(lambda: count(block, first, last, message, lease, 0)):
             self._noted.put(session, message)
-        except LeaseLost:
-            raise
-        except StoreError:
-            pass
         return True
 
     def given_up(self, block: str) -> None:
@@ -205,10 +203,19 @@ class Failures:
         self._met.pop(block, None)
         self._noted.drop((block, session_id))
         if block in self.of_blocks():
-            with suppress(StoreError):
-                self._dead_letters.works(block)
+            self._within(lambda: self._dead_letters.works(block))
             self._stored.pop(block, None)
 
     def _look(self) -> None:
         errors = {name: self._dead_letters.failing(name) for name in self._blocks}
         self._stored = {name: error for name, error in errors.items() if error is not None}
+
+    def _within(self, call: Callable[[], object]) -> bool:
+        """Run a call to the store. Return False if the store fails or takes too long."""
+        try:
+            self._limited.run("failures", call, self._patience, lambda: None)
+        except LeaseLost:
+            raise
+        except (StoreError, TimeoutError):
+            return False
+        return True
