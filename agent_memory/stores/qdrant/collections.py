@@ -41,10 +41,18 @@ class Collections:
                 blocks.setdefault(block, []).append(name)
         return blocks
 
+    def current(self) -> dict[str, str]:
+        """Return for each block the collection of its vectors."""
+        return {
+            block: name
+            for block, names in self.by_block().items()
+            for name in reversed(names)  # the first name remains
+            if name != self._names.claim(block)
+        }
+
     def of(self, block: str) -> str | None:
         """Return the collection of a block's vectors. None for a new block."""
-        names = self.by_block().get(block, ())
-        return next((name for name in names if name != self._names.claim(block)), None)
+        return self.current().get(block)
 
     def embedding(self, name: str) -> tuple[int, str]:
         """Return the dimension and the model of a collection's vectors.

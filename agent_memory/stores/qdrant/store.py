@@ -164,10 +164,9 @@ class QdrantStore:
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
         embeddings: dict[str, tuple[int, str]] = {}
-        for block in self._collections.by_block():
-            if (name := self._collections.of(block)) is not None:
-                with suppress(Missing):  # the collection was just deleted
-                    embeddings[block] = self._collections.embedding(name)
+        for block, name in self._collections.current().items():
+            with suppress(Missing):  # the collection was just deleted
+                embeddings[block] = self._collections.embedding(name)
         return embeddings
 
     def all_vectors(
