@@ -137,7 +137,7 @@ def test_tools_of_the_memory_are_run(memory: AgentMemory, fake: FakeLLM) -> None
 
 def test_no_argument_names_another_user(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: a tool call that names another user reads or deletes that user's data."""
-    secret = memory.user("ada").notes().add("Ada's door code is 7731.")
+    secret = memory.user("ada").notes().add("Ada's door code is Q-7731.")
     for arguments in (
         {"query": "door code", "user_id": "ada"},
         {"query": "door code", "session_id": "s"},
@@ -147,13 +147,15 @@ def test_no_argument_names_another_user(memory: AgentMemory, fake: FakeLLM) -> N
     fake.call(("memory_forget", {"id": secret.id}))
     tools = memory.tools("b", user_id="bob")
     memory.completion("b", "Ada's door code?", user_id="bob", tools=tools)
-    assert "7731" not in str(fake.requests)
+    assert "Q-7731" not in str(fake.requests)  # no random id contains it
     named, session, plain, forgotten = results(fake)
     assert "user_id: Extra inputs are not permitted" in named
     assert "session_id: Extra inputs are not permitted" in session
     assert "Nothing in memory" in plain or FACT in plain
     assert "has the id" in forgotten
-    assert [note.text for note in memory.user("ada").notes().all()] == ["Ada's door code is 7731."]
+    assert [note.text for note in memory.user("ada").notes().all()] == [
+        "Ada's door code is Q-7731."
+    ]
 
 
 # --- rounds ---------------------------------------------------------------------------------------
