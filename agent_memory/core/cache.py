@@ -62,7 +62,7 @@ class Cache(OrderedDict[K, V]):
                 self.drop(key)
 
     def computed(self, key: K, compute: Callable[[], U]) -> U:
-        """Return the value of a key. If there is none, compute and store it first."""
+        """Return the value of a key. If the key has no value, compute and store one first."""
         value: Any = self.find(key)
         if value is None:
             value = compute()

@@ -1,10 +1,10 @@
 """Clearing of old tool results: a window shows stubs (one-line notes) in their place. Pure.
 
-The log is not changed, and the result depends only on the window and the settings. The tokens of
-the window's messages are added up in order. Each time they exceed the limit, stubs replace the old
-results. If the tokens still exceed the limit, old steps (a call with its results) are merged into
-one step. A replacement or a merge that would free too few tokens is skipped. Between two clearings,
-the beginning of the context stays the same, and prompt caches can serve it.
+The log is not changed. The stubs depend only on the window and the settings. The tokens of the
+window's messages are added up in order. Each time the sum exceeds the limit, stubs replace the old
+results. If the sum still exceeds the limit, old steps (a call with its results) are merged into one
+step. A replacement or a merge that would free too few tokens is skipped. Between two clearings, the
+beginning of the context stays the same, and prompt caches can serve it.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Clearing:
 
     Attributes:
         keep_tokens: The newest results stay whole, as long as they and their calls take at most
-            this number of tokens. None for a fifth of the limit.
+            this number of tokens. None means a fifth of the window's limit.
         at_least: If clearing would free fewer tokens than this number, all results stay whole. None
-            for a tenth of the limit.
+            means a tenth of the window's limit.
     """
 
     keep_tokens: int | None = None
@@ -59,12 +59,12 @@ class Clearing:
 
         The newest result stays whole. A result also stays whole if it begins like an error, or if
         no message of the assistant comes after it yet. A message larger than half of the limit
-        counts as half, because contexts shorten it.
+        counts as half of the limit, because contexts shorten it.
 
         Args:
             limit: Tokens that the window may take.
             pinned: Seqs of messages that stay whole.
-            before: The previous return value for this window. Only newer entries are processed.
+            before: The last return value for this window. Only entries added since are processed.
         """
         cleared = Cleared(entries, counter, pinned, before)
         cleared._advance(
@@ -93,7 +93,7 @@ class Cleared:
         self._shown: list[Entry | None] = last._shown.copy() if last else []
         self._costs: list[int] = last._costs.copy() if last else []
         self._tokens: int = last._tokens if last else 0
-        # Indexes of the assistant's newest message, of the results, and of stubs of merged results.
+        # Indexes of the assistant's newest message, of the results, and of stubs of merged steps.
         self._read: int = last._read if last else 0
         self._results: list[int] = last._results.copy() if last else []
         self._notes: frozenset[int] = last._notes if last else frozenset()
@@ -158,7 +158,7 @@ class Cleared:
         return {place: stub for place in whole if (stub := self._cache[place])}
 
     def _joined(self, old: Sequence[int]) -> dict[int, Entry | None]:
-        """Merge old steps into one step. Its result lists the results of all steps."""
+        """Merge old steps into one step, whose result lists all their results."""
         there = set(old) - self._notes
         steps = [
             (call, results)
@@ -227,7 +227,7 @@ def _stub_of(entries: Sequence[Entry], place: int, counter: TokenCounter) -> Ent
 def _note(
     entries: Sequence[Entry], results: Sequence[int], place: int, counter: TokenCounter
 ) -> Entry:
-    """Return a note for the place of the result at `place`. The note lists all `results` by seq."""
+    """Return the stub that replaces the result at `place`, and lists all `results` by seq."""
     tools: dict[str, list[str]] = {}
     for result in results:
         tools.setdefault(_call_of(entries, result)[0], []).append(str(entries[result].seq))

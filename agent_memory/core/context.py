@@ -1,4 +1,4 @@
-"""`MemoryContext`: the input of a model. `Explanation`: why the input has its parts. Pure."""
+"""`MemoryContext`: the input of a model. `Explanation`: the reasons for its contents. Pure."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ class MemoryContext:
     Attributes:
         shown: The messages that `messages` copies. Other contexts share these objects: do not
             change them.
-        recalls: The merged recalls that fit, best first.
+        recalls: The merged recalls that fit the budget, best first. If the question asks for all
+            things of a kind, oldest first.
         tokens: Tokens of `to_messages()`, as the configured tokenizer counts them.
-        max_tokens: The budget. `tokens` never exceeds it.
+        max_tokens: The budget, which `tokens` never exceeds.
         warnings: Problems that raise no error. Examples are a block that failed or was too slow,
             and messages of the newest turn that were shortened or left out.
         head: The session's head. None for a session that does not exist yet.
@@ -82,7 +83,7 @@ class MemoryContext:
 
     @property
     def question(self) -> Message | None:
-        """Return the newest user message of `asked`. None if there is none."""
+        """Return the newest user message of `asked`. None if `asked` has no user message."""
         return newest_user(reversed(self.asked))
 
     @property
@@ -186,7 +187,7 @@ def render_memory(recalls: Sequence[Recall], order: Sequence[str]) -> str:
 
 
 def from_newest_user(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the newest user message, and the messages after it. Empty if there is none."""
+    """Return the newest user message, and the messages after it. Empty without a user message."""
 
     def is_users(message: Message) -> bool:
         return any(view.get("role") == "user" for view in shape_of(message).views)
@@ -211,8 +212,8 @@ def without_context(
     """If the messages begin with those of the context, return only the messages after them.
 
     If no message follows the context, the list is returned unchanged: it may be a new turn that
-    repeats the last one. `question` holds the context's question, if it is not stored yet.
-    The result then begins with the question.
+    repeats the last turn. `question` holds the context's question if the question is not stored
+    yet. The returned list then begins with the question.
 
     Raises:
         InvalidMessage: The messages hold recalls or a summary of another context.
@@ -222,7 +223,8 @@ def without_context(
         copies = [*map(_as_sent, messages[: len(sent)])]
         if len(messages) > len(sent) and copies == sent:
             begin = len(sent) - len(question)
-            if copies[begin:] == chat_of(question):  # as chat: the question may have metadata
+            # compared as chat, because the question may have metadata
+            if copies[begin:] == chat_of(question):
                 return messages[begin:]
             return [*question, *messages[len(sent) :]]
     for place, message in enumerate(messages):
@@ -267,7 +269,7 @@ _REASONS = (
     (("meant", 1e-9, "said by the person that the question is about"),),
     (("dated", 1e-9, "said in the time that the question is about"),),
 )
-"""Reasons for a recall, in groups. The first reason of each group that holds is shown.
+"""Reasons for a recall, in groups. From each group, the first reason that holds is shown.
 
 A reason holds if the term in `Recall.views` has at least the given value; see `retrieval.score`.
 """
@@ -302,16 +304,15 @@ class Explanation:
     Attributes:
         question: The question.
         context: The context that `get` returns for the question.
-        left_out: Records similar to the question that are not in the context, each with a reason.
-            The reasons are: below a threshold, no longer valid, no room, a near-duplicate, or shown
-            by the window.
+        left_out: Records similar to the question that are not in the context, each with a reason:
+            below a threshold, no longer valid, no room, a near-duplicate, or shown by the window.
         dropped: Lines with the seqs of the session's messages that the context does not show whole.
-            Each line has one reason: the messages left the window, or the window omits them, or
-            shows them as stubs or shortened. Further lines tell which of the messages that left the
-            window are covered by the summary or by a recall.
+            The first line has the messages that left the window. The next lines say which of these
+            are in the summary, in a recall, or in neither. The last line has the messages of the
+            window that are omitted, shortened, or shown as stubs.
         dead_letters: The user's messages that a block could not absorb in several attempts. The
             block has no records of these messages.
-        warnings: Warnings of pending messages, failed blocks, and a session of another user.
+        warnings: Warnings about pending messages, failed blocks, and a session of another user.
     """
 
     question: str
@@ -323,7 +324,7 @@ class Explanation:
 
     @property
     def recalls(self) -> list[Recall]:
-        """Return the recalls, best first."""
+        """Return the context's recalls."""
         return self.context.recalls
 
     def __str__(self) -> str:
@@ -344,7 +345,7 @@ class Explanation:
 def dropped_of(
     head: Head | None, window: Iterable[Entry], shown: Collection[Source], recalls: Iterable[Recall]
 ) -> list[str]:
-    """Return lines with the seqs of messages that a context does not show whole, one per reason."""
+    """Return the lines of `Explanation.dropped`."""
     if head is None:
         return []
     own = {seq for session, seq in shown if session == head.session_id}

@@ -21,7 +21,7 @@ class Damage:
 
     Attributes:
         seq: The seq of the message. For a record, the seq of its first source message.
-        owner: The owner of a damaged vector catalog. Error texts do not show it.
+        owner: The owner of a damaged catalog (list) of vectors. Error texts do not show the owner.
         broken: The unreadable fields of a head.
         head: A head with the readable fields. Its other fields have the values of a new session.
         owners: The values of `Scope.owner` that are readable in the file.

@@ -16,7 +16,7 @@ from agent_memory.core.text import SENTENCE, last_break, terms
 
 Count = Callable[[str], int]
 Mark = Callable[[int, int], str]
-"""Returns the mark of a gap, from the gap's number of characters and its index in the text."""
+"""Returns the text that stands for omitted characters, from their number and index."""
 Span = tuple[int, int]
 
 ELLIPSIS = "\u2026"
@@ -179,7 +179,7 @@ def _fitting(part: Callable[[int], str], length: int, count: Count, limit: int) 
 
 
 def _passages(text: str, question: str, count: Count, frame: _Frame) -> list[Span]:
-    """Return the sentences, between first and last part, that have the most words of a question.
+    """Return the sentences between the first and the last part with the most words of a question.
 
     Words that are rare in the text count more.
     """

@@ -54,8 +54,8 @@ def matches(value: Any, where: Where) -> bool:
     """Return whether a value meets all conditions.
 
     A field is a key of the value, or a path of keys such as "author.name". A missing field counts
-    as None. A condition that is a dict without comparisons matches a dict with at least these
-    fields.
+    as None. A condition that is a dict without comparisons matches a dict with at least the same
+    fields and values.
     """
     return all(_meets(_field(value, name), wanted) for name, wanted in where.items())
 

@@ -53,7 +53,7 @@ class Fitting:
     def fit(self, entries: Sequence[Entry]) -> Fitted | None:
         """Return the entries that fit. None if the newest step does not fit even when shortened.
 
-        The newest step, with the user message of its turn, is shown even if it has more than
+        The newest step and the user message of its turn are shown even if they have more than
         `max_messages` messages.
         """
         if not entries:
@@ -133,7 +133,7 @@ class Fitting:
         return None if last is None else sorted([*shown, *last], key=_seq)
 
     def _question_room(self, tokens: int, others: int, room: int) -> int:
-        """Return the tokens for the question: half of the room, or more if `others` take less."""
+        """Return the question's tokens: at most half of the room, or all that `others` leave."""
         if tokens <= room - others:
             return tokens
         step = max(1, room // _STEPS)
@@ -236,8 +236,8 @@ class Placed:
         """Return the recalls to show, which `select` chooses, and their tokens in total.
 
         A recall may take 1/12 of the room or 150 tokens, whichever is more, but at most 1/4 of the
-        room, or 40 tokens in a small room. A longer recall is cut to the part that is most relevant
-        to the question. Recalls of neighbouring messages are joined.
+        room. In a small room, it may take 40 tokens. A longer recall is cut to the part that is
+        most relevant to the question. Recalls of neighbouring messages are joined.
         """
         most = min(room // _LEAST_RECALLS, max(room // _USUAL_RECALLS, _USUAL_TOKENS))
         most = min(room, max(most, _LEAST_TOKENS))

@@ -68,8 +68,8 @@ def _named(texts: Sequence[str], place: int) -> frozenset[str]:
 
 
 _AGREED = 0.25
-"""This share of another block's score is added to a recall if both recall the same message."""
-_SPARE = 4  # recalls that `folded` first reads beyond its limit: some may be near-duplicates
+"""The part of another block's share that a recall gets as a bonus; see `merge`."""
+_SPARE = 4  # recalls that `folded` first reads beyond its limit, as some may be near-duplicates
 _STANDING = 300
 """Tokens added to the cost of each recall when recalls are compared."""
 
@@ -82,21 +82,22 @@ def merge(
 ) -> list[Recall]:
     """Merge all blocks' recalls into one list, best first.
 
-    Pinned recalls come first, then the others by rank. The rank begins with the recall's share: its
-    score divided by the best score of its block. If another block recalls the same message, for
-    example as the source of a fact, a quarter of that recall's share is added. The sum is
-    multiplied by the best relevance that the recall's own block reports, if any. With equal ranks,
-    the block that is configured first has priority.
+    Pinned recalls come first, then the others by rank:
 
-    A recall is left out if the window shows all its sources. Of near-duplicates, only the best
-    stays. Near-duplicates have the same names and identifiers, and four of five pairs of words in
-    common.
+    - The share of a recall is its score divided by the best score of the block's unpinned recalls.
+    - The weight is the share plus a bonus. If another block recalls the same message, for example
+      as the source of a fact, the bonus is a quarter of that recall's share.
+    - The rank is the weight times the best relevance that the recall's block reports, if any.
+
+    With equal ranks, the block that is configured first has priority. A recall is left out if the
+    window shows all its sources. Of near-duplicates, only the first stays. Near-duplicates have the
+    same names and identifiers, and four of five pairs of words in common.
 
     Args:
         shown: The messages that the window shows whole.
-        among: The blocks that share the window's store. None for all blocks. In another store, the
-            same session id may belong to another session.
-        floors: For each block, the share below which its recalls are left out.
+        among: The blocks to which `shown` applies, because they share the window's store. In
+            another store, a session id may belong to another session. None for all blocks.
+        floors: For each block, the weight below which unpinned recalls are left out.
     """
     shown = frozenset(shown)
     wanted = [
@@ -151,12 +152,12 @@ def _marked(recall: Recall, since: Mapping[Source, datetime]) -> Recall:
 def select(
     recalls: Sequence[Recall], room: int, limits: Mapping[str, int | None] | None = None
 ) -> list[Recall]:
-    """Return the recalls to show in `room` tokens, in their order.
+    """Return the recalls to show in `room` tokens, in the order of `recalls`.
 
-    Recalls are chosen in the order of their worth. First, each block may fill an equal share of the
-    room. Then the recalls of all blocks compete for the remaining room. The worth is the rank
-    divided by the square root of (tokens + 300), so longer recalls must be more relevant. Pinned
-    recalls have priority. `limits` has the most tokens that each block's recalls may take.
+    In a first pass, each block may fill an equal part of the room. In a second pass, all recalls
+    compete for the rest. In each pass, pinned recalls are chosen first, then the others by worth.
+    The worth is the weight (see `merge`) divided by the square root of (tokens + 300), so longer
+    recalls must be more relevant. `limits` has the most tokens for the recalls of each block.
     """
     limits = limits or {}
     blocks = {recall.block for recall in recalls}
@@ -186,7 +187,7 @@ def _by_worth(recalls: Sequence[Recall]) -> list[int]:
 
 
 def _weights(recalls: Sequence[Recall], every: Iterable[Recall]) -> list[float]:
-    """Return each recall's share of its block's best score, with the addition of `_AGREED`."""
+    """Return the weight of each recall; see `merge`. `every` determines the best scores."""
     best: dict[str, float] = {}
     for recall in every:
         if recall.pinned:  # a pinned recall may have any score
@@ -218,7 +219,7 @@ def _finite(score: float) -> float:
 def with_pinned(
     recalls: Sequence[Recall], every: Sequence[Recall], scope: Scope, limit: int
 ) -> list[Recall]:
-    """Return up to `limit` recalls: first the pinned ones of `every`, then those of `recalls`."""
+    """Return up to `limit` recalls: the pinned ones of `every`, then the others of `recalls`."""
     pinned = [recall for recall in every if recall.id in scope.pinned]
     return [*pinned, *[recall for recall in recalls if recall.id not in scope.pinned]][:limit]
 

@@ -41,7 +41,7 @@ else:
         """A property that is computed at its first read, and cached, without a lock.
 
         Two threads may both compute the value, but both get the same result. Before Python 3.12,
-        `functools.cached_property` holds a lock meanwhile, which would stay locked in a forked
+        `functools.cached_property` computes under a lock, which would stay locked in a forked
         child.
         """
 

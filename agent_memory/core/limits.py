@@ -30,7 +30,7 @@ def quoted(value: object) -> str:
 
 
 def how_many(name: str, value: object, least: int = 0) -> int:
-    """Validate a count, and return it, or `MOST` if it is greater."""
+    """Validate a count. Return the count, or `MOST` if the count is greater."""
     number = _whole(value)
     if number is None or number < least:
         raise InvalidInput(f"{name} is {quoted(value)}. Give a whole number of at least {least}.")

@@ -162,7 +162,7 @@ class Message(BaseModel):
         A response of OpenAI's Responses API becomes one raw message for each output item.
 
         Args:
-            value: A value that `of` accepts. It may hold several messages.
+            value: A value that `of` accepts, or a response with several messages.
             zone: The timezone of times without an offset, and of the current time. None for UTC.
 
         Raises:
@@ -190,7 +190,7 @@ class Message(BaseModel):
             return self.role in SYSTEM_ROLES
         from agent_memory.core.formats.langchain import SYSTEM_TYPES as LANGCHAIN_SYSTEM
 
-        # Stored totals depend on the result, so the result must not depend on registered formats.
+        # Stored totals depend on this value, so the value must not depend on registered formats.
         has_content = isinstance(self.raw.get("content"), str | list)
         is_langchain = self.format == LANGCHAIN and self.raw.get("type") in LANGCHAIN_SYSTEM
         return has_content and (is_langchain or self.raw.get("role") in SYSTEM_ROLES)
@@ -278,7 +278,7 @@ class Message(BaseModel):
         """Return `to_dict()` as compact JSON, for stores."""
         try:
             return self.model_dump_json(exclude_unset=True)
-        except PydanticSerializationError:  # lone surrogates, which JSON can hold only escaped
+        except PydanticSerializationError:  # for lone surrogates, which JSON can hold only escaped
             return compact_json(self.to_dict())
 
     @classmethod

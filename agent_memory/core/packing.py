@@ -104,10 +104,10 @@ class Packer:
         return max(_LEAST_CANDIDATES, room // _TOKENS_EACH)
 
     def floors(self, question: str) -> dict[str, float]:
-        """Map each block that is `selective` to the share of its best score that a recall needs.
+        """Map each block that is `selective` to the least weight of its recalls; see `merge`.
 
-        The share is higher for a statement than for a question. If a question asks for all things
-        of a kind, the result is empty.
+        The weight is higher for a statement than for a question. If a question asks for all things
+        of a kind, the mapping is empty.
         """
         if not self.cuts or asks_for_all(question):
             return {}
@@ -131,8 +131,8 @@ class Packer:
         """Return the messages of a context, without recalls, within the budget.
 
         Args:
-            turn: The current turn. A system message in it replaces the session's.
-            once: Whether to leave out the current turn if the window already ends with it.
+            turn: The current turn. A system message in the turn replaces the session's.
+            once: Whether to leave out the turn if the window already ends with its question.
         """
         encoding, count = self.counter.encoding, self.counter.message
         own = [
@@ -302,7 +302,8 @@ class Packer:
         question = next((entry for entry in reversed(shown) if is_user(entry)), None)
         if question is not None:
             left += shortener.unit([question], room // 3) or []
-        newest = shown[-1] if shown else None  # even an empty context may exceed the budget
+        # `shown` may be empty, because even an empty context may exceed the budget.
+        newest = shown[-1] if shown else None
         if newest is not None and not (is_user(newest) and left):
             cut = shortener.entry(self._as_plain(newest), room - cost_of(left))
             left += [cut] if cut is not None else []

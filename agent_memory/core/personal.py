@@ -26,7 +26,7 @@ _BEYOND = (
     r"\u00c0-\u1fff\u200c\u200d\u2c00-\u2fff\u3040-\ud7ff\uf900-\ufaff"
     r"\U00010000-\U0001efff\U00020000-\U0003ffff"
 )
-"""Letters and marks beyond ASCII, but no blanks, East Asian punctuation and emoji."""
+"""Letters and marks beyond ASCII, without blanks, East Asian punctuation and emoji."""
 _LOCAL = rf"A-Za-z0-9_.%+\-{_BEYOND}"
 _ADDRESS = (
     rf"[{_LOCAL}]++(?:'[{_LOCAL}]++)*"
@@ -113,7 +113,7 @@ _ABROAD = re.compile(
     r"(?:[ \u00a0\u2010\u2011()./-]{1,3}(?!00[1-9])\d{1,15}(?!\w)){0,9}"
 )
 _LEAST_DIGITS = 10
-"""A number that is possible but not in use is replaced if it has at least so many digits."""
+"""A phone number that is possible but not in use is replaced if it has at least 10 digits."""
 
 
 def replaced(text: str, redactor: Redactor) -> str:

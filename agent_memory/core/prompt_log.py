@@ -67,7 +67,7 @@ def same(before: Sequence[Piece], now: Sequence[Piece]) -> int:
     return common
 
 
-_LONGEST = 300  # the most characters that are stored of a record that was left out
+_LONGEST = 300  # the most characters of the text of a record that was left out
 _MOST = 10
 _DIGITS = 4
 _ELSEWHERE = 0  # the seq of messages that are in no log: those of a framework's own window
@@ -132,7 +132,7 @@ class StoredContext:
 class Text:
     """A text of a context. `upto` is the seq of its newest source message.
 
-    `session_id` is the session of that message. It is empty if the context has the same session.
+    `session_id` is the session of that message, or empty for the session of the context.
     """
 
     text: str

@@ -1,7 +1,8 @@
 """Windows in a provider's format, with raw items. They begin with the newest compaction. Pure.
 
 A *hidden* entry is an item of the format without a chat form, such as reasoning. It is shown only
-to this provider. A compaction is an item in which the provider summarised all items before it.
+to the format's provider. A compaction is an item in which the provider summarised all earlier
+items.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Native(NamedTuple):
 
     head: Head | None  # the head for these entries
     entries: list[Entry]  # the entries, from the newest compaction on if there is one
-    # Seq of the newest compaction. None if there is none, or `cut` is False.
+    # Seq of the newest compaction. None without a compaction, or if `cut` is False.
     compaction: int | None = None
 
 

@@ -140,7 +140,7 @@ def query_message(message: Message) -> Message:
 
 
 def with_earlier(message: Message, earlier: Iterable[Message]) -> Message:
-    """Return a follow-up question ("And when does it expire?") with the question before it.
+    """Return a follow-up question ("And when does it expire?") with up to two messages before it.
 
     Other messages are returned unchanged. `earlier` has the user's earlier messages, newest first.
     """

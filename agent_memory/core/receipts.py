@@ -50,7 +50,7 @@ class Receipt:
         at: The time of the receipt.
         parts: The result for each place of data.
         end: For a checkpoint, the seq of the last durable message.
-        digest: For a checkpoint, the SHA-256 of this message.
+        digest: For a checkpoint, the SHA-256 of the last durable message.
         signature: The signature with the deployment's encryption key. None without a key.
     """
 

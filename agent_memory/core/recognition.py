@@ -162,7 +162,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def dated(fields: Fields, zone: tzinfo) -> Fields:
-    """Read a time without an offset as a time in `zone`. Add the current time if there is none."""
+    """Read a time without an offset as a time in `zone`. Without a time, add the current one."""
     at = fields.get("created_at")
     if at is None:
         has_time = any(parse_time(fields.get(key)) for key in TIMES)

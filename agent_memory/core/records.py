@@ -121,7 +121,7 @@ class Head:
             a complete log. A log with entries has `expired` below `end`.
         start: The window holds the entries after this seq, and the pinned ones.
         start_total: `Entry.total` of the entry at `start`.
-        pinned: Seqs at or before the start that stay in the window.
+        pinned: Seqs at or before `start` that stay in the window.
         pinned_tokens: Tokens of the pinned entries.
         system: The session's system message.
         system_tokens: Tokens of the system message.
@@ -247,7 +247,7 @@ class Scope:
 
     @property
     def is_somebodys(self) -> bool:
-        """Return whether the scope names a user or a session. If not, it has only shared data."""
+        """Return whether the scope names a user or a session. If not, only shared data is in it."""
         return self.user_id is not None or self.session_id is not None
 
     @property

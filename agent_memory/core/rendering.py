@@ -1,7 +1,7 @@
 """Rendering of contexts in a provider's format: the messages in order, and the system text. Pure.
 
-Raw items in the provider's own format are not converted. Only parts that the provider would refuse
-are changed or left out. All other messages are converted.
+Raw items in the provider's own format are not converted. Only those of their parts that the
+provider would refuse are changed or left out. All other messages are converted.
 """
 
 from __future__ import annotations

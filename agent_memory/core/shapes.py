@@ -32,7 +32,7 @@ class Call(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The properties of a message that decide how a model is shown it."""
+    """The properties of a message that decide how the message is shown to a model."""
 
     # The views of the message. Contexts share these objects: do not change them.
     views: tuple[View, ...]
@@ -235,15 +235,15 @@ def _take_call(
 
 
 class Arranging:
-    """Puts messages into the order in which a model is shown them.
+    """Puts messages into the order in which a model sees them.
 
     Results follow right after their calls. Messages between a call and its results are moved behind
     the results. Calls without a result, results without a call, and empty messages are left out.
 
     Args:
         ids: The rules of the provider for call ids.
-        in_runs: Whether messages with calls may follow each other directly. Their results then
-            follow the last of them.
+        in_runs: Whether messages with calls may follow each other directly. The results then
+            follow the last of these messages.
     """
 
     def __init__(self, ids: Ids, *, in_runs: bool = False) -> None:
@@ -258,7 +258,7 @@ class Arranging:
         return copy
 
     def shown(self, shapes: Sequence[Shape], since: int = 0) -> list[Shown] | None:
-        """Arrange the next messages, from index `since` on. None if they answer earlier calls."""
+        """Arrange messages from index `since` on. None if one may answer an earlier call."""
         if all(shape.is_plain for shape in shapes):
             return [Shown(shape.views[0], at) for at, shape in enumerate(shapes, since)]
         results: dict[Place, list[Place]] = {}

@@ -124,7 +124,7 @@ class Shortener:
         return chat_entries
 
     def _fewer(self, entries: Sequence[Entry], room: int) -> list[Entry] | None:
-        """Return the newest results of a unit that fit, with their calls. None if none fits."""
+        """Return the newest results of a unit that fit, with the calls. None if none or all fit."""
         calls = [call for entry in entries for call in _calls_of(entry)]
         results = [entry for entry in entries if any(_answers(entry, call) for call in calls)]
         used = sum(

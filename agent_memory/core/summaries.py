@@ -93,7 +93,7 @@ def extract(previous: str, entries: Sequence[Entry], count: Count, limit: int) -
 
 
 def keep_codes(summary: str, sources: Sequence[str], count: Count, limit: int) -> str:
-    """Return the summary within `limit` tokens, and add the codes of the sources that it lacks.
+    """Return the summary within `limit` tokens. Add codes of `sources` that the summary lacks.
 
     The codes take at most a quarter of `limit`. Codes of the last sources have priority. A summary
     that is too long is shortened.
@@ -140,7 +140,7 @@ def _bare(text: str) -> bool:
 
 
 def _sections(summary: str) -> dict[str, list[str]]:
-    """Return a summary's lines by heading. The heading of lines before the first one is ""."""
+    """Return a summary's lines by heading. Lines before the first heading have the heading ""."""
     sections: dict[str, list[str]] = {"": []}
     current = ""
     for text in summary.splitlines():

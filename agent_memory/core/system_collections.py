@@ -84,7 +84,7 @@ RESERVED = (
 
 
 def reserved(name: str) -> Reserved | None:
-    """Return the system collection with this name. None if there is none."""
+    """Return the system collection with this name. None for any other name."""
     for collection in RESERVED:
         if name == collection.name or (collection is INDEXES and name.startswith(collection.name)):
             return collection

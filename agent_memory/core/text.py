@@ -63,7 +63,7 @@ _STOP_WORDS = (
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 LIST_KINDS = (" common", " first", " second")
-"""Each language but English has sections in words.txt. Their names end with these texts."""
+"""For each language but English, words.txt has sections whose names end with these texts."""
 
 
 @cache
@@ -95,7 +95,7 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 def last_break(text: str, upto: int) -> int:
     """Return the index, up to `upto`, at which to cut a text after a sentence, or else a word.
 
-    The end of a sentence counts only in the second half. If no word ends there, return `upto`.
+    The end of a sentence counts only in the second half. If no word ends before, return `upto`.
     """
     ends = [match.start() for match in SENTENCE.finditer(text[: upto + 1])]
     if ends and ends[-1] * 2 >= upto:
@@ -162,7 +162,7 @@ def overlap_scores(query: str, texts: Sequence[str]) -> list[float]:
     bags = [set(terms(text)) for text in texts]
     frequency = Counter(term for bag in bags for term in bag & wanted)
     weight = {term: math.log(1 + (len(texts) + 1) / (frequency[term] + 0.5)) for term in wanted}
-    whole = math.fsum(weight.values())  # unlike `sum`, it does not depend on the random set order
+    whole = math.fsum(weight.values())  # unlike `sum`, `fsum` does not depend on the order of a set
     if not whole:
         return [0.0] * len(texts)
     return [math.fsum(weight[term] for term in bag & wanted) / whole for bag in bags]

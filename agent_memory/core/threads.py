@@ -52,7 +52,7 @@ class Handover(Generic[T]):
         call: The call. In a signal handler that interrupted the holder of a lock, the call is made
             immediately, on the current thread.
         abandoned: Called on the call's thread when an abandoned call has ended or failed.
-        context: The `contextvars` context of the call. None for an empty one.
+        context: The `contextvars` context of the call. None for an empty context.
     """
 
     def __init__(
@@ -156,9 +156,9 @@ def unwanted() -> Callable[[], bool]:
 def apart(call: Callable[P, T]) -> Callable[P, T]:
     """Make a function run on another thread while the main thread waits.
 
-    Exceptions of signal handlers (Ctrl-C, a time limit) can reach the main thread at any time. They
-    then interrupt only the wait. The call continues, and releases what it holds, such as a lease. A
-    signal handler may therefore wait for a resource that the call holds.
+    Exceptions of signal handlers (Ctrl-C, a time limit) can reach the main thread at any time. With
+    this decorator, they interrupt only the wait. The call continues, and releases its resources,
+    such as a lease. A signal handler may therefore wait for a resource that the call holds.
 
     Other threads run the function directly. A signal handler that interrupted the holder of a lock
     does the same: on another thread, the call might wait for the lock, while the handler waits for
@@ -233,7 +233,8 @@ class _Threads:
             jobs.put((name, work))
             return
         jobs = SimpleQueue()
-        jobs.put((name, work))  # the thread references its arguments until it stops
+        # Not passed as an argument, because a thread references its arguments until it stops.
+        jobs.put((name, work))
         thread = threading.Thread(target=self._serve, args=(jobs,), name=_IDLE_NAME, daemon=True)
         start(thread)
 

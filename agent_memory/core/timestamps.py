@@ -96,7 +96,7 @@ IN_UTC = Zones()
 
 
 def zone_of(name: str | None) -> ZoneInfo | None:
-    """Return the time zone with an IANA name. None if there is none."""
+    """Return the time zone with an IANA name. None if no zone has the name."""
     try:
         return None if name is None else ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -175,7 +175,7 @@ def _tool(bound: Callable[..., str], method: Any, words: Mapping[str, object]) -
 
 @cache
 def _arguments(method: Callable[..., str]) -> tuple[type[Arguments], bool]:
-    """Return the model of a method's arguments, and whether an instance is its only argument."""
+    """Return a method's arguments as a pydantic model, and whether the method takes the model."""
     hints = get_type_hints(method)
     _, _, *parameters = inspect.signature(method).parameters.values()
     first = hints[parameters[0].name] if parameters else None

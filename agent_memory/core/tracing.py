@@ -92,7 +92,7 @@ def current(span: Span | None) -> AbstractContextManager[object]:
 
 
 def here() -> Context | None:
-    """Return the current parent of spans, for another thread. None if there is none."""
+    """Return the current parent of spans, for another thread. None without a tracer provider."""
     if _provider() is None:
         return None
     from opentelemetry.context import get_current

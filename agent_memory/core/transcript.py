@@ -108,7 +108,7 @@ def split(text: str, count: Count, limit: int) -> list[str]:
 def clip(text: str, count: Count, limit: int) -> str:
     """Return the beginning of a text within `limit` tokens.
 
-    The result ends after a sentence if this uses at least half of the limit. Otherwise it ends
+    If a sentence ends in the second half of the text that fits, the text is cut there, otherwise
     after a word, so that no number is cut. Only a very long word is cut.
     """
     if count(text) <= limit:
@@ -227,9 +227,9 @@ def _last_space(text: str, start: int, end: int) -> int:
 def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -> str:
     """Return the part of a text that is most relevant to a question, of at most `limit` tokens.
 
-    The first choice is the sentence that shares the most words with the question. As long as a
-    sentence before or after the part fits, it is added, the more relevant of the two first. If even
-    the first choice is too long, it is cut. An ellipsis marks omitted text.
+    The first choice is the sentence that shares the most words with the question. Neighbouring
+    sentences are added while there is room, the more relevant one first. If even the first choice
+    is too long, it is cut. An ellipsis marks omitted text.
     """
     if count(text) <= limit:
         return text

@@ -65,7 +65,7 @@ def messages_of(value: object, role: str) -> list[Message]:
     """Convert a text (of the role `role`), a message in any form, or a list of these to messages.
 
     A response of `completion` with tool calls for the caller holds the earlier messages of its
-    turn. In the result, these messages come before the response's own message.
+    turn. In the list, these messages come before the response's own message.
     """
     if isinstance(value, str):
         return [Message(role=role, content=value)]

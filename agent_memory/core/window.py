@@ -231,7 +231,7 @@ def late_results(entries: Sequence[Entry]) -> frozenset[int]:
     )
 
 
-class _Candidate(NamedTuple):  # a tuple, because there is one for nearly every entry
+class _Candidate(NamedTuple):  # a tuple, which is fast: nearly every entry has a candidate
     start: int
     pinned: tuple[int, ...]
     tokens: int
@@ -247,7 +247,7 @@ class _Candidate(NamedTuple):  # a tuple, because there is one for nearly every 
 def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candidate]:
     """Yield legal cuts with the size of the remaining window, smallest first.
 
-    The windows after the first exceed `keep_tokens` by at most their pinned message.
+    Except for the first, a window exceeds `keep_tokens` by at most its pinned message.
     """
     tokens = messages = 0
     next_shown: Entry | None = None

@@ -135,7 +135,7 @@ class LLM(Provider):
         its validation errors.
 
         Raises:
-            ModelOutputInvalid: Both answers were invalid, or one of them was empty.
+            ModelOutputInvalid: Both answers were invalid, or an answer was empty.
         """
         request: list[dict[str, Any]]
         response_format: Any
@@ -211,7 +211,7 @@ class Reading(Iterator[Any]):
         try:
             with self._lock:
                 return _END if self._stopped else next(self.stream, _END)
-        finally:  # outside the lock: after a concurrent `close`, this call closes the connection
+        finally:  # outside the lock: if `close` ran meanwhile, this call closes the connection
             if self._stopped:
                 self._hang_up()
 

@@ -80,7 +80,7 @@ class _BrokenOff(BaseException):
 
 
 class _ImportsUntilExit:
-    """A module finder that finds nothing. At exit, it stops an import by a background thread."""
+    """A module finder that finds nothing. At exit, it stops the import of a background thread."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:

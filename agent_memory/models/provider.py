@@ -125,7 +125,7 @@ class Provider:
         """
         litellm = load_litellm()
         if kind == "completion":
-            # Without this option, litellm looks for MCP servers with packages of litellm's proxy.
+            # Without this option, litellm may use an MCP handler that needs packages of its proxy.
             call = partial(litellm.completion, _skip_mcp_handler=True)
         else:
             call = litellm.embedding
@@ -201,7 +201,7 @@ class Provider:
 
     @contextmanager
     def translated(self, call: Call, *, midway: bool = False) -> Iterator[None]:
-        """Replace the provider's errors by this library's.
+        """Replace the provider's errors by errors of this library.
 
         The errors are not chained, because the provider's error may quote the API key.
 
@@ -315,7 +315,7 @@ def _is_passing(error: BaseException) -> bool:
 
 
 def _may_be_billed(error: BaseException | None, midway: bool = False) -> bool:
-    """Return whether the provider may bill a failed answer, or one that arrived only in part."""
+    """Return whether the provider may bill an answer that failed or arrived only in part."""
     from openai import APITimeoutError
 
     return midway or isinstance(error, APITimeoutError)

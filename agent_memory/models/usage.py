@@ -239,7 +239,7 @@ class Charges:
         """Record an answered attempt, and return its usage.
 
         Args:
-            usage: The response's usage. If it has no tokens, they are counted here.
+            usage: The response's usage. If the usage has no token counts, tokens are counted here.
             estimated: Whether `usage` is an estimate by litellm, rather than the provider's count.
         """
         prompt = getattr(usage, "prompt_tokens", None) or 0

@@ -35,7 +35,7 @@ DEPTH = 20
 """
 
 _DIGITS = 6
-_MERGED = 8  # a segment that is this many times larger than the next one is not merged with it
+_MERGED = 8  # a segment that is 8 times larger than the next segment is not merged with it
 
 
 class SegmentIndex:
@@ -142,10 +142,10 @@ class SegmentIndex:
         return Named(self.name, self.vector, places), cosines[places]
 
     def candidates(self, query: Query, depth: int) -> Candidates:
-        """Return the nearest records by meaning and by words, with their neighbours.
+        """Return the nearest records by meaning, by words and in the period, with their neighbours.
 
         Args:
-            depth: Number of records by meaning, and also by words. Ties go to the first record.
+            depth: Number of records for each of these. Ties go to the first record.
         """
         every = self._weights([*query.words, query.speakers])
         meant, weights = every[-1] > 0, every[:-1]
@@ -178,7 +178,7 @@ class SegmentIndex:
         return matches
 
     def _weights(self, words: Sequence[Sequence[int]]) -> np.ndarray:
-        """Return the weight of each word's weightiest form in each record, (words, n)."""
+        """Return for each word and record the highest weight of the word's forms, (words, n)."""
         weights = np.zeros((len(words), len(self)), np.float32)
         terms = np.array([term for word in words for term in word], np.uint32)
         owners = np.repeat(np.arange(len(words)), [len(word) for word in words])
@@ -214,7 +214,7 @@ class SegmentIndex:
 
 
 def _are_merged(left: Segment, right: Segment) -> bool:
-    """Return whether to merge two neighbouring segments. A much larger one is not copied."""
+    """Return whether to merge two neighbouring segments. A much larger segment is not copied."""
     return left.records < _MERGED * right.records and left.records + right.records <= MOST_ROWS
 
 

@@ -83,7 +83,7 @@ def elected(votes: Iterable[int]) -> frozenset[str]:
 
 @lru_cache(_MOST_KNOWN)
 def persons(text: str) -> Persons:
-    """Return whether a text says "I" or "you" in one of its languages other than English."""
+    """Return whether a text says "I" or "you" in any of its languages except English."""
     folded = text.casefold().replace("\u2019", "'")
     words = {part for word in WORD.findall(folded) for part in word.split("'")}
     here = languages_of(text)

@@ -73,7 +73,7 @@ class Query:
         """Encode a question and build its query.
 
         Args:
-            today: The day on which it is asked. With None, dates in the question are ignored.
+            today: The day of the question. With None, dates in the question are ignored.
 
         Raises:
             ModelError: The encoder's model cannot be reached or refuses.
@@ -148,7 +148,7 @@ def _meant(question: str) -> Iterator[int]:
     """Yield the numbers of the speakers that a question may be about.
 
     These are all speakers that the question names, and the assistant if the question asks what the
-    assistant said. The user is one of them if the question is in the first person and does not say
+    assistant said. The user is included if the question is in the first person and does not say
     "you".
     """
     for word in dict.fromkeys(re.findall(r"\w+", question.casefold())):

@@ -144,7 +144,7 @@ def _repeated(places: np.ndarray, names: Named) -> np.ndarray:
 
 
 def _shifted(places: np.ndarray, step: int) -> np.ndarray:
-    """Return for each record the row of the record `step` further in its session; -1 if none."""
+    """Return for each record the row of the record `step` further in the session; -1 if none."""
     count = len(places)
     near = np.arange(count) + step
     there = (near >= 0) & (near < count)
@@ -194,7 +194,7 @@ def informativeness(count: int, holding: np.ndarray) -> np.ndarray:
     """Return the rarity of words that `holding` of `count` records have; never below 0.
 
     The formula is Lucene's, with 20 imaginary records added, one of which has the word. Without
-    them, a word in one of only two records would count as common.
+    these records, a word in one of only two records would count as common.
     """
     worth: np.ndarray = np.log1p(odds(count + _MORE, holding + 1))
     return worth.astype(np.float32)
@@ -259,8 +259,8 @@ def _relevance(parts: np.ndarray, words: int, total: int) -> np.ndarray:
     """Return the probability that each record is relevant: a logistic function of some terms.
 
     Words count only above the level of chance, which is higher for long texts. Coverage is squared,
-    so that it counts little unless most words are present. It does not count for a question of one
-    word. The threshold is lower among few records, where chance matches are rarer.
+    so that it counts little unless most words are present. For a question of one word, coverage
+    does not count. The threshold is lower among few records, where chance matches are rarer.
     """
     by = fitted()["relevance"]
     own = dict(zip(PARTS, parts.T, strict=True))

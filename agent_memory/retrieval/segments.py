@@ -65,7 +65,8 @@ class Names:
             return [place for place, name in enumerate(self.texts) if name in ids]
         ours = [name for name in ids if len(name) == _DIGITS]
         wanted = Names.of(ours)
-        if wanted.packed is None:  # no id has 32 characters, or some of these are not hexadecimal
+        # no id has 32 characters, or an id of 32 characters is not hexadecimal
+        if wanted.packed is None:
             return [p for p in range(len(self)) if self[p] in ids] if ours else []
         # a fast filter by the first 16 bits of the ids
         present = np.zeros(2**16, np.bool_)
@@ -84,7 +85,7 @@ def _beginnings(packed: np.ndarray) -> np.ndarray:
 
 
 MOST_ROWS = 2_048
-"""Maximum number of records in a segment. A deletion rewrites the rest of the segment."""
+"""Maximum number of records in a segment. A deletion rewrites the segment's other records."""
 
 MOST_BYTES = 2 * 2**20
 """Maximum size of a segment, in bytes. Records with long vectors reach it before `MOST_ROWS`."""

@@ -60,7 +60,10 @@ def most_unseen(score: float) -> float:
 
 
 def cosines(rows: np.ndarray, vector: np.ndarray) -> list[float]:
-    """Return the cosine of each row with a vector. Other rows do not change its last digits."""
+    """Return the cosine of each row with a vector.
+
+    Even the last digits of a cosine do not depend on the other rows.
+    """
     products = (rows * vector).sum(axis=1)
     # the root of the product is exact for a vector with itself
     lengths = np.sqrt((rows * rows).sum(axis=1) * (vector * vector).sum())

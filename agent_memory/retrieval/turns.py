@@ -17,7 +17,7 @@ from agent_memory.retrieval.features import Turn
 from agent_memory.retrieval.score import PARTS, fitted
 
 _BY_WORDS = tuple("unread" if name == "meaning" else name for name in PARTS)
-"""The names of the terms for a record without a vector. The first term derives from its words."""
+"""The names of a score's terms for a record without a vector: "unread" replaces "meaning"."""
 
 DAY = "day"
 """Metadata key of a record's local day. It is stored only if it differs from the day in UTC."""

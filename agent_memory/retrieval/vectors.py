@@ -49,7 +49,7 @@ class Vectors(NamedTuple):
     def of(cls, matrix: np.ndarray, compact: bool) -> Self:
         """Build from an (n, length) float32 matrix.
 
-        With `compact`, the rows are rounded if all of them can be.
+        With `compact`, the rows are rounded, if every row can be rounded.
         """
         count, length = matrix.shape
         if not matrix.any():
@@ -122,7 +122,7 @@ class Vectors(NamedTuple):
 
 
 def rounded_rows(matrix: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """Return a matrix in which the selected rows are rounded, if they can be."""
+    """Return the matrix, with each selected row rounded if the row can be rounded."""
     if matrix.shape[1] < LEAST_LENGTH:
         return matrix
     some = which & _scales(matrix)[1]

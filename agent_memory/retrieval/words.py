@@ -55,7 +55,7 @@ class _Stemmers(threading.local):
     def make(self, language: str) -> Any:
         import Stemmer
 
-        self.cached[language] = Stemmer.Stemmer(language, 0)  # no cache, since `Cached` has one
+        self.cached[language] = Stemmer.Stemmer(language, 0)  # 0: no cache, since `Cached` has one
         return self.cached[language]
 
 

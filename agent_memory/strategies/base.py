@@ -63,7 +63,8 @@ class Window:
             wanted: The strategy's own maximum of messages after a cut. If it is None, or not below
                 `max_messages`, it becomes 70 % of `max_messages`. With `take`, it becomes
                 `max_messages`.
-            turns: The strategy's own maximum of turns after a cut. `max_turns` limits it likewise.
+            turns: The strategy's own maximum of turns after a cut, limited by `max_turns` in the
+                same way.
             take: The number of oldest messages that leave. More messages leave if another maximum
                 requires it.
         """
@@ -90,7 +91,7 @@ def _room(wanted: int | None, most: int | None, low: float) -> int | None:
 class Limits(NamedTuple):
     """Maximum numbers of tokens, messages and turns in a window. None means no maximum.
 
-    They apply in addition to the window's share of the budget.
+    These limits apply in addition to the window's share of the budget.
     """
 
     tokens: int | None = None
@@ -143,7 +144,7 @@ class Strategy(SettingsModel):
 
     @property
     def limits(self) -> Limits:
-        """The limits of a window. A window that exceeds one is cut."""
+        """The limits of a window. A window that exceeds a limit is cut."""
         return Limits()
 
     @property

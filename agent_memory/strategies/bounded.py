@@ -148,18 +148,18 @@ class FlushToLTM(Bounded):
 class ClearTools(Strategy):
     """Show stubs in place of old tool results when the window exceeds its limit.
 
-    Questions, answers, and tool calls with their arguments stay. A stub names the tool and its
+    Questions, answers, and tool calls with their arguments stay. A stub has the tool's name and
     arguments, and the size, the first line and the `seq` of the result. With the `seq`, the tool
     `memory_read_message` returns the whole result. The newest result and pinned results stay whole.
     Results that begin like an error, or that the model has not read yet, also stay whole. The log
     keeps every result.
 
-    If stubs free too few tokens, a single call replaces all old calls. The result of this call
-    lists the `seq` of each old result, by tool. Questions and answers stay, and also the text of a
-    message with a call.
+    If stubs free too few tokens, one call replaces all old calls. The result of this one call lists
+    the `seq` of each old result, by tool. Questions, answers and the texts of messages with calls
+    stay.
 
     In a `Chain`, clearing precedes the cuts and summaries of the other members. Old results are
-    cleared in batches. Between two batches, contexts share their prefix.
+    cleared in batches. Between two batches, all contexts begin alike.
 
     Attributes:
         keep_tokens: Tokens of the newest results and calls that stay whole; by default a fifth of

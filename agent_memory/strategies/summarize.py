@@ -89,8 +89,8 @@ class Summarize(Bounded):
         keep_user_tokens: Maximum tokens of user messages that follow the summary verbatim. Standing
             instructions ("never", "always", "do not") come first, then the newest messages. A long
             message is shortened. The number is added to `max_summary_tokens`. With None, nothing is
-            added, and these messages take up to a third of `max_summary_tokens`. In both cases they
-            take at most half of the tokens of the whole summary.
+            added, and these messages take up to a third of `max_summary_tokens`. In both cases, the
+            messages take at most half of the tokens of the whole summary.
     """
 
     kind: Literal["summarize"] = "summarize"
@@ -232,7 +232,7 @@ def _users_of(entries: Sequence[Entry]) -> dict[int, str]:
 def _stand_in(final: str, text: str, entries: Sequence[Entry], count: Count, limit: int) -> str:
     """Return a model's last summary `final`, followed by an extract of all later messages.
 
-    `text` is the stored summary, which is `final`, perhaps with an extract after it.
+    `text` is the stored summary: `final`, or `final` with an extract after it.
     """
     shortened = shorten(final, count, limit * 3 // 4)
     room = limit - count(shortened) - 1

@@ -287,7 +287,7 @@ class ExpiryContract(Contract):
         assert _seqs(store.read("s")) == list(range(1, 11))
 
     def test_a_log_that_begins_later_is_cut(self, store: Store) -> None:
-        """Wrong: after messages are taken back, the start of the log moved or its end is wrong."""
+        """Wrong: after messages are taken back, the log's start has moved, or the end is wrong."""
         store.append("s", [draft(str(n)) for n in range(1, 11)])
         head = store.rewrite(_expire(store, 4), 6)
         assert head is not None

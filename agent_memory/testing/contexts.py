@@ -189,7 +189,7 @@ def _check_langchain(messages: Sequence[Any]) -> None:
             if any(not isinstance(call.get("args"), dict) for call in calls):
                 _refuse(place, "a call's args are not a dict")
             named = {"arguments": ""}
-            view["tool_calls"] = [  # of the function, the chat rules check only that it has a name
+            view["tool_calls"] = [  # the chat rules check only that the function has a name
                 {"id": call.get("id"), "function": {**named, "name": call.get("name") and "f"}}
                 for call in calls
             ]
@@ -243,7 +243,7 @@ def _check_responses(items: Sequence[Any]) -> None:
         elif role is not None:
             _refuse(place, f"the type {kind!r} is unknown")
     for (kind, called_id), place in waiting.items():
-        _refuse(place, f"no output for the {kind} {called_id!r}")
+        _refuse(place, f"no output answers the {kind} {called_id!r}")
 
 
 def _check_parts(place: int, content: object, role: str) -> None:

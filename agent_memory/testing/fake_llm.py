@@ -108,7 +108,7 @@ class FakeLLM:
         Args:
             answer: A text, or the fields of an assistant's message, such as `tool_calls`.
             events: If the answer is streamed, the number of events to send; None sends all.
-            then: What happens after these events. "cut" closes the connection before the body is
+            then: The behaviour after these events. "cut" closes the connection before the body is
                 complete. "end" ends the response as if it were complete. "hold" waits for `clear`,
                 and then sends the remaining events.
         """

@@ -137,7 +137,7 @@ class OnceContract(Contract):
         assert texts_of(store) == ["a", "b"]
 
     def test_a_key_is_no_id(self, store: Store) -> None:
-        """Wrong: a message is lost because a key equals its id."""
+        """Wrong: a message is lost because a used key equals the message's id."""
         once(store, "a", "k")
         drafts = [draft("a", id="k")]
         assert store.append_once("s", drafts, terms(drafts, ids=True)).head.end == 2
@@ -232,7 +232,8 @@ class OnceContract(Contract):
         both = [draft("both"), draft("of two")]
         store.append_once("s", both, terms(both, "both"))
         assert other.rewrite(stored(other), 21) is not None
-        assert not store.append_once("s", both, terms(both, "both")).places  # one remains
+        # one of the two messages remains
+        assert not store.append_once("s", both, terms(both, "both")).places
         assert other.rewrite(stored(other), 5) is not None
         assert len(other.keys("s")) == 5
         assert not any(once(store, text).places for text in texts[:5])
@@ -281,7 +282,7 @@ class OnceContract(Contract):
             assert once(other, f"m{day}", day=100, since=70).head.end == 63 + day
 
     def test_who_may_not_write(self, store: Store, other: Store) -> None:
-        """Wrong: another user gets the result of a key, or a deletion does not refuse appends."""
+        """Wrong: another user gets the result of a key, or appends succeed during a deletion."""
         drafts = [draft("a")]
         store.append_once("s", drafts, terms(drafts, "k"), "u")
         for options in (terms(drafts, "k"), terms(drafts, "l"), terms(drafts, end=1)):
@@ -295,7 +296,7 @@ class OnceContract(Contract):
         assert texts_of(store) == ["a"]
 
     def test_a_user_is_named_with_a_key(self, store: Store, other: Store) -> None:
-        """Wrong: a retry that stores nothing sets the session's user, or an append does not."""
+        """Wrong: a retry that stores nothing sets the session's user, or a new message does not."""
         drafts = [draft("a")]
         store.append_once("s", drafts, terms(drafts, "k"))
         assert other.move(replace(stored(other), cursors={"b": 1})) is not None

@@ -257,7 +257,7 @@ class RecordStoreContract(AllFactsContract):
             store.delete_records("facts")
 
     def test_a_record_is_found_by_its_id(self, store: Store, elsewhere: Store) -> None:
-        """Wrong: another block's or namespace's record is returned, or a deleted one."""
+        """Wrong: a record of another block or namespace is returned, or a deleted record."""
         store.put_records("facts", [record("r", text="ours"), record("r2", owner="user:b")])
         store.put_records("notes", [record("r", text="a note")])
         elsewhere.put_records("facts", [record("r", text="theirs")])

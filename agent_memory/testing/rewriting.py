@@ -93,7 +93,7 @@ class RewriteContract(Contract):
         assert _texts(other) == [f"{seq} by {winner.cursors['n']}" for seq in range(1, 6)]
 
     def test_after_a_deletion_it_begins_anew(self, store: Store, other: Store) -> None:
-        """Wrong: deleted data comes back with the session that replaces it."""
+        """Wrong: deleted data comes back with a new session of the same id."""
         store.append("s", [draft(f"secret {n}") for n in range(9)], "v")
         store.delete("s")
         assert other.rewrite(begun(), 0, entries(1, 2)) is not None

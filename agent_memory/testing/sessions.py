@@ -98,7 +98,7 @@ class SessionStoreContract(
         assert store.counts() == Counts(sessions=1, entries=1)
 
     def test_standing(self, store: Store, other: Store) -> None:
-        """Wrong: `existing` returns a session that is being deleted, or misses another one."""
+        """Wrong: `existing` returns a session that is being deleted, or misses an existing one."""
         names = [f"s{n}" for n in range(1, 700)]
         assert store.existing(names) == set()
         for name in names[:4]:

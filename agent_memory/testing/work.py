@@ -393,8 +393,4 @@ class WorkStoreContract(LockContract):
 class StoreContract(
     SessionStoreContract, WorkStoreContract, RecordStoreContract, VectorStoreContract
 ):
-    """Subclass this class and define the fixture `store`; see `testing.contract`.
-
-    Two fixtures are optional: `other`, a second store object on the same data, and `elsewhere`, a
-    store object on another namespace of the database.
-    """
+    """Subclass this class and define the fixture `store`; see `testing.contract`."""

@@ -9,6 +9,7 @@ from agent_memory.core.formats import neutral
 from agent_memory.core.formats.neutral import Json, dicts, dumped, says
 
 _ROLES = ("user", "assistant", "system", "developer")
+# Usage is not shown, but it does not reach a model either.
 _SHOWN = ("text", "data", "uri", "function_call", "function_result", "usage")
 
 
@@ -34,7 +35,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:
-    """Return the contents that chat messages do not show, such as reasoning."""
+    """Return the contents that reach a model but not the chat messages, such as reasoning."""
     return [block for block in dicts(raw.get("contents")) if block.get("type") not in _SHOWN]
 
 

@@ -14,11 +14,11 @@ from agent_memory.core.formats.neutral import Json, dicts, dumped, mapping, says
 
 _OWN = ("tool-call", "tool-result", "tool-approval-request", "tool-approval-response")
 _UNSAID = ("reasoning", "step-start", "source-url", "source-document", *_OWN[2:])
-"""Parts that chat messages do not show."""
+"""Types of parts that chat messages do not show."""
 
 
 def recognises(value: Mapping[str, Any]) -> bool:
-    """Return whether a value is a message of the SDK: it has a role, and parts with a `type`."""
+    """Return whether a value is a message of the SDK, by its role and the types of its parts."""
     if not isinstance(value.get("role"), str):
         return False
     parts = value.get("parts")
@@ -28,7 +28,7 @@ def recognises(value: Mapping[str, Any]) -> bool:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return a message as chat messages: for each step, its text and calls, then its results."""
+    """Return a message as chat messages: for each step, the text and calls, then the results."""
     role = role_in(str(raw.get("role")))
     views: list[Json] = []
     texts: list[Json] = []
@@ -73,7 +73,7 @@ def items(raw: Mapping[str, Any]) -> list[Any]:
 
 
 def _part(part: Any, role: object) -> Json:
-    """Convert a user's picture, or a file with data, to a file. Convert other parts to text."""
+    """Convert a user's picture, or a user's file with data, to a file. Other parts become text."""
     link = neutral.link_of(part) if isinstance(part, dict) and role == "user" else ""
     is_picture = bool(link) and part.get("type") == "image_url"
     data = neutral.data_in(link) or (("image/*", link) if is_picture else None)
@@ -103,7 +103,7 @@ def _tool(part: Json) -> Json | None:
 
 
 def _output(tool: Json) -> Any:
-    """Return a call's result as text, or as parts if it has pictures. None without a result."""
+    """Return a call's result as text, or as parts if there are pictures. None without a result."""
     if tool.get("state") in ("output-error", "output-denied"):
         return str(tool.get("errorText") or "[denied]")
     output = tool.get("output", tool.get("result"))

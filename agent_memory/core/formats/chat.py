@@ -43,7 +43,10 @@ def with_refusal(view: Json) -> Json:
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """Return the message as the API accepts it: without empty parts, with a valid name."""
+    """Return the message in a list, changed so that the API accepts it.
+
+    Empty parts are removed, the name is made valid, and the arguments of calls become text.
+    """
     role, content, name = view.get("role"), view.get("content"), view.get("name")
     fixed: Json = {}
     if isinstance(content, list):
@@ -64,9 +67,10 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
 
 
 def converted(view: Mapping[str, Any]) -> Json:
-    """Return the chat form of another format's message as the API accepts it.
+    """Change a chat message that was converted from another format, so that the API accepts it.
 
-    Invalid parts become text, and so do parts that only a user may send. Tool names are made valid.
+    Only a user's messages keep pictures, files and sounds, if the API accepts them. All other parts
+    become text. Tool names are made valid.
     """
     converted_view, content = dict(view), view.get("content")
     if isinstance(content, list) and not all(map(is_text, content)):

@@ -155,7 +155,7 @@ def is_counted(value: Any) -> bool:
 
 
 def limited(context: list[Any]) -> list[Any]:
-    """Return a context with only its last cache marks, as many as the API accepts.
+    """Return a context with only its last four cache marks (`cache_control`), the API's maximum.
 
     White space at the end of the context is removed if the last message is the assistant's.
     """
@@ -166,7 +166,7 @@ def limited(context: list[Any]) -> list[Any]:
 
 
 def _marked(value: Any, left: int) -> tuple[Any, int]:
-    """Remove all but the last `left` cache marks. Return the value, and how many may still stay."""
+    """Remove all but the last `left` cache marks. Return the value, and the rest of `left`."""
     if isinstance(value, list):
         items = list(value)
         for place in reversed(range(len(items))):

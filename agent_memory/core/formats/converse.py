@@ -1,6 +1,6 @@
 """Messages of Bedrock's Converse API, whose content is a list of blocks with one key each. Pure.
 
-Records of Strands, which hold such a message, are accepted too.
+Records of the framework Strands, which hold such a message, are accepted too.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def is_counted(message: Any) -> bool:
 
 
 def limited(context: list[Any]) -> list[Any]:
-    """Give each document of a context a unique name, and its message a text."""
+    """Give each document of a context a unique name, and each message with documents a text."""
     used: set[str] = set()
     return [_documented(message, used) if is_counted(message) else message for message in context]
 

@@ -21,8 +21,8 @@ _UNSIGNED = {"thoughtSignature": "skip_thought_signature_validator"}
 """The signature for a call that Gemini did not make.
 
 In the current turn, Gemini 3 refuses a step if its first call has no signature
-(https://ai.google.dev/gemini-api/docs/thought-signatures#faqs). Calls of earlier turns get one too,
-so that a message is the same in each context.
+(https://ai.google.dev/gemini-api/docs/thought-signatures#faqs). Calls of earlier turns get a
+signature too, so that a message is the same in each context.
 """
 
 

@@ -68,7 +68,7 @@ def _shown(part: Json) -> Iterator[Json]:
 
 
 def _part(part: Json, role: Any) -> Json:
-    """Return a chat content part: a user's picture or file with its data, or else text."""
+    """Convert a chat content part: a user's picture or file with data stays, others become text."""
     data = neutral.data_in(neutral.link_of(part)) if role == "user" else None
     if data is None:
         return {"text": neutral.mark_of(part)}

@@ -46,7 +46,7 @@ def to_message(value: Mapping[str, Any]) -> Json:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the chat message in a list. Empty for a message without one, such as a removal."""
+    """Return the chat form of a message in a list. Empty without a chat form, as for a removal."""
     kind = raw.get("type")
     role = raw.get("role") if kind == "chat" else _ROLES.get(str(kind))
     if not isinstance(role, str):
@@ -66,7 +66,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:
-    """Return the blocks that chat messages do not show, such as reasoning, and provider fields."""
+    """Return the provider's fields, and blocks that are not in chat messages, such as reasoning."""
     blocks = [block for block in dicts(raw.get("content")) if block.get("type") not in _SHOWN]
     more = mapping(raw.get("additional_kwargs"))
     fields = {key: value for key, value in more.items() if value and key not in _CALLS}

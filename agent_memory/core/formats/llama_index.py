@@ -38,7 +38,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:
-    """Return the blocks that chat messages do not show, such as thinking, and provider fields."""
+    """Return the provider's fields, and blocks that are not in chat messages, such as thinking."""
     blocks = [block for block in dicts(raw.get("blocks")) if block.get("block_type") not in _SHOWN]
     more = mapping(raw.get("additional_kwargs"))
     fields = {key: value for key, value in more.items() if value and key not in _FIELDS}

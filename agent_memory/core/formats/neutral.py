@@ -117,7 +117,7 @@ def is_text(part: object) -> bool:
 
 
 def text_of(content: object) -> str:
-    """Return content as text. A part without text is shown as a mark, such as "[image]"."""
+    """Return content as text; see `mark_of`."""
     if isinstance(content, str):
         return content
     return "\n".join(map(mark_of, parts_of(content)))
@@ -141,7 +141,7 @@ def mark_of(part: object) -> str:
 
 
 def link_of(part: Mapping[str, Any]) -> str:
-    """Return the URL of a picture or a file. Empty if it has none."""
+    """Return the URL of a picture or a file. Empty if the part has no URL."""
     image, file = part.get("image_url"), mapping(part.get("file"))
     url = image if isinstance(image, str) else mapping(image).get("url") or file.get("file_data")
     return url if isinstance(url, str) else ""
@@ -170,7 +170,7 @@ def tool_name(name: object, other: re.Pattern[str] = _NO_NAME) -> str:
 
 
 def arguments_text(arguments: object) -> str:
-    """Return a call's arguments as JSON text. Templates of open models write them as a dict."""
+    """Return a call's arguments as JSON text. In messages for open models, they may be a dict."""
     if isinstance(arguments, str):
         return arguments
     return json.dumps({} if arguments is None else arguments, ensure_ascii=False)
@@ -182,7 +182,7 @@ def call_of(call_id: object, name: object, arguments: object) -> Json:
 
 
 def calls_in(items: Iterable[Mapping[str, Any]], *keys: str) -> list[Json]:
-    """Return the tool calls in items. `keys` are the keys of their id, name and arguments."""
+    """Return the tool calls in items. `keys` are an item's keys for id, name and arguments."""
     return [call_of(*map(item.get, keys)) for item in items]
 
 

@@ -29,7 +29,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:
-    """Return the parts that chat messages do not show, such as thinking, and provider details."""
+    """Return the provider's details, and parts that are not in chat messages, such as thinking."""
     parts = dicts(raw.get("parts"))
     hidden: list[Any] = [part for part in parts if part.get("part_kind") not in _SHOWN]
     shown = [part for part in parts if part.get("part_kind") in _SHOWN]

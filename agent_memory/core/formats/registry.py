@@ -71,12 +71,12 @@ class Format:
         from_chat: Returns the items of an OpenAI chat message. None if the format cannot express
             contexts.
         recognises: Returns whether a dict that is passed to `update` is an item of this format.
-        to_message: Returns the item to store for such a dict.
+        to_message: Returns the item to store for a dict that `recognises` accepts.
         compacts: Returns whether an item replaces all items before it, for this provider.
         items: Returns a stored item in the form that a request accepts, as a list. Empty if the
             provider would refuse the item.
         leads: Returns whether an item without a chat form must be sent with the item after it.
-        pair: Returns the key that a call and its result have in common, if they have no chat form.
+        pair: Returns the key that a call and its result have in common, if neither has a chat form.
             None for other items.
         merged: Merges neighbouring messages where the provider requires one message.
         is_counted: Returns whether `limited` may have to change a message or a system text.
@@ -87,7 +87,7 @@ class Format:
         in_runs: Whether several messages with calls may follow each other, before their results.
         unseen: For items of frameworks: returns the content that reaches the model in addition to
             the item's chat messages, such as thinking. None if the item is sent whole.
-        is_exact: Whether items may hold bytes. They are stored as `exact.written` encodes them.
+        is_exact: Whether items may hold bytes. Such items are stored as results of `exact.written`.
     """
 
     name: str
@@ -178,7 +178,7 @@ def _formats() -> dict[str, Format]:
 def register(form: Format) -> None:
     """Register a format for this process, or replace the one of the same name.
 
-    Register it before a memory is opened, in every process that reads such items.
+    Register it before a memory is opened, in every process that reads items of the format.
     """
     _formats()[form.name] = form
 
@@ -199,7 +199,7 @@ def recognised(value: Raw) -> Format | None:
     """Return the format of a dict, by its keys. None for a chat message or an unknown dict."""
     if not all(isinstance(value.get(key), str | None) for key in ("type", "role", "kind")):
         return None
-    forms = list(_formats().values())  # another thread may register one meanwhile
+    forms = list(_formats().values())  # another thread may register a format meanwhile
     return next((form for form in forms if form.recognises(value)), None)
 
 

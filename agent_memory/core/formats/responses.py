@@ -45,7 +45,7 @@ def recognises(value: Mapping[str, Any]) -> bool:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the chat message of an item. Empty for an item without one, such as reasoning."""
+    """Return an item's chat message in a list. Empty for an item without one, such as reasoning."""
     kind = str(raw.get("type"))
     if kind in _CALLS:
         call = neutral.call_of(raw.get("call_id"), raw.get("name"), raw.get(_CALLS[kind]) or "")
@@ -103,7 +103,10 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
 
 
 def items(raw: Mapping[str, Any]) -> list[Any]:
-    """Return an item without blank texts, or nothing if it is empty."""
+    """Return the items to send for an item: usually the item itself, without blank texts.
+
+    A response of `responses.compact` gives the items in its `output`. An empty message gives none.
+    """
     output, content = raw.get("output"), raw.get("content")
     if raw.get("object") == COMPACTED and isinstance(output, list):
         return output
@@ -116,14 +119,15 @@ def items(raw: Mapping[str, Any]) -> list[Any]:
 
 
 def is_counted(item: Any) -> bool:
-    """Return whether `limited` may have to change an item: it has an id, or is of a custom tool."""
+    """Return whether `limited` may have to change an item: one with an id or of a custom tool."""
     return isinstance(item, Mapping) and ("id" in item or item.get("type") in _CUSTOM)
 
 
 def limited(context: list[Any]) -> list[Any]:
     """Give each output the type that belongs to its call, and remove duplicate ids.
 
-    A message or call with a repeated id loses the id. Other items with a repeated id are dropped.
+    If an id occurs again, a message, a function call or a custom tool call loses the id. Any other
+    item is dropped.
     """
     ids = [item_id for item in context if (item_id := item.get("id")) is not None]
     if len({*ids}) < len(ids):

@@ -175,8 +175,8 @@ class TokenCounter:
         A raw item counts as the larger of its JSON and its chat views, with these exceptions:
 
         - An item of a framework counts as its views, plus its other content that reaches the model.
-        - An item whose content is a list of parts counts as its views, plus the JSON of its other
-          fields. Pictures in the list are thus not counted as text.
+        - An item with a list of parts as chat content counts as its views, plus the JSON of all
+          fields except the content. Pictures in the list are thus not counted as text.
         - An item without a chat form counts 0, if its format is registered.
         """
         role, content = message.role, message.content
@@ -291,7 +291,7 @@ def encoding_for(model: str | None) -> tuple[str, bool]:
     text_of("model", model)
     name = model.rsplit("/", 1)[-1].lower()
     if "claude" in name:
-        # Anthropic publishes no tokenizer for Claude 3 and later. This one is for earlier models.
+        # Anthropic publishes no tokenizer for Claude 3 and later. The encoding CLAUDE is older.
         return CLAUDE, False
     from tiktoken.model import encoding_name_for_model
 

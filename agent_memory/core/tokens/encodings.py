@@ -2,7 +2,7 @@
 
 Building tiktoken's tokenizer takes a few hundred milliseconds, and blocks all threads most of that
 time. A `MergeCounter` therefore counts the first texts of a process, with the same results. After
-many texts, the tokenizer is built in a thread and replaces the `MergeCounter`.
+about ten short messages, the tokenizer is built in a thread and replaces the `MergeCounter`.
 
 A byte-pair encoding splits a text into pieces by a pattern. Within a piece, it repeatedly merges
 two neighbours: the first pair that forms the token of the lowest rank. The merging ends when no
@@ -338,7 +338,7 @@ class Encoding:
         self._lock = fork_safe_lock(own=True)
 
     def build(self) -> Callable[[str], int]:
-        """Build tiktoken's tokenizer, if that is not done yet, and use it from now on."""
+        """Build tiktoken's tokenizer, unless it is built already, and use it from now on."""
         import tiktoken
 
         ranks = self._table()

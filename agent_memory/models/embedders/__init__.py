@@ -67,7 +67,7 @@ def open_embedder(
 def _warn() -> None:
     logger.warning(
         "No embedder is installed or configured, so recall matches words only. To match meaning, "
-        "set `embedding` or %s",
+        "set `embedding`, or run: %s",
         install_command("local"),
     )
 

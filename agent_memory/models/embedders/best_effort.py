@@ -35,7 +35,7 @@ _BATCH = 1_000  # characters that a local embedder encodes between two checks of
 class BestEffort:
     """An embedder that may be down. Texts then have no vectors, and are compared by words alone.
 
-    The embedder is not called for a second after a failure, so that recalls do not wait for a
+    After a failure, the embedder is not called for one second, so that recalls do not wait for a
     further failure. The pause doubles with each further failure, up to half a minute.
     """
 
@@ -100,7 +100,7 @@ class BestEffort:
     def rest(self, error: Exception) -> None:
         """Begin a pause after a failure.
 
-        There is no pause after a spending limit, which may concern only one user.
+        A spending limit causes no pause, because it may concern only one user.
         """
         self._why = error_text(error)
         if isinstance(error, SpendingLimitReached):

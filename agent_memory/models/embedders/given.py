@@ -43,7 +43,7 @@ class GivenEmbedder:
 
     @property
     def dimension(self) -> int:
-        """Length of a vector. If it was not given, the first access embeds a word."""
+        """Length of a vector. If no length was given, the first access embeds a word."""
         if self._dimension is None:
             from agent_memory.models.embedders.vectors import unit_rows
 

@@ -40,7 +40,7 @@ def is_installed() -> bool:
 class MiniLMEmbedder:
     """Vectors and word pieces from all-MiniLM-L6-v2 (the extra "local"). Best for English.
 
-    The first text loads the model. Embedders with the same number of threads share it.
+    The first text loads the model. Embedders with the same number of threads share the model.
 
     Args:
         threads: Number of threads of the model.

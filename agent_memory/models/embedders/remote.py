@@ -27,7 +27,7 @@ class LiteLLMEmbedder(Provider):
     @property
     def dimension(self) -> int:
         """Length of a vector, from litellm's table or the vector of one word."""
-        # no lock: no thread shall wait for another thread's timeout, and all get the same result
+        # no lock: a thread must not wait for another thread's timeout; all get the same length
         if self._dimension is None:
             self._dimension = self._known_dimension() or len(self._request(["dimension"])[0])
         return self._dimension

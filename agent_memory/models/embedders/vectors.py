@@ -25,10 +25,10 @@ def answered(name: str, function: Callable[[Any], T], argument: Any) -> T:
 
 
 def unit_rows(rows: Any, source: str = "The embedding model") -> np.ndarray:
-    """Scale rows to length 1. Rows of zeros stay. The error text names the rows by `source`.
+    """Scale rows to length 1. Rows of zeros stay. Error texts name `source` as the rows' origin.
 
     Raises:
-        ModelOutputInvalid: The rows are not equally long, or not all of finite numbers.
+        ModelOutputInvalid: The rows differ in length, or hold a number that is not finite.
     """
     try:
         array = np.asarray(rows, dtype=np.float64)  # squares do not overflow in double precision
