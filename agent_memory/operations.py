@@ -84,8 +84,8 @@ def repair(memory: AgentMemory, error: Damaged, *, dry_run: bool = False) -> str
     """Repair a damaged record, as far as the log allows it.
 
     A session's head is restored from its log. If the session's owner or end is lost, the session is
-    deleted. Blocks derive lost facts and vectors from the log again. A note replaces a lost
-    message. Other records that cannot be derived again are deleted.
+    deleted. Blocks derive lost facts and vectors from the log again. A placeholder
+    text replaces a lost message. Other records that cannot be derived again are deleted.
 
     Args:
         memory: The memory with the damaged store.
@@ -93,8 +93,8 @@ def repair(memory: AgentMemory, error: Damaged, *, dry_run: bool = False) -> str
         dry_run: Whether to only describe the repair.
 
     Returns:
-        A sentence that describes the repair. None if no repair is possible, for example of a text
-        that cannot be decrypted.
+        A sentence that describes the repair. None if no repair is possible, for example
+        because a text cannot be decrypted.
     """
     memory.components.guard.check(None, None)
     if not isinstance(error, Damaged):
@@ -111,7 +111,7 @@ def repair(memory: AgentMemory, error: Damaged, *, dry_run: bool = False) -> str
 
 
 def shares(memory: AgentMemory, *, agent_id: str | None = None, prefix: str = "") -> list[str]:
-    """Return the names of the shared namespaces with past or current grants, in order.
+    """Return the names of the shared namespaces with past or current grants, sorted.
 
     Args:
         memory: A memory over the store.
@@ -207,7 +207,7 @@ def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
     The call does the same as `AgentMemory.replay`, but first deletes stored vectors of another
     model. After an interruption, call `rebuild` again to continue. Until the rebuild ends, the
     block recalls only from sessions that are already rebuilt. Before the rebuild, stop all
-    processes with the old settings. Their recalls from the block would be wrong or missing.
+    processes with the old settings: their recalls from this block would be wrong or missing.
 
     Args:
         config: The new settings.

@@ -36,7 +36,7 @@ class BlockLink:
     memory: AgentMemory | None  # the memory that has the block; None for a member block
 
     def is_in(self, home: str | None) -> bool:
-        """Return True for member blocks and blocks of `home`: their queries name the session."""
+        """Return whether queries name the session: for member blocks and blocks of `home`."""
         return self.memory is None or self.member == home
 
     def target(self, scope: Scope, home: str | None) -> Target:
@@ -51,7 +51,7 @@ class BlockLink:
     def _recall(
         self, parts: Components, scope: Scope, message: Message | None, limit: int
     ) -> list[Recall]:
-        """Return the block's recalls, without those from deleted sessions of its memory."""
+        """Return the block's recalls, without recalls from deleted sessions of the memory."""
         parts.guard.check(None, None)
         if scope.in_context:
             scope = replace(scope, pinned=parts.pins.of(scope))
@@ -121,7 +121,7 @@ def _check(name: str, member: object) -> None:
     if isinstance(member, Block) and member.absorbs:
         raise ConfigError(
             f"The block {name!r} absorbs a log, but a member block has no log. Add the block to a "
-            "memory: AgentMemory(blocks=[...]). If it only reads, let its `absorbs` return False."
+            "memory: AgentMemory(blocks=[...]). If it only reads, set its `absorbs` to False."
         )
 
 

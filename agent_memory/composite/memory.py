@@ -85,7 +85,7 @@ class CompositeMemory:
             digits and underscores. The blocks use the first memory's store, models and embedder.
         route: The name of the home of all sessions, or a function of `(session_id, user_id)` that
             returns the name of a session's home. For a session, the function must always return the
-            same name. None is the first memory.
+            same name. None means the first memory.
         timeouts: The seconds that `get` and `search` wait for a member, by its name.
         timeout: The seconds that `get` and `search` wait for every other member.
 
@@ -337,7 +337,7 @@ class CompositeMemory:
         """Return the schemas of all members' tools. See `AgentMemory.tools`.
 
         Tools of the session's home and of member blocks keep their names. Tools of other memories
-        are prefixed with the member's name, such as "company_memory_read", and need a user.
+        need a user. Their names begin with the member's name, as in "company_memory_read".
 
         Raises:
             ConfigError: Two tools have the same name, or a name is too long.

@@ -76,13 +76,13 @@ class AgentMemoryConfig(SettingsModel):
             server's URL, such as "postgresql://...", "mysql://..." or "redis://...". An open store
             can be passed too, even to several memories. The caller closes this store.
         durability: The failures after which a stored update is still there. "power": a crash of the
-            process and a power loss. This needs a disk sync for each update. "process": a crash of
+            process and a power loss, with a disk sync for each update. "process": a crash of
             the process. A power loss may then lose the newest updates, but never restores deleted
             data. By default Redis and MySQL follow their server's configuration. If "power" is set
             explicitly, a server that does not sync is refused.
         encryption: The name of the environment variable with the keys, such as "AGENT_MEMORY_KEYS".
             All content is encrypted before it is stored; see `stores.Keys`. None encrypts nothing.
-        system_store: The store for system messages, in a form of `store`. None uses `store`.
+        system_store: The store for system messages, in any form of `store`. None uses `store`.
         namespace: Separates deployments that share a database.
         max_tokens: The token budget of a context, recalls included.
         max_messages: The maximum number of messages in a context. The system message, the summary,
@@ -97,7 +97,7 @@ class AgentMemoryConfig(SettingsModel):
             message. A context leaves out less relevant recalls. 0 adds all recalls that fit.
             `search` requires only a twentieth of this value.
         model: A litellm model, such as "openai/gpt-4o-mini". It also selects the tokenizer. None
-            works without a language model.
+            means no language model.
         api_base: The URL of the model's API, if it is not the provider's own.
         api_key: The API key, if it is not in the provider's environment variable.
         model_timeout: The time limit of a model call, in seconds.
@@ -110,7 +110,7 @@ class AgentMemoryConfig(SettingsModel):
         tokenizer: "exact" counts with the model's own encoding, if it is public. "approximate"
             estimates the count without an encoding; see docs/tokens.md for the error.
         embedding: An embedding model: None for the local default, "fastembed/<model>", or any
-            litellm embedding model. A function from a list of texts to a vector for each, or an
+            litellm embedding model. A function that returns a vector for each text of a list, or an
             object with the methods of LangChain or LlamaIndex, can be passed too.
         embedding_threads: The number of cores for an embedding model on this machine.
         overflow: The strategy for a window that exceeds its part of the budget. None for
@@ -125,16 +125,16 @@ class AgentMemoryConfig(SettingsModel):
         quiet_seconds: Blocks that call a language model wait until a batch is full: 10,000 tokens,
             160 messages, or half of `max_tokens`. With `absorb="every_update"`, they also absorb
             after a pause of this many seconds in the session. With 0 they never wait, so that each
-            message may cause a model call. Background threads or a worker notice a pause. Without
-            both, the messages wait for the next update.
+            message may cause a model call. Only background threads or a worker notice a pause.
+            Otherwise the messages wait for the next update.
         idle_minutes: The pause in a session, in minutes, after which the background threads or a
-            worker absorb all its messages. None for never.
+            worker absorb all its messages. None means never.
         absorb_attempts: The number of attempts after which messages that a block cannot absorb
             become a dead letter. Attempts during an outage do not count.
         absorb_timeout: The time limit of a block for one batch, in seconds.
         memory_role: The role of the messages with recalls and the summary: "system" or "user".
-            "leading" puts both into the first system message, for models that accept only one.
-            Prompt caches are then less effective: see docs/recall.md.
+            "leading" puts recalls and summary into the first system message, for models that accept
+            only one. Prompt caches are then less effective: see docs/recall.md.
         retention: How long the log stores a message after it has left the window and all blocks
             have absorbed it. "forever" never removes it. "window" removes it immediately. A
             timedelta, in files an ISO 8601 duration ("P30D"), counts from the message's own time.

@@ -38,7 +38,7 @@ def from_environment(model: type[BaseModel], prefix: str = PREFIX) -> dict[str, 
         near = get_close_matches(name, names, n=1, cutoff=0.9)
         if near and name not in names:
             raise InvalidSetting(
-                f"{variable} is no setting. Did you mean {prefix}{near[0].upper()}?"
+                f"{variable} is not a setting. Did you mean {prefix}{near[0].upper()}?"
             )
     from pydantic_settings import EnvSettingsSource, SettingsError  # slow, and rarely needed
 
@@ -87,7 +87,7 @@ def read_settings(file: str | Path) -> dict[str, Any]:
     if not isinstance(file, str | PathLike):
         raise ConfigError(f"Settings cannot be read from {quoted(file)}. Pass the path of a file.")
     path = Path(file)
-    text = read_text(path, "the configuration").removeprefix("\ufeff")  # from Windows editors
+    text = read_text(path, "the configuration").removeprefix("\ufeff")  # Windows editors add it
     try:
         match path.suffix.lower():
             case ".toml":

@@ -127,7 +127,7 @@ class Appender:
     ) -> int:
         """Append imported messages atomically, and return the number of new messages.
 
-        Each message comes with its name in the source. A message whose name was imported before is
+        Each message comes with its id in the source. A message whose id was imported before is
         skipped.
         """
         drafts = self.drafts([message for _, message in messages], session_id, user_id)

@@ -65,7 +65,7 @@ class Deployment:
         """Open the memories of all stores. If a store cannot be opened, close the other memories.
 
         Raises:
-            ConfigError: As for `AgentMemory`. A note names the store.
+            ConfigError: As for `AgentMemory`. A note of the exception names the store.
             StoreError: A store cannot be opened.
         """
         with ExitStack() as opened:
@@ -84,7 +84,7 @@ class Memories(dict[str, AgentMemory]):
 
     Args:
         memories: The memories.
-        closing: Closes the memories when it is closed itself.
+        closing: The exit stack that closes the memories.
     """
 
     def __init__(self, memories: dict[str, AgentMemory], closing: ExitStack) -> None:
@@ -106,7 +106,7 @@ class Memories(dict[str, AgentMemory]):
 
 
 def store_tables(table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the settings of each store in a file, by name, including the file's defaults."""
+    """Return the settings of each store in a file, by the store's name, with the defaults."""
     top = {name: value for name, value in table.items() if name != STORES}
     if STORES not in table:
         return {ONLY: top}

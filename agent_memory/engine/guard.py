@@ -61,8 +61,8 @@ class Guard:
         """Return whose session it is. Servers use this to hide other users' sessions.
 
         "own": it belongs to the user. "deleting": the same, but its deletion is not finished.
-        "nobody's": the session does not exist. "another's": it belongs to another user, or to no
-        user. A session without a user would otherwise get the first user that names it.
+        "nobody's": the session does not exist. "another's": it belongs to another user or to no
+        user. A session without a user must stay hidden: the first user that names it would own it.
         """
         self.check_session(session_id, user_id)
         try:

@@ -49,7 +49,7 @@ def load_rest() -> None:
 
 
 def loading_rest(method: Callable[..., T]) -> Callable[..., T]:
-    """Decorate a method: its first call loads all modules first."""
+    """Decorate a method: load all modules before its first call."""
 
     @wraps(method)
     def call(*args: Any, **named: Any) -> T:
@@ -81,7 +81,7 @@ def part(place: str, takes: str | None = None) -> Any:
 
 
 def with_rest(cls: Class) -> Class:
-    """Decorate a class: each public method except `update` loads all modules first."""
+    """Decorate a class: load all modules before each public method except `update`."""
     for name, method in list(vars(cls).items()):
         if isinstance(method, FunctionType) and not name.startswith("_") and name != "update":
             setattr(cls, name, loading_rest(method))

@@ -69,8 +69,8 @@ class Leases:
     def renew(self, lease: Lease) -> bool:
         """Renew a lease and return whether it is still held.
 
-        If another worker has held the lease meanwhile, it is not renewed, even if it is free now:
-        this worker has read an older state of the session.
+        A lease that another worker has held meanwhile is not renewed, even if it is free now: the
+        caller has read an older state of the session.
         """
         return self._store.lease(lease.session_id, lease.owner, LEASE_SECONDS, renew=True)
 

@@ -30,7 +30,7 @@ class UserSize:
     Attributes:
         user_id: The user.
         sessions: The number of the user's sessions.
-        messages: The number of their messages, including messages that `retention` removed.
+        messages: The number of messages in these sessions, even if `retention` removed them.
     """
 
     user_id: str
@@ -55,7 +55,7 @@ class Listing:
     def completed(self, heads: Sequence[Head]) -> list[Head]:
         """Return the heads with `updated_at` and `metadata`.
 
-        If a session was deleted meanwhile, these are its creation time and {}.
+        If a session was deleted meanwhile, its head gets the creation time and no metadata.
         """
         newest = self._newest_of(heads)
         return [self._completed(head, newest.get(head.session_id)) for head in heads]

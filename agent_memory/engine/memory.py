@@ -64,9 +64,9 @@ class AgentMemory(OpenMemory):
     Pass a configuration or its fields: `AgentMemory(max_tokens=8000, model="openai/gpt-4o-mini")`.
     Threads may share one instance. Use it as a context manager, or call `close`.
 
-    A session's log numbers its messages: the `seq` is 1, 2, 3, ... The window is the newest part of
-    the log, which contexts show. Blocks absorb messages: they derive records from the messages.
-    Contexts recall these records. A head is the stored state of a session.
+    The messages in a session's log have the numbers (`seq`) 1, 2, 3, ... The window is the newest
+    part of the log, which contexts show. Blocks absorb messages: they derive records from them,
+    which contexts recall. A head is the stored state of a session.
 
     A session belongs to the first user that a call names for it. Every call that names another user
     raises `SessionOfAnotherUser` and changes nothing.
@@ -116,7 +116,7 @@ class AgentMemory(OpenMemory):
                 shape of OpenAI's, Anthropic's, Gemini's or Bedrock's API or of LangChain, or an
                 object or a whole response of their SDKs. A system message replaces the session's
                 system message. A list may begin with the messages of the session's last `get`.
-                They are skipped, because they are already stored.
+                These messages are already stored, and are skipped.
             user_id: The user that the session belongs to.
             key: An idempotency key for this write in its session, such as a UUID. A retry with the
                 same key and the same messages stores nothing. Messages with an `id` need no key:
@@ -130,13 +130,13 @@ class AgentMemory(OpenMemory):
 
         Raises:
             InvalidInput: An id or a message is not valid. Or a message is larger than
-                `max_message_bytes`, or has the recalls or the summary of an older context. Nothing
+                `max_message_bytes`, or contains recalls or the summary of an earlier `get`. Nothing
                 was stored.
             Conflict: The key or an id was used for other content, or the log does not end at
                 `expected_end`. Nothing was stored.
-            StoreError: The store failed. Nothing was stored, unless the connection to a server
-                broke during the write, or the write was interrupted. A retry with the same `key` is
-                safe.
+            StoreError: The store failed, and nothing was stored. Exception: after a broken
+                connection or an interrupted write, the messages may be stored. A retry with the
+                same `key` is safe.
         """
         self._guard.check_session(session_id, user_id)
         check_pair(message)
@@ -214,7 +214,7 @@ class AgentMemory(OpenMemory):
         least: float | None = None,
         entries: bool = False,
     ) -> list[Recall]:
-        """Return the records and notes that match a query, best first, without a window.
+        """Return the records and notes that match a query, best first.
 
         Messages that blocks have not absorbed yet are pending, and are searched too. If no block
         recalls pending messages, a word search covers the newest 5,000 of them. If no block absorbs
@@ -232,8 +232,8 @@ class AgentMemory(OpenMemory):
             since: Only messages of this time or later: a date (UTC), or a time with a time zone.
             until: Only messages before this time.
             where: Conditions on the messages' metadata, as for `KeyValues.search`.
-            least: The minimum score. It replaces the minimum relevance of `min_relevance`. 0
-                returns the nearest records, except those that share nothing with the query.
+            least: The minimum score, in place of the setting `min_relevance`. 0 returns the nearest
+                records, except those that share nothing with the query.
             entries: Whether each recall includes its source messages.
 
         Raises:
@@ -248,7 +248,7 @@ class AgentMemory(OpenMemory):
     def explain(
         self, question: str, *, user_id: str | None = None, session_id: str | None = None
     ) -> Explanation:
-        """Return the records that a question would recall, and the other records with the reason.
+        """Return the records that a question would recall, and those left out, with the reason.
 
         A record is left out if it is not relevant enough, is superseded, has no room in the budget
         or is shown already. Warnings name messages that blocks have not absorbed yet or could not
@@ -277,7 +277,7 @@ class AgentMemory(OpenMemory):
         at: datetime | date | None = None,
         key: str | None = None,
     ) -> Note:
-        """Store a text as a note, without a message and without a model.
+        """Store a text as a note, without storing a message or calling a model.
 
         `get` and `search` find the note immediately. With `blocks=[]`, only `search` finds it. A
         note with the same words is not stored twice.
@@ -288,7 +288,7 @@ class AgentMemory(OpenMemory):
             session_id: The session of the note, if any. The note is deleted with the session.
                 Without `user_id`, the session is required, and the note belongs to it.
             at: The time from which the text is true: a date (UTC), or a time with a time zone. None
-                for now.
+                means now.
             key: An idempotency key, for retries with the same text.
 
         Raises:
@@ -313,8 +313,8 @@ class AgentMemory(OpenMemory):
         Args:
             user_id: The user that the session must belong to.
             after: Only entries after this seq.
-            limit: The maximum number of entries, counted from the oldest.
-            last: The maximum number of entries, counted from the newest.
+            limit: The maximum number of entries, from the oldest.
+            last: The maximum number of entries, from the newest.
 
         Returns:
             The entries. An empty list if the session does not exist.
@@ -348,9 +348,9 @@ class AgentMemory(OpenMemory):
         rounds. They are stored only while `keep_contexts=True` is set.
 
         Limitations: If the session does not exist yet, or does not belong to the named user yet,
-        its context is not stored immediately. The process holds the latest such context, and stores
-        it after the first message of the session or of this user. If the process ends earlier, the
-        context is lost.
+        its context is not stored immediately. The process holds only the latest of these contexts,
+        and stores it after the first message of the session or of this user. If the process ends
+        earlier, the context is lost.
 
         Args:
             user_id: The user that the session must belong to.
@@ -385,7 +385,7 @@ class AgentMemory(OpenMemory):
 
         Returns:
             The head afterwards. Its `window_tokens` are at most `max_tokens`, unless the newest
-            message is larger together with its question and the tool calls that belong to it.
+            message, its question and its tool calls need more.
 
         Raises:
             InvalidBudget: `max_tokens` is not a positive number of tokens.
@@ -447,9 +447,9 @@ class AgentMemory(OpenMemory):
         session that does not exist is created.
 
         Args:
-            change: A function from the current entries to the new ones, which are entries, or
-                messages as `update` takes them. It is called again after a concurrent write, so it
-                must have no side effects.
+            change: A function that takes the current entries and returns the new log: entries, or
+                messages as for `update`. After a concurrent write it is called again, so it must
+                have no side effects.
             user_id: The user that the session belongs to.
 
         Returns:
@@ -471,7 +471,7 @@ class AgentMemory(OpenMemory):
         return self._settle(head)
 
     def before_turn(self, session_id: str, message: Any, *, user_id: str | None = None) -> Turn:
-        """Return the context for a turn. It ends with the turn's messages. Nothing is stored.
+        """Return the context for a turn, which ends with the turn's messages. Nothing is stored.
 
         Args:
             message: The turn so far: the question as text or as a message. Or a list of messages,
@@ -547,10 +547,10 @@ class AgentMemory(OpenMemory):
             user_id: The user. Required if the session does not exist yet.
             model: Another litellm model than the configured model.
             tools: Tools that the model may call: Python functions, or OpenAI schemas. A function is
-                called with checked arguments. Its exceptions are raised, except `ToolRefused`: the
-                model gets the text of it. Schemas from the method `tools` call the memory's own
-                tools, which run for this session and user. A call of any other schema is returned
-                to the caller: see below.
+                called with checked arguments. The model gets the text of a `ToolRefused`. Other
+                exceptions of the function are raised. Schemas from the method `tools` call the
+                memory's own tools, which run for this session and user. A call of any other schema
+                is returned to the caller: see below.
             stream: Return the chunks of all rounds as they arrive.
             max_rounds: The maximum number of rounds in which the model may call tools. After these
                 rounds, the model must answer.
@@ -606,8 +606,8 @@ class AgentMemory(OpenMemory):
     ) -> str:
         """Run a tool call of a model and return the tool's result, as text for the model.
 
-        A failed call returns a text that says what the model should do. A failure of the store or
-        of a model also returns such a text, and is logged.
+        A failed call returns a text that says what the model should do. If the store or a model
+        fails, the call returns such a text too, and logs the failure.
 
         Args:
             name: The tool's name, as in the model's call.
@@ -619,7 +619,7 @@ class AgentMemory(OpenMemory):
         return self.components.toolbox.call(session_id, name, arguments, user_id, key)
 
     def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]:
-        """Absorb a session's pending messages, as `flush`, and clear its `WorkingMemory`.
+        """Absorb a session's pending messages, like `flush`, and clear its `WorkingMemory`.
 
         A `WorkingMemory(persist=True)` is not cleared. The log stays, and the conversation may
         continue.
@@ -641,7 +641,7 @@ class AgentMemory(OpenMemory):
         """Absorb all pending messages of one session, of one user, or of all. Idempotent.
 
         A summary that was made without a model, because the model failed, is replaced if the model
-        works again. Among several sessions, a damaged one is skipped with a warning.
+        works again. Of several sessions, damaged ones are skipped with a warning.
 
         Args:
             session_id: Only this session.
@@ -720,8 +720,8 @@ class AgentMemory(OpenMemory):
             limit: The maximum number of sessions.
             after: The id of the last session of the previous page.
             prefix: Only sessions whose ids start with this text.
-            newest: Sort by the time of the newest message, latest first. Such a call reads the
-                heads of all sessions of the user, or of the whole namespace.
+            newest: Sort by the time of the newest message, latest first. This reads the heads of
+                all sessions of the user, or of the whole namespace.
 
         Raises:
             InvalidInput: `limit` is not a number, or `after` is not a valid id. With `newest`, no
@@ -810,8 +810,8 @@ class AgentMemory(OpenMemory):
     def replay(self, block: str) -> Iterator[Progress]:
         """Rebuild one block from the log, and yield the progress after each session.
 
-        Other calls are possible meanwhile. After an interruption, the next call continues after the
-        last finished session.
+        Other calls are possible during the rebuild. After an interruption, the next call continues
+        after the last finished session.
 
         Raises:
             ConfigError: No absorbing block has that name.

@@ -85,11 +85,11 @@ class OpenMemory:
 
         A service calls this before it reports that it is ready. Otherwise the first calls load
         these parts, and the first `completion` takes seconds. Nothing is stored, and no model is
-        called. A failure is only logged here. The call that needs the part raises it.
+        called. A failure is only logged here. The call that needs the part raises the error.
 
         Args:
-            user_id: A user whose indexes are loaded too. Without this argument, the user's first
-                `get` loads the indexes.
+            user_id: A user whose indexes are loaded too. By default, the user's first `get` loads
+                them.
 
         Raises:
             InvalidId: The id is not valid.

@@ -29,7 +29,7 @@ _OWN = ("session_id", "user_id")
 def bound(call: Callable[Concatenate[Any, str, P], T]) -> Callable[Concatenate[Any, P], T]:
     """Return a method that makes a memory's call for the session and the user of a handle.
 
-    The method has no parameters for the two, although type checkers accept `user_id`.
+    The method has no parameters for their ids, although type checkers accept `user_id`.
     """
     name, signature = call.__name__, inspect.signature(call)
     left = [each for each in signature.parameters.values() if each.name not in _OWN]
@@ -116,7 +116,7 @@ class Session(BoundSession):
     """One conversation of one user, from `AgentMemory.session`.
 
     If the session belongs to another user than `user_id`, every call raises `SessionOfAnotherUser`
-    and changes nothing. As a context manager, it calls `end` on exit.
+    and changes nothing. As a context manager, a `Session` calls `end` on exit.
 
     Attributes:
         session_id: The conversation.
@@ -154,9 +154,9 @@ class Session(BoundSession):
     def export(self, to: str | Path | TextIO) -> Exported:
         """Write a snapshot of the session: its log, its head, and its records in blocks.
 
-        The snapshot is consistent: messages that are appended during the export are not included.
-        Records of the user that belong to no session are not included either. Workers wait until
-        the export ends. `operations.import_session` imports a snapshot.
+        The snapshot is consistent. It excludes messages that are appended during the export, and
+        records of the user that belong to no session. Workers wait until the export ends.
+        `operations.import_session` imports a snapshot.
 
         Args:
             to: A path or an open text file. A file at a path appears when it is complete, and only

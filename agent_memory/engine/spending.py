@@ -72,7 +72,7 @@ class Spending:
 
     @property
     def job(self) -> str | None:
-        """The name of the limits for `Housekeeping`. If it changes, waiting sessions become due."""
+        """The name of this job for `Housekeeping`. A change of the limits makes sessions due."""
         if not self.is_limited:
             return None
         return f"spending {self._limits['']} {self._per_user}"

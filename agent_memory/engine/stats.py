@@ -122,7 +122,7 @@ class Progress:
         block: The block that is rebuilt. None means a flush.
         session_id: The session that was just processed.
         done: The number of sessions processed so far.
-        total: The number of all sessions, which may grow meanwhile.
+        total: The number of all sessions, which may grow during the call.
         error: The error of this session, or None.
     """
 

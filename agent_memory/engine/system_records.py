@@ -1,4 +1,4 @@
-"""The engine's own durable state: small records, called notes, in the store."""
+"""The engine's own durable state: small records in the store, called notes here."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class User:
 
         Args:
             session_id: Only facts from this session.
-            as_of: Only facts that were true at this time. A date means its start (UTC). None for
+            as_of: Only facts that were true at this time. A date means its start (UTC). None means
                 all facts that are not superseded, whether their time is past, present or future.
             known_at: The facts as the memory knew them at this time. None means now.
             superseded: Include superseded facts: the whole history, regardless of `as_of`.
@@ -110,7 +110,7 @@ class User:
         Raises:
             ConfigError: No block fills a profile.
             InvalidInput: A time has no time zone.
-            pydantic.ValidationError: The stored facts do not fit the model, which was changed.
+            pydantic.ValidationError: The model was changed, and stored facts do not fit it.
         """
         moments = _moments(as_of, known_at)
         scope = self._scope()
@@ -216,7 +216,7 @@ class User:
     ) -> list[Recall]:
         """Delete the records that a search or a report found, permanently. Idempotent.
 
-        To see beforehand which records will be deleted, look at the results of the search.
+        The results of the search show beforehand which records will be deleted.
 
         Args:
             found: Results of `search` or `surplus`, or `recalls` of a context.
@@ -230,8 +230,8 @@ class User:
 
         Raises:
             InvalidInput: An item is neither a recall nor an item of a report.
-            SessionOfAnotherUser: A message is in another user's session. The other records are
-                already deleted, and perhaps messages of other sessions.
+            SessionOfAnotherUser: A message is in another user's session. Records that are not
+                messages are already deleted, and perhaps messages of other sessions.
         """
         scope, recalls = self._scope(), recalls_in(found)
         text_of("why", why)

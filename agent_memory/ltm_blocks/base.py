@@ -1,6 +1,6 @@
 """The base classes of long-term blocks.
 
-A block absorbs a log: it derives its own data from the messages. It recalls data for contexts.
+A block absorbs a log: it derives its own data from the messages, and recalls it for contexts.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Resources:
         embedders: Opens an embedder by name. The name None opens the configured embedder, or the
             local default.
         vectors: Opens a vector store by its address. If `store` is encrypted, so is the opened
-            store. The caller closes it. The address None returns `store`.
-        locked: Waits for a named lock, and takes it. All processes of the deployment share it.
+            store. The caller closes the opened store. The address None returns `store`.
+        locked: Waits for a named lock, and takes it. All processes of the deployment share locks.
         redact: Redacts a text. Blocks call it on the data that users and tools write to them.
         min_relevance: The minimum relevance of a recall; see `AgentMemoryConfig`.
         zones: The users' time zones, for messages whose time has no UTC offset of its own.
@@ -91,7 +91,7 @@ def by_owner(delete: _Call) -> _Call:
     """Decorate a block's `delete` that only removes data from the session store.
 
     To delete a session or a user, the engine may then remove the block's records and vectors
-    itself, in one transaction. It calls `drop_caches` instead of `delete`.
+    itself, in one transaction. The engine then calls `drop_caches` instead of `delete`.
     """
     delete.by_owner = True  # type: ignore[attr-defined]
     return delete
@@ -161,7 +161,7 @@ class Block(SettingsModel, ABC):
         return False
 
     def recalled(self, scope: Scope, ids: Sequence[str]) -> None:
-        """Receive the ids of a new context's recalls that have a relevance of at least 0.5."""
+        """Receive the ids of a new context's recalls whose relevance is at least 0.5 or None."""
 
     @property
     def vectors(self) -> VectorStore:

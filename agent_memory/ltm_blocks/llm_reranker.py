@@ -47,7 +47,7 @@ class FactChooser(SettingsModel):
     def choose(self, resources: Resources, question: str, ranked: Sequence[Recall]) -> list[Recall]:
         """Return the recalls that the model finds relevant to a question, best first.
 
-        If the model gives no answer, the local ranking `ranked` is returned.
+        Without an answer, return the local ranking `ranked`.
         """
         shown = ranked[: self.most]
         llm = resources.models(self.model) if question and shown else None

@@ -57,7 +57,7 @@ class _StoredForm(Form):
 class NoteMemory(CollectionBlock, NoteBlock):
     """Notes of a user. A model writes them with a tool, a program with `User.notes`.
 
-    A note is deleted with its user, and with the session in which it was last written.
+    A note is deleted with its user, or earlier with the session in which it was last written.
 
     Attributes:
         max_notes: Maximum number of notes of a user.
@@ -123,7 +123,7 @@ def _namespace(notes: Notes) -> str:
 
 
 class Notes(Collection[NoteMemory]):
-    """The notes of one user; `User.notes` returns it."""
+    """A handle on the notes of one user, from `User.notes`."""
 
     _item = "note"
     _advice = ("Write one fact as a whole sentence.", "Shorten it, or write several notes.")
@@ -150,8 +150,8 @@ class Notes(Collection[NoteMemory]):
 
         Args:
             metadata: The writer's own metadata, as plain JSON.
-            at: When the note was stated: a datetime with a time zone, or a date (UTC). None for
-                now.
+            at: When the note was stated: a datetime with a time zone, or a date (UTC). None
+                means now.
             key: Idempotency key for retries.
 
         Raises:

@@ -55,8 +55,8 @@ class EncodeAhead:
     def add(self, owner: str, encode: Callable[[], bool]) -> None:
         """Schedule a call of `encode`, which encodes an owner's messages.
 
-        It is repeated while it returns True. It replaces an earlier call for the same owner. It is
-        ignored after `stop`, and while 10,000 owners have pending calls.
+        The call is repeated while it returns True. It replaces an earlier call for the same owner.
+        After `stop`, and while 10,000 owners have pending calls, a new call is ignored.
         """
         with self._lock:
             if self._stopped or len(self._waiting) >= _MOST_OWNERS:

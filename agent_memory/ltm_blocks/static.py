@@ -21,14 +21,14 @@ _FACT: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 class StaticMemory(Block):
     """Read-only facts for every user and session.
 
-    If all facts fit the block's share of tokens, all are recalled. Otherwise the most relevant
-    facts are recalled. With `choose`, only the facts that a model chooses are recalled.
+    If all facts fit into the token limits, all are recalled. Otherwise the most relevant facts are
+    recalled. With `choose`, only the facts that a model chooses are recalled.
 
     Attributes:
         facts: Texts, plain JSON or pydantic models. If a fact is a dict, its key `text` or
-            `content` holds the text, and `id` the id. Other dicts are written out key by key:
-            "office city: Berlin". If `facts` itself is a dict, each key is one fact. A repeated
-            fact counts once.
+            `content` holds the text, and `id` the id. A dict without a text is written out key by
+            key: "office city: Berlin". If `facts` itself is a dict, each key is one fact. A
+            repeated fact counts once.
         choose: An LLM reranker for the facts.
     """
 

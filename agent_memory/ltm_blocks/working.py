@@ -125,7 +125,7 @@ class WorkingMemory(CollectionBlock):
 
 
 class Scratchpad(Collection[WorkingMemory]):
-    """The values of one session; `Session.working` returns it."""
+    """A handle on the values of one session, from `Session.working`."""
 
     _item = "value"
 

@@ -22,7 +22,7 @@ from agent_memory.strategies.bounded import Trim
 class ChatHistory:
     """The messages of sessions, saved and loaded as whole lists.
 
-    An `AgentMemory` with the same store and namespace uses the same logs. It reads the messages,
+    An `AgentMemory` with the same store and namespace uses the same logs: it reads the messages,
     its blocks absorb them, and its `delete` and `delete_user` erase them. The history is
     thread-safe, and reads no environment variables. Use it as a context manager, or call `close`.
 

@@ -38,8 +38,8 @@ class VectorIndex(ItemIndex):
             (extra `qdrant`). An open store can be passed too. `close` does not close this store.
         name: The index's name in the store: lower-case letters, digits and underscores.
         embedding: An embedding model as in `AgentMemoryConfig`, or your own embedder. None means
-            the local embedder, or with a `dimension` no embedder. Without an embedder, every item
-            needs a vector.
+            the local embedder. If `dimension` is set, None means no embedder: every item then needs
+            a vector.
         dimension: The dimension of the vectors. None means the embedder's dimension.
         namespace: The namespace, if `store` is a URL.
 
@@ -215,7 +215,7 @@ class WordIndex(ItemIndex):
 
     Raises:
         ConfigError: The name is invalid, or the kind of store is unknown.
-        DimensionMismatch: A vector index has the name.
+        DimensionMismatch: A vector index has the same name.
         StoreError: The store cannot be opened.
     """
 

@@ -35,7 +35,7 @@ class Item:
     Attributes:
         id: The id, unique for a user within an index.
         text: The text. It is embedded if there is no vector.
-        vector: The vector. Only its direction matters, so not all numbers may be 0.
+        vector: The vector. Only its direction matters, and its numbers must not all be 0.
         metadata: Data of the caller, as plain JSON.
     """
 
@@ -136,7 +136,7 @@ class ItemIndex(ABC):
     ) -> None:
         """Store items. Each replaces the item with the same id.
 
-        If the call fails, nothing is stored. Limitation: Qdrant has no transactions, so a failed
+        If the call fails, nothing is stored. Exception: Qdrant has no transactions, so a failed
         call may have stored some of the items.
 
         Args:
@@ -162,7 +162,7 @@ class ItemIndex(ABC):
             self._vectors.put_vectors(self._block, records, features)
 
     def get(self, ids: str | Iterable[str], *, user_id: str | None = None) -> list[Item]:
-        """Return the existing items with these ids, in the ids' order. Their vectors may be scaled.
+        """Return the existing items with these ids, in the ids' order. The vectors may be scaled.
 
         Args:
             ids: One id or several.

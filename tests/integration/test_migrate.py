@@ -105,7 +105,7 @@ def test_by_address(filled: Path, tmp_path: Path) -> None:
         assert dones == sorted(dones)
         totals = {step.total for step in steps if step.what == what} - {None}
         assert totals <= {dones[-1]} if dones else not totals, what
-    with pytest.raises(InvalidInput, match="nothing to move in this namespace"):
+    with pytest.raises(InvalidInput, match="nothing to copy in this namespace"):
         list(operations.migrate(f"sqlite:///{tmp_path}/source.db", url, namespace="other"))
     with closing(open_store(url)) as store:
         store.append("new", [draft("of the target")])

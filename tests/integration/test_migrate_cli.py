@@ -85,7 +85,7 @@ def test_doctor_reports_an_incomplete_target(monkeypatch: pytest.MonkeyPatch, se
         monkeypatch.setenv("KEYS", "k:" + b64encode(bytes(32)).decode())
         monkeypatch.setenv("AGENT_MEMORY_ENCRYPTION", "KEYS")
     told = run("doctor", "--store", TO, code=1)
-    assert "was interrupted. Use the former store" in " ".join(told.split())
+    assert "was interrupted. Use the source of the migration" in " ".join(told.split())
     monkeypatch.delenv("AGENT_MEMORY_ENCRYPTION", raising=False)
     assert "migration" not in run("doctor", "--store", FROM)
     monkeypatch.setenv("AGENT_MEMORY_SYSTEM_STORE", TO)

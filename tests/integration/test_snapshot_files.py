@@ -224,7 +224,7 @@ def test_expired_messages(lines: list[str], caplog: pytest.LogCaptureFixture) ->
     announced["dimension"] = 7
     with remembering("memory://") as memory:
         operations.import_session(memory, resummed(bodies))
-        assert "without its first" in caplog.text
+        assert "without the first" in caplog.text
         memory.flush()
         assert memory.search("And tea?", user_id="ada")
 

@@ -103,7 +103,7 @@ def test_it_says_what_to_do(act: Act, sentence: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [("BLOCKS", "vector", "AGENT_MEMORY_BLOCKS is not valid JSON. Set it to JSON."),
-     ("MAX_TOKEN", "9000", "AGENT_MEMORY_MAX_TOKEN is no setting. Did you mean "
+     ("MAX_TOKEN", "9000", "AGENT_MEMORY_MAX_TOKEN is not a setting. Did you mean "
       "AGENT_MEMORY_MAX_TOKENS?"),
      ("OVERFLOW__KEEP_MESAGES", "3", "`overflow` has no setting `keep_mesages`. Did you mean "
       "`keep_messages`?")],

@@ -76,9 +76,9 @@ class Deletion:
         return [*self._erase(session_id), self._scrub()]
 
     def retried(self, session_id: str, call: Callable[[], T]) -> T:
-        """Run a call and return its result. If its session is being deleted, repeat the call.
+        """Run a call for a session and return its result.
 
-        An interrupted deletion of the session is finished first, even if another process began it.
+        If the session is being deleted, by any process, finish the deletion and repeat the call.
 
         Raises:
             StoreUnavailable: The session is deleted again and again, or its deletion does not end.
@@ -146,9 +146,9 @@ class Deletion:
             return [*parts, self._scrub()]
 
     def _erase_user(self, key: str, user_id: str, before: float, *, cleared: bool) -> list[Part]:
-        """Erase a user's data from before a time. Newer messages are not erased.
+        """Erase a user's data that is older than the time `before`.
 
-        With `cleared`, an earlier call has cleared the manual blocks. Their current data is newer.
+        With `cleared`, an earlier call has cleared the manual blocks. Their data is newer.
         """
         if not cleared:
             self._parts.redaction.close(user_id)
@@ -168,7 +168,7 @@ class Deletion:
         for name in (FORGOTTEN, KEYS.name):
             self._store.delete_records(name, owner=Scope(user_id).owner)
         self._parts.redaction.erase(user_id)
-        # messages since the beginning of the deletion are absorbed again
+        # messages that arrived after the deletion began are absorbed again
         for head in all_heads(self._store, user_id):
             for name in self._absorber.blocks:
                 self._absorber.rewind(name, None, head.session_id)
@@ -188,7 +188,7 @@ class Deletion:
         erase_values(self._store, Scope(user_id))
 
     def _note_scrub(self) -> None:
-        """Note in the store that traces must be erased, in case this call is interrupted."""
+        """Record in the store that traces must be erased, in case this call is interrupted."""
         self._records.write(Kind.SCRUBS, uuid4().hex)
 
     def _scrub(self, noted: Iterable[str] | None = None) -> Part:
@@ -221,7 +221,7 @@ class Deletion:
         return under_lease(self._parts.leases, session_id, marked, self._clear, hint) or [_LOG]
 
     def _head(self, session_id: str) -> Head | None:
-        """Return a session's head, or its readable fields if it is damaged."""
+        """Return a session's head. If it is damaged, the head has only the readable fields."""
         try:
             return self._store.head(session_id)
         except Damaged as error:
@@ -236,7 +236,7 @@ class Deletion:
         return {name for name in names | {*self._store.vector_blocks()} if not reserved(name)}
 
     def _sessions(self, user_id: str) -> list[Head]:
-        """Return a user's sessions, damaged ones with their readable fields."""
+        """Return the heads of a user's sessions. Damaged heads have only the readable fields."""
         with noted() as damaged:
             heads = list(all_heads(self._store, user_id))
         rests = [error.damage.head for error in damaged if error.damage and error.damage.head]

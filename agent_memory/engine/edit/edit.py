@@ -125,13 +125,13 @@ class Editor:
 
         An edit that only adds entries takes no lease. Every other edit takes the session's lease.
         The plan is called again after each concurrent write. `begins` is the head with which a
-        missing session is created. Return None if there is nothing to do, or no such session.
+        missing session is created. Return None if there is no session, or nothing to do.
         """
         planned: LogEdit | None = None
 
         def find() -> LogEdit | None:
             nonlocal planned
-            if given_up():  # the caller no longer waits: do not change messages that came later
+            if given_up():  # the caller no longer waits: do not change newer messages
                 return None
             head = self._head(session_id, begins)
             if head is not None:
@@ -156,7 +156,7 @@ class Editor:
         return None
 
     def reach(self, block: str, head: Head, end: int) -> int:
-        """Return the seq after which a block deletes its records if entries after `end` leave.
+        """Return the seq after which a block deletes its records if a log is cut after `end`.
 
         Records and dead letters with messages on both sides of `end` are deleted too. The block
         then absorbs their messages again.

@@ -15,7 +15,7 @@ from agent_memory.errors import InvalidInput, InvalidMessage, UnsupportedOperati
 from agent_memory.stores.log import entries_after, entry_for_caller
 
 Log = Callable[[int, int], Sequence[Entry]]
-"""Returns the stored entries of a session after the first seq, up to the second."""
+"""Returns a session's stored entries after the first seq, up to and including the second seq."""
 
 Drafts = Callable[[Sequence[Message]], list[Draft]]
 """Returns drafts of messages, with their token counts."""
@@ -49,7 +49,7 @@ Plan = Callable[[Head, Log], LogEdit | None]
 def splice(
     head: Head, end: int, taken: Sequence[Entry], drafts: Sequence[Draft], log: Log
 ) -> LogEdit:
-    """Return the edit that replaces `taken`, all entries after `end`, with drafts."""
+    """Return the edit that replaces `taken` with drafts. `taken` has all entries after `end`."""
     total = head.total - sum(entry.counted for entry in taken)
     entries = entries_after(head.session_id, end, total, drafts)
     after = head
@@ -63,7 +63,7 @@ def splice(
 
 
 def window_before(head: Head, end: int, log: Log) -> Head:
-    """Return the head for a log cut after `end`. If its window is empty, a new window begins."""
+    """Return the head for a log cut after `end`. If the cut empties the window, begin a new one."""
     if head.start < end:
         return head
     first = log(head.expired, head.expired + 1)
@@ -82,10 +82,11 @@ def popped(count: int) -> Plan:
 
 
 def answered(part: Span, question: Message, drafts: Sequence[Draft]) -> Plan:
-    """Return a plan that replaces the answer to a question, if it is still the newest question.
+    """Return a plan that replaces the answer to a question.
 
     `part` reaches from the question to the message that was the newest when `regenerate` was
-    called. System messages after the question stay, before the new answer.
+    called. With newer messages, the plan raises `InvalidInput`. System messages after the question
+    stay, before the new answer.
     """
 
     def plan(head: Head, log: Log) -> LogEdit:
@@ -107,16 +108,16 @@ def listed(messages: Sequence[Message], user_id: str | None, drafted: Drafts) ->
     """Return a plan that replaces a session's messages with a list of messages.
 
     The messages at the beginning that are equal in the log and in the list stay. If a block has
-    absorbed a replaced message, it deletes its records of replaced messages, and absorbs the
-    session from the beginning. A session without a user gets `user_id`.
+    absorbed a replaced message, it deletes its records of the log, and absorbs the log from the
+    beginning. A session without a user gets `user_id`.
     """
 
     def plan(head: Head, log: Log) -> LogEdit | None:
         if head.expired and not messages:
             raise UnsupportedOperation(
                 f"Session {head.session_id!r} cannot be made empty: some of its messages expired, "
-                "and new messages must continue their numbers. Delete the session (`clear` a "
-                "history)."
+                "and new messages must continue their numbers. Delete the session instead (for a "
+                "chat history, call `clear`)."
             )
         had = log(head.expired, head.end)
         same = agreeing(had, messages)
@@ -126,7 +127,7 @@ def listed(messages: Sequence[Message], user_id: str | None, drafted: Drafts) ->
             return had[after - head.expired : upto - head.expired]
 
         edit = splice(head, end, had[same:], drafted(messages[same:]), read)
-        if user_id is not None and head.user_id is None:  # for the user, blocks absorb it again
+        if user_id is not None and head.user_id is None:  # blocks absorb the log again
             after = replace(edit.after, user_id=user_id, cursors={})
             return replace(edit, after=after, anew=frozenset(head.cursors))
         if head.version and edit.only_adds and not edit.entries:

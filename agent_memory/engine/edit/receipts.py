@@ -51,7 +51,7 @@ class Deleted:
         self._store.put_records(DELETED.name, tombstones(kind, names, at))
 
     def since(self, head: Head) -> datetime | None:
-        """Return when the session or its user was deleted. None if not since the session began."""
+        """Return when the session or its user was deleted. None if not after the session began."""
         stones = [self.at("session", head.session_id), self.at("user", head.user_id)]
         return max((at for at in stones if at and at >= head.created_at), default=None)
 
@@ -135,7 +135,7 @@ class Receipts:
             self._keys.open(("receipt", self._namespace, receipt.seal), receipt.signature)
         except Undecryptable:
             return Part(
-                "signature", "failed", "The receipt was altered, or the key is another one."
+                "signature", "failed", "The receipt was altered, or signed with another key."
             )
         return Part("signature")
 

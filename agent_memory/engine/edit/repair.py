@@ -97,14 +97,14 @@ class Repair:
     def plan(self, error: Damaged) -> tuple[str, Callable[[], object]] | None:
         """Return a sentence that describes the repair, and a function that does it.
 
-        None if nothing can be done. The function is safe to repeat.
+        Return None if no repair is possible. The function is safe to repeat.
         """
         damage = error.damage
         if damage is None or damage.kind == "file" or isinstance(error, Undecryptable):
             return None
         session_id = damage.session_id
         if damage.kind == "message":
-            text = "A note will replace the lost message. Records derived from the message stay."
+            text = "A placeholder will replace the lost message. Records derived from it stay."
             return text, partial(self._under_lease, session_id, self._replace)
         if damage.kind == "session":
             if damage.head is None:  # damaged file pages need a backup
@@ -144,7 +144,7 @@ class Repair:
         """Remove a record. For a vector, also remove the session's later vectors.
 
         An absorbing block derives the removed data again. The block's cursor is reset first, so
-        that a process that is killed between the two steps loses nothing.
+        that a crash before the removal loses nothing.
         """
         session_id = damage.session_id
         if damage.block not in self._absorber.blocks or not session_id:
@@ -221,7 +221,7 @@ class Repair:
         return self._store.rewrite(head, first - 1, entries) if entries else head
 
     def _mended(self, head: Head) -> tuple[int, list[Entry]]:
-        """Return the first damaged seq, and the log from there on, with notes for lost messages."""
+        """Return the first damaged seq, and the log from there on, with placeholders."""
         entries: list[Entry] = []
         at, first, missing = head.expired, 0, []
         before: Entry | None = None
@@ -249,7 +249,7 @@ class Repair:
 
 
 def _notes(seqs: list[int], before: Entry | None, after: Entry | None, head: Head) -> list[Entry]:
-    """Return an entry for each lost message. The first entry has the tokens of all of them."""
+    """Return a placeholder for each lost message. The first one has the tokens of all of them."""
     beside = before or after
     since = before.total if before else head.start_total if head.start == head.expired else 0
     total = after.before if after else since

@@ -59,7 +59,7 @@ class Regenerate:
         if stored is None:
             raise InvalidInput(
                 f"Session {turn.session_id!r} was deleted since the call of regenerate(). "
-                "Nothing was stored; ask it as a new question."
+                "Nothing was stored; ask the question as a new one."
             )
         return self._settle(stored)
 

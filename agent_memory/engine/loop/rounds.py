@@ -39,7 +39,7 @@ class Offer:
 
     Args:
         tools: Schemas and functions that the caller passed to `completion`.
-        known: The names of the memory's own tools.
+        built_in: The names of the memory's own tools.
         call: Runs a tool of the memory, by its name and JSON arguments.
 
     Raises:
@@ -176,7 +176,7 @@ Chunks = Generator[Any, None, Any]
 class Conversation:
     """Runs the rounds of one turn.
 
-    Raises `InvalidMessage` if a call in the turn has no result, and only the caller can run it.
+    Raises `InvalidMessage` if a tool call in the turn has no result and only the caller can run it.
     """
 
     _turn: Turn
@@ -243,7 +243,7 @@ class Conversation:
     def _done(
         self, turn: Turn, messages: Iterable[Message], calls: Iterable[Mapping[str, Any]]
     ) -> Turn:
-        """Return the turn with new messages, and with the results of calls, which are run here."""
+        """Run tool calls. Return the turn with new messages and with the results of the calls."""
         so_far, todo = [*turn.asked, *messages], list(calls)
         for call in todo:
             with readable(turn.session_id, turn.context.head, so_far):

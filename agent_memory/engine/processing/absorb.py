@@ -56,9 +56,9 @@ def check_block(name: str, absorbing: Collection[str]) -> None:
 def next_batch(
     store: SessionStore, session_id: str, cursor: int, target: int
 ) -> tuple[list[Entry], int]:
-    """Return the entries after a cursor that a block absorbs in one call, and the last seq.
+    """Return a block's next batch: the entries after its cursor, and the seq where the batch ends.
 
-    The last seq is at most `target`. System messages are left out.
+    This seq is at most `target`. System messages are left out.
     """
     read, reached = read_around(store, session_id, cursor, min(BATCH_ENTRIES, target - cursor))
     read = [entry for entry in read if entry.seq <= target]

@@ -52,7 +52,7 @@ class Compaction:
         # a window with at most this number of messages has neither too many messages nor turns
         self._few = min((n for n in limits[1:] if n is not None), default=math.inf)
         self._backoff = Backoff()
-        # the last error of each session; kept apart because an error may quote the user's data
+        # the last error, stored by session, because an error may quote the user's data
         self._why: Cache[str, str] = Cache(1_000)
         self._unaffordable = parts.services.spending.unaffordable
         self._cleared: Cache[tuple[object, ...], Cleared] = Cache(64)
@@ -111,7 +111,7 @@ class Compaction:
     def only_cuts(self) -> bool:
         """Whether the strategy only cuts the window and writes no summary.
 
-        It then calls no model. It also needs no lease, because the head's version lets only one of
+        Such a strategy calls no model, and needs no lease: the head's version lets only one of
         several concurrent cuts be stored.
         """
         parts = self._strategy.parts
@@ -182,7 +182,7 @@ class Compaction:
         return stored or head
 
     def refresh_wait(self, head: Head) -> float | None:
-        """Return the seconds until a pending summary may be retried. None if nothing delays it."""
+        """Return the seconds until a pending summary may be retried. None if no retry must wait."""
         waits = head.summary is not None and head.summary.redo_after is not None
         if waits and self._unaffordable(head.user_id):
             return seconds_left(now_utc())
@@ -264,7 +264,7 @@ class Compaction:
     def _summarize(
         self, head: Head, leaving: list[Entry], upto: int, spare: int = 0, *, insist: bool = False
     ) -> Summary | None:
-        """Return the strategy's summary of the messages that left.
+        """Return the strategy's summary of the messages that left the window.
 
         The summary may have `spare` tokens more than the previous summary. If `spare` is 0, only
         the budget limits the summary. A model that failed recently is called only with `insist`.

@@ -96,7 +96,7 @@ class DeadLetters:
         self._store.delete_records(_PLACE, record_id=place, lease=lease)
 
     def failing(self, block: str) -> str | None:
-        """Return a block's newest error, from any process. None if no batch will be tried again."""
+        """Return a block's newest error, from any process. None if no failed batch is pending."""
         pending = (each for each in self._store.records(_PLACE, block) if not _is_given_up(each))
         newest = max(pending, key=lambda record: record.created_at, default=None)
         return newest.text if newest is not None else None

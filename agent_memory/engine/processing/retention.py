@@ -1,4 +1,4 @@
-"""The setting `retention`: removes the oldest messages of logs that nothing reads any more."""
+"""The setting `retention`: removes the oldest messages of a log, once nothing reads them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def safe_to_expire(head: Head, blocks: Collection[str], dead: Iterable[DeadLetter]) -> int:
-    """Return the last seq of a session's log that nothing reads any more.
+    """Return the last seq up to which nothing reads a session's log any more.
 
     The log is read by the window, by a summary that a model must redo, by dead letters, and by each
     block from its cursor on, even if the block is not configured now. The entry at a cursor stays,
@@ -54,7 +54,7 @@ class Retention:
         if upto <= head.expired:
             return head
         moved = self._store.move(replace(head, expired=upto))
-        if moved is None:  # another writer was faster: the next call expires
+        if moved is None:  # another writer was faster: the next call removes them
             return head
         self._parts.windows.moved(head, moved)
         self._parts.sent.expire(head.session_id, upto)
@@ -65,7 +65,7 @@ class Retention:
         return self._upto(head) > head.expired
 
     def wait(self, head: Head) -> float | None:
-        """Return the seconds until messages must be removed. None if no message waits for that."""
+        """Return the seconds until messages must be removed. None if none will be removed."""
         if not isinstance(self._retention, timedelta) or self._upto(head) <= head.expired:
             return None
         oldest = self._store.read(head.session_id, after=head.expired, limit=1)

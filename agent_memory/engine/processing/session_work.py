@@ -120,7 +120,7 @@ class SessionWork:
         return self._compaction.overflows(head) or self._feedable(head)
 
     def within(self, newest: datetime) -> float:
-        """Return the seconds until a session with a newest message of this time must be checked."""
+        """Return the seconds until a session must be checked whose newest message has this time."""
         return idle_wait(newest, datetime.now(UTC), self._wait / 60)
 
     def announce(self, head: Head) -> None:

@@ -141,7 +141,7 @@ class Worker:
         self._lock = checked_lock()  # acquired in a single C step: see `core.threads.apart`
         self._changed = threading.Condition(self._lock)
         self._queue = FairQueue()
-        self._busy: dict[str, bool] = {}  # sessions in work; True if woken meanwhile
+        self._busy: dict[str, bool] = {}  # sessions in work; True: work again
         self._drains: dict[object, dict[str, int]] = {}
         self._threads: list[threading.Thread] = []
         self._stopping = False
@@ -207,7 +207,7 @@ class Worker:
         """
         visited: set[str] = set()
         self._keep_house()
-        self._poll_at = inf  # this thread polls
+        self._poll_at = inf  # the caller's thread polls, not the worker threads
         while not self._stopping:
             due = self._store.due(_PAGE + len(visited))
             heads = [head for head in due if head.session_id not in visited]

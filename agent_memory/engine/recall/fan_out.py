@@ -136,7 +136,7 @@ class FanOut:
     def marked(
         self, targets: Sequence[Target], by_block: Mapping[str, list[Recall]]
     ) -> dict[str, list[Recall]]:
-        """Return the recalls, and mark those that another of the blocks reports as outdated."""
+        """Return the recalls. Mark the recalls that another block reports as outdated."""
         calls = {
             target.name: partial(target.block.outdated, target.scope, sources)
             for target in targets
@@ -153,7 +153,7 @@ class FanOut:
     ) -> tuple[dict[str, T], list[str]]:
         """Return the result of each call, and a warning for each that failed or was too slow.
 
-        A block that fails for an owner pauses for this owner only: a slow user delays no others.
+        A block that fails for an owner pauses for this owner only, and not for other owners.
         """
         account = current_account()
         admitted = {
@@ -232,7 +232,7 @@ def ask_block(
 def _named(recall: Recall, name: str) -> Recall:
     """Return a recall with the block's name and a float score."""
     if not isinstance(recall.text, str):
-        raise TypeError(f"The text of recall {recall.id!r} is {recall.text!r}.")
+        raise TypeError(f"The text of recall {recall.id!r} is {recall.text!r}, not a string.")
     if recall.block == name and type(recall.score) is float:
         return recall
     return replace(recall, block=name, score=float(recall.score))

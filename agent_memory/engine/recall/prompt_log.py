@@ -68,7 +68,7 @@ class Prompts:
         return replace(context, kept_tokens=repeated)
 
     def keep(self, session_id: str, context: MemoryContext, question: Sequence[Message]) -> None:
-        """Cache a session's last context. `question` is its question if the log lacks it."""
+        """Cache a session's last context. `question` is the turn's question, if not in the log."""
         self._contexts.put(session_id, (context, question))
 
     def without_context(
@@ -158,7 +158,7 @@ class SentContexts:
             self._store.delete_records(place.name, session_id=session_id, after=end, lease=lease)
 
     def expire(self, session_id: str, upto: int) -> None:
-        """Delete the contexts of turns up to a seq, which `retention` removed."""
+        """Delete the contexts of turns that `retention` removed: the turns up to a seq."""
         for record in self._of(session_id):
             if record.first <= upto:
                 self._store.delete_records(SENT.name, record_id=record.id)

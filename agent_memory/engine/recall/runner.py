@@ -76,7 +76,7 @@ class TimeLimited:
     def run(
         self, name: str, call: Callable[[], T], seconds: float, abandoned: Callable[[], None]
     ) -> T:
-        """Run a call, and return its result. If it is abandoned, call `abandoned` when it ends.
+        """Run a call, and return its result. If the call is abandoned, call `abandoned` at its end.
 
         Raise `TimeoutError` if the call takes longer than `seconds`, or if too many abandoned calls
         still run.
@@ -106,7 +106,8 @@ class TimeLimited:
             threads: The threads of single blocks, by name; see `Block.query_thread`. Calls on the
                 caller's thread have no limit.
 
-        Returns the results and errors of the calls that ended, and the names of abandoned calls.
+        Returns:
+            The results and errors of the calls that ended, and the names of the abandoned calls.
         """
         begun = monotonic()
         lanes: dict[str, list[str]] = {}
@@ -146,7 +147,7 @@ class TimeLimited:
     def _begin(self, name: str, call: Callable[[], T], given_up: Callable[[], None]) -> Handover[T]:
         with self._lock:
             if self._abandoned[name] >= MOST_ABANDONED:
-                raise TimeoutError(f"{MOST_ABANDONED} calls to it hang. No further call is made.")
+                raise TimeoutError(f"{MOST_ABANDONED} earlier calls still hang. No call is made.")
 
         def ended() -> None:
             with self._lock:

@@ -76,7 +76,7 @@ class Grants:
         return self.access(share, agent) in ("write", access)
 
     def agents(self, share: str) -> dict[str, Access]:
-        """Return the agents with access to a namespace, by name."""
+        """Return the agents with access to a namespace, each with its access."""
         return {agent: has for agent, has in self._accesses(share).items() if has is not None}
 
     def shares(self) -> list[str]:

@@ -121,7 +121,7 @@ class Exporter:
                     yield writing.vector(name, record, blob)
 
     def _reach(self, name: str, head: Head) -> float:
-        """Return the last seq that a block has absorbed. Infinity if it absorbs no logs."""
+        """Return the last seq that a block has absorbed. Infinity if the block absorbs no logs."""
         block = self._blocks.get(name)
         if name in head.cursors or (block is not None and block.absorbs):
             return max(head.cursors.get(name, 0), head.expired)

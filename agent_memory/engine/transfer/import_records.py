@@ -158,8 +158,8 @@ class RecordImport:
             logger.info("block %r absorbs session %r from the beginning", block, head.session_id)
             if head.expired:
                 logger.warning(
-                    "block %r absorbs session %r from the beginning, without its first %d "
-                    "messages: its records cannot be stored here, and the log lacks these messages",
+                    "block %r absorbs session %r from the beginning, without the first %d "
+                    "messages: the log lacks them, and records of them cannot be stored here",
                     block,
                     head.session_id,
                     head.expired,
@@ -191,7 +191,7 @@ class RecordImport:
         resources = self._parts.resources
         with KeyedRecords(resources, block, scope, "session" if own else "user").changing():
             present = {record.id: record.session_id for record in self._store.records(block, owner)}
-            # records that another session has changed since are not replaced
+            # a record that now belongs to another session is not replaced
             current = [
                 record
                 for record in records
@@ -241,7 +241,7 @@ class RecordImport:
             if all(_is_bound(block, record) for record in records):
                 vector_store.put_vectors(block, records, features, lease=self._lease)
                 return
-        except DimensionMismatch as error:  # a replay rebuilds the block with another embedder
+        except DimensionMismatch as error:  # a replay now rebuilds the block with another embedder
             logger.warning("vectors of block %r are derived again: %s", block, error)
         vector_store.delete_vectors(block, session_id=session_id, lease=self._lease)
         self._anew.add(block)

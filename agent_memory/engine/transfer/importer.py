@@ -109,7 +109,7 @@ def _exists(session_id: str) -> SessionExists:
 def lines_of(source: str | Path | TextIO | Iterable[str], most: int = 0) -> Iterator[bytes]:
     """Yield the lines of a source: a path, an open text file, or lines.
 
-    `most` raises the maximum length of a line in a file.
+    A line of a file may have 256 MiB, or `most` bytes if this is more.
     """
     if isinstance(source, str | Path):
         with open(source, "rb") as file:
@@ -208,7 +208,7 @@ def import_transaction(
             return
         with leases.hold(head.session_id, waiting=True) as lease:
             if lease is None:
-                continue  # a worker has just erased it
+                continue  # a worker has just erased the session
             transaction = ImportTransaction(store, begun, lease)
             # the entries are written again: before the lease was taken, a worker may have erased
             # the session, and another process may have created one with its id

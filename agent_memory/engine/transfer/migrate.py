@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """The numbers of verified items, equal in both stores.
+    """The numbers of compared items, which are equal in both stores.
 
     Attributes:
-        facts: Records that blocks store as text: facts, notes, files, and internal records.
+        facts: Records without vectors: facts, notes, files, and records of the library itself.
     """
 
     sessions: int
@@ -51,10 +51,11 @@ class MigrationStep:
     """One step of a migration.
 
     Attributes:
-        what: The kind of data that is moved, or "verifying".
-        done: The number of items done.
-        total: The number of items that are known so far. None if it is unknown.
-        verified: The moved data. None before the last step.
+        what: The kind of data that is copied now, or "verifying" for the comparison at the end.
+        done: The number of items copied or compared so far. For vectors, the count
+            restarts with each block.
+        total: The expected last value of `done`. None for facts and vectors.
+        verified: The counts of the compared data. None before the last step.
     """
 
     what: Literal["facts", "vectors", "sessions", "verifying"]
@@ -68,8 +69,8 @@ _SHOWN = 5
 _SQLITE = "sqlite:///"
 
 UNFINISHED = (
-    "A migration into this store is running or was interrupted. Use the former store, and run "
-    "`agent-memory migrate FROM_URL TO_URL` again until it has finished."
+    "A migration into this store is running or was interrupted. Use the source of the migration, "
+    "and run `agent-memory migrate FROM_URL TO_URL` again until it has finished."
 )
 """The message for a store for which `is_unfinished` returns True."""
 
@@ -79,17 +80,17 @@ T = TypeVar("T")
 def migrate(
     from_url: str, to_url: str, *, namespace: str = "default", keys: Keys | None = None
 ) -> Generator[MigrationStep]:
-    """Move all sessions, facts and vectors of a namespace to another database.
+    """Copy all sessions, facts and vectors of a namespace to another database.
 
-    The source is only read. The target must be empty in the namespace, or the target of an
-    interrupted migration from the same source, which is then resumed. At the end, both stores are
-    read again and compared by counts and checksums. A target that is already equal is only
-    compared. Encrypted data stays encrypted. Only the ranking features of vectors are decrypted,
-    which requires the keys.
+    The source is not changed. In this namespace, the target must be empty, or hold the copies of an
+    interrupted migration from the same source. The call then resumes that migration. At the end,
+    both stores are read again and compared by counts and checksums. If the target already equals
+    the source, the call only compares them. Encrypted data is copied without decryption. Exception:
+    ranking features of vectors are decrypted for the copy, which requires the keys.
 
-    Limitations: Do not write to the source meanwhile. The comparison reports such writes, and
-    another call copies them. Do not use the target before the end: data that is not in the source
-    is removed from the target.
+    Limitations: Do not write to the source during the migration. The comparison reports such
+    writes, and another call copies them. Do not use the target before the end: the call removes
+    data that is not in the source.
 
     Args:
         from_url: The source. See `AgentMemoryConfig.store`.
@@ -98,23 +99,25 @@ def migrate(
         keys: The keys of an encrypted deployment.
 
     Yields:
-        The progress. The last step holds the verified data.
+        The progress. The last step has `verified`.
 
     Raises:
-        InvalidInput: There is nothing to move, or the target holds other data.
-        Undecryptable: The data is encrypted, and its keys are missing.
+        InvalidInput: A URL cannot be used, the namespace is empty in the source, or the target has
+            other data.
+        Undecryptable: The data is encrypted, and `keys` is not set.
         StoreError: The stores differ at the end, or one of them failed. Repeat the call to resume.
     """
     for url in (from_url, to_url):
         check_url(url)
         if url.startswith("memory:"):
             raise InvalidInput(
-                "Data in memory:// ends with its process and cannot be moved. Name another source."
+                "A memory:// store ends with its process, so a migration can use it neither as "
+                "the source nor as the target. Name another store."
             )
     if origin_of(from_url) == origin_of(to_url):
         raise InvalidInput("The source and the target are the same database. Name another target.")
     if from_url.startswith(_SQLITE) and not Path(from_url.removeprefix(_SQLITE)).exists():
-        raise InvalidInput(f"There is no file {from_url.removeprefix(_SQLITE)!r} to move from.")
+        raise InvalidInput(f"There is no file {from_url.removeprefix(_SQLITE)!r} to copy from.")
     with (
         closing(open_store(from_url, namespace)) as source,
         closing(open_store(to_url, namespace)) as target,
@@ -129,13 +132,13 @@ def migrate(
 
 
 def migrate_stores(source: Store, target: Store, origin: str) -> Generator[MigrationStep]:
-    """Migrate between open stores. `origin` identifies the source of an interrupted migration."""
+    """Migrate between open stores. `origin` identifies the source, to resume a migration."""
     with Locks(target).held(Kind.MIGRATION.value):
         records = SystemRecords(target)
         noted = records.read(Kind.MIGRATION)
         held = [] if noted else _held(target)
         if held and not is_unfinished(source) and (yield from compare(source, target)):
-            return  # an earlier run stopped just before it recorded its end
+            return  # the target already equals the source, for example after an earlier migration
         _check(source, held, origin, noted)
         records.write(Kind.MIGRATION, origin)
         for step in move(source, target, resumed=bool(noted)):
@@ -162,7 +165,7 @@ def origin_of(url: str) -> str:
 
 
 def _check(source: Store, held: Sequence[str], origin: str, noted: Collection[str]) -> None:
-    """Raise an error if two deployments would be mixed, or nothing would be moved."""
+    """Raise an error if two deployments would be mixed, or nothing would be copied."""
     if is_unfinished(source):
         raise InvalidInput(
             "The source is itself the target of an unfinished migration. Finish that migration "
@@ -182,13 +185,13 @@ def _check(source: Store, held: Sequence[str], origin: str, noted: Collection[st
         )
     if not _held(source):
         raise InvalidInput(
-            "There is nothing to move in this namespace of the source. If the memory has another "
+            "There is nothing to copy in this namespace of the source. If the memory has another "
             "`namespace`, pass its name."
         )
 
 
 def _held(store: Store) -> list[str]:
-    """Describe the contents of a store: an empty list if it has only the engine's notes."""
+    """Describe the data of a store. Records of the collection `_notes` do not count as data."""
     counts = store.counts()
     contents = [f"{counts.sessions} sessions"] if counts.sessions else []
     block = next((block for block, _ in store.all_records() if block != NOTES.name), None)
@@ -198,7 +201,7 @@ def _held(store: Store) -> list[str]:
 
 
 def move(source: Store, target: Store, *, resumed: bool) -> Iterator[MigrationStep]:
-    """Make the target equal to the source, which is only read.
+    """Make the target equal to the source. The source is not changed.
 
     Records are copied before the sessions they derive from, so that no session in the target lacks
     its records.
@@ -225,7 +228,7 @@ def move(source: Store, target: Store, *, resumed: bool) -> Iterator[MigrationSt
 
 
 def compare(source: Store, target: Store) -> Generator[MigrationStep, None, bool]:
-    """Return whether both stores are equal. Both are only read."""
+    """Return whether both stores are equal. Neither is changed."""
     blocks = source.vector_blocks()
     if source.counts().sessions != target.counts().sessions or blocks != target.vector_blocks():
         return False
@@ -235,7 +238,7 @@ def compare(source: Store, target: Store) -> Generator[MigrationStep, None, bool
 
 @dataclass(slots=True)
 class _Part:
-    """A set of records in the source and in the target, and the checksums of the sent records."""
+    """A set of records in the source and in the target, and the checksums of the copied records."""
 
     what: Literal["facts", "vectors"]
     source: RecordSet
@@ -244,7 +247,7 @@ class _Part:
 
 
 def _parts(source: Store, target: Store, blocks: Iterable[str]) -> list[_Part]:
-    # the records of sessions with an unfinished deletion are not moved
+    # the records of sessions with an unfinished deletion are not copied
     leaving = {head.session_id for head in all_heads(source) if head.deleting}
     facts = _Part("facts", FactRecords(source, leaving), FactRecords(target, leaving))
     sides = (
@@ -254,26 +257,26 @@ def _parts(source: Store, target: Store, blocks: Iterable[str]) -> list[_Part]:
 
 
 def _sentence(differences: Mapping[str, bool]) -> str:
-    """Describe differences. Each value says whether a change of the source caused it."""
+    """Return the error text. Each value says whether a change of the source is the cause."""
     shown = ", ".join(islice(differences, _SHOWN))
     more = f" and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
     why = (
-        "The source was changed during the migration: stop the processes that use it. Then the"
+        "The source was changed during the migration: stop the processes that use it, then repeat"
         if any(differences.values())
-        else "The"
+        else "Repeat"
     )
     return (
-        f"The target is not the same as the source: {shown}{more}. {why} same call again "
-        "copies the missing data."
+        f"The target is not the same as the source: {shown}{more}. {why} the call to "
+        "copy the missing data."
     )
 
 
 def _verified(
     source: Store, target: Store, sessions: Sessions, parts: Sequence[_Part], *, copies: bool
 ) -> Generator[MigrationStep, None, dict[str, bool]]:
-    """Compare both stores, and return the differences. Without any, yield a step with `verified`.
+    """Compare both stores and return the differences. If there are none, yield the counts.
 
-    With `copies`, sessions that differ are first copied again.
+    With `copies`, a session that differs is copied again, and reported only if it still differs.
     """
     differences, compared = dict[str, bool](), Sums()
     total = source.counts().sessions + 2 * sum(part.sent.counts.total() for part in parts)
@@ -299,7 +302,7 @@ def _verified(
         for block in here.differing(there):
             differences[f"{part.what} of {block!r}"] = block in here.differing(part.sent)
     if compared.differing(sessions.summed()):
-        differences["sessions that have changed since"] = True
+        differences["sessions that changed during the comparison"] = True
     if source.vector_blocks() != target.vector_blocks():
         differences["the blocks with vectors"] = True
     if not differences:
@@ -308,7 +311,7 @@ def _verified(
 
 
 def _some(items: Iterable[T]) -> Iterator[int]:
-    """Yield the number of items so far, at intervals and at the end."""
+    """Iterate over the items. Yield their number after every 200 items, and at the end."""
     count = 0
     for count, _ in enumerate(items, 1):
         if not count % _EVERY:

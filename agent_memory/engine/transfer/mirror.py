@@ -75,7 +75,7 @@ class Sums:
         self.sums[kind] = (self.sums[kind] + int.from_bytes(digest)) % _MODULUS
 
     def differing(self, other: Sums) -> list[str]:
-        """Return the kinds whose records differ, in order."""
+        """Return the kinds whose records differ, in alphabetical order."""
         kinds = self.counts.keys() | other.counts.keys()
         return sorted(kind for kind in kinds if self._of(kind) != other._of(kind))
 
@@ -99,7 +99,7 @@ class StoredRecord:
 
 @dataclass(eq=False, repr=False)
 class FactRecords:
-    """A store's facts, without facts about the store itself and facts of sessions in `_leaving`.
+    """A store's facts, except facts about the store itself and facts of sessions in `_leaving`.
 
     The sessions in `_leaving` are being deleted.
     """
@@ -126,7 +126,7 @@ class FactRecords:
 
 @dataclass(eq=False, repr=False)
 class VectorRecords:
-    """The vectors of one block, without vectors of sessions in `_leaving`."""
+    """The vectors of one block, except vectors of sessions in `_leaving`."""
 
     _store: VectorStore
     _block: str
@@ -151,7 +151,7 @@ class VectorRecords:
             self._store.put_vectors(self._block, [stored.record for stored in records], features)
 
     def remove(self, keys: Collection[tuple[str, str]]) -> None:
-        """Remove the records, and all vectors with the same owner and session."""
+        """Remove the records with these keys, and all vectors with the same owner and session."""
         records = (stored.record for stored in self.read() if stored.key in keys)
         for owner, session_id in {(record.owner, record.session_id) for record in records}:
             self._store.delete_vectors(self._block, owner=owner, session_id=session_id)
@@ -165,8 +165,8 @@ def mirror(source: RecordSet, target: RecordSet, sums: Sums) -> Iterator[StoredR
     """Make the target's records equal to the source's, and yield each record of the source.
 
     Equal records are not written again, so a repeated call resumes an interrupted call. Records are
-    compared by hashes. Two different records have the same hash in one of billions of cases. Python
-    salts its hashes, so the next run then finds the difference.
+    compared by Python's hashes. Very rarely, two different records have the same hash. The next
+    process then finds the difference, because its hashes have another salt.
     """
     there = _hashes(target)
     if there and (extra := there.keys() - _hashes(source)):
@@ -185,7 +185,7 @@ def _hashes(records: RecordSet) -> dict[int, int]:
 
 
 def summed(records: RecordSet, sums: Sums) -> Iterator[StoredRecord]:
-    """Add the checksums of a set of records, by block, and yield each record."""
+    """Add the checksum of each record to `sums`, by block, and yield the record."""
     for stored in records.read():
         sums.add(stored.block, stored.digest)
         yield stored
@@ -221,9 +221,9 @@ class Sessions:
                     self._target.delete(name)
 
     def compare(self, sums: Sums, *, copies: bool) -> Iterator[tuple[Head, str | None]]:
-        """Yield each session's head and the kind of its difference, or None if both are equal.
+        """Yield each session's head, and the kind of the difference or None.
 
-        With `copies`, a session that differs is first copied again.
+        With `copies`, a session that differs is copied again, and then compared once more.
         """
         for head, there in self._pairs():
             compared, difference = self._compared(head, there or self._there(head), copies)
@@ -254,9 +254,9 @@ class Sessions:
         return head, "differs" if again == sent else "changed"
 
     def _pairs(self) -> Iterator[tuple[Head, Head | None]]:
-        """Yield for each session the head that the target should have, and the target's head.
+        """Yield, for each session of the source, the head to copy and the head in the target.
 
-        The target's head is None if the target's page does not contain the session.
+        The latter is None if the current page of the target's heads lacks the session.
         """
         after = None
         for heads in whole(head_pages(self._source)):
@@ -270,7 +270,7 @@ class Sessions:
         return self._target.head(head.session_id)
 
     def _digest(self, store: SessionStore, head: Head | None) -> bytes | None:
-        """Return the digest of a session. None if it is missing or changing."""
+        """Return the digest of a session. None if it is missing, or changed during the read."""
         if head is None:
             return None
         try:
@@ -295,7 +295,7 @@ class Sessions:
         )
 
     def _arrived(self, head: Head) -> bool:
-        """Copy a session. Return False if the target has one already."""
+        """Copy a session. Return False if the target already has a session with this id."""
         log = log_pages(self._source, head, _ENTRIES)
         first = next(log, [])
         if not first or first[-1].seq == head.end:
@@ -315,7 +315,7 @@ class Sessions:
 
 
 def _carried(head: Head) -> Head:
-    """Return the head that the target should have: without messages if it is being deleted."""
+    """Return the head to copy. If its session is being deleted, the copy has no messages."""
     if not head.deleting:
         return head
     marked = Head(head.session_id, head.user_id, created_at=head.created_at)

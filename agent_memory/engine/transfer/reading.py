@@ -103,7 +103,7 @@ class Reading:
         self._digest.update(self._line)
         line = next(self._lines, None)
         if line is None and self._number == 1:
-            raise InvalidSnapshot("line 1: the file is empty; a snapshot of a session has lines.")
+            raise InvalidSnapshot("line 1: the file is empty. Use a snapshot of a session.")
         if line is None:
             raise self._refused("the file ends here, before its last line")
         self._line = line
@@ -160,7 +160,7 @@ class Reading:
         return entry
 
     def _message(self, fields: dict[str, Any], at: datetime) -> Message:
-        """Return the message of a line, with the line's time. Refuse a form that no log uses."""
+        """Return the message of a line, with the line's time. Refuse a form that no log stores."""
         try:
             message = Message.of(fields)
         except InvalidMessage as error:
@@ -199,7 +199,7 @@ class Reading:
         head = self.head
         self._within(form.first, form.last)
         if form.of == "user" and head.user_id is None:
-            raise self._refused("the session has no user whose record this could be")
+            raise self._refused("the record belongs to a user, but the session has no user")
         if any(seq > head.end for seq in form.sources):
             raise self._refused("its `sources` are not in the log")
         cursor = head.cursors.get(form.block)
@@ -220,7 +220,7 @@ class Reading:
     def _letter(self, form: LetterForm) -> DeadLetter:
         self._within(form.first, form.last)
         if form.last > self.head.cursors.get(form.block, 0) or form.first <= self.head.expired:
-            raise self._refused(f"block {form.block!r} cannot have given up these messages")
+            raise self._refused(f"block {form.block!r} cannot have a dead letter for them")
         return DeadLetter(session_id=self.head.session_id, **form.model_dump(exclude={"kind"}))
 
     def _forgotten(self, form: ForgottenForm) -> Stored:
@@ -377,7 +377,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _value_of(form: ValueForm, session_id: str) -> Record:
-    """Return the record of a value. Raise `InvalidInput` if `KeyValues` stores it otherwise."""
+    """Return the record of a value. Raise `InvalidInput` if `KeyValues` would change the value."""
     namespace, key = checked(form.namespace), text_of("key", form.key)
     if (form.ttl is None) != (form.until is None):
         raise InvalidInput("its `ttl` and its `until` do not agree.")

@@ -42,7 +42,7 @@ BlockName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
 
 
 class Opening(Form):
-    """The first line: the format, the release that wrote it, the session and its user."""
+    """The first line: the format, the release that wrote the file, the session and its user."""
 
     format: Literal["agent-memory.session"]
     version: Literal[1]

@@ -53,7 +53,7 @@ class KeyValues:
         embedder: Returns the embedder of texts.
         cache: The cache of values, shared by all handles of a memory.
         of_session: Whether the values belong to the session rather than to its user. Such values
-            are deleted with the session. The first value creates a session that does not exist.
+            are deleted with the session. The first value creates the session if needed.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class KeyValues:
             value: Plain JSON of any shape.
             ttl: The time until the value expires, in seconds or as a timedelta. None means never.
             texts: Texts that `search` compares with its query by meaning. Values without texts come
-                last in such a search.
+                last in a search with a query.
 
         Raises:
             InvalidInput: JSON would change the value, or a label, the key, a text or `ttl` is not

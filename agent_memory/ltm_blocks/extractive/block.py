@@ -54,13 +54,13 @@ class ExtractiveMemory(FactBlock):
     One structured model call finds the facts of a batch, and relates them to known facts in the
     prompt. A long batch needs several calls. One more call follows only if new facts resemble other
     known facts. Facts without content, and facts whose quote is not in the message, are refused.
-    Nothing is overwritten: the block stores every statement, and derives from the statements the
-    current facts, and the facts that were known at an earlier time; see docs/facts.md.
+    Nothing is overwritten: the block stores every statement. From the statements, it derives the
+    current facts, or the facts as they were known at an earlier time; see docs/facts.md.
 
     Attributes:
         roles: Roles whose messages may yield facts. Before each of these messages, the model also
-            sees the end of the other speaker's message, so that "yes, the second" has a meaning. It
-            sees tool results only if "tool" is listed.
+            sees the end of the other speaker's message, so that "yes, the second" has a meaning.
+            Tool results are shown only if "tool" is listed.
         overrule: Whether each role may change the facts of all roles. By default, a role changes no
             fact of a weightier role: "user" weighs most, then "assistant", then "tool".
         prompt: Your own instructions. In them, `{categories}` stands for the categories. With a

@@ -65,8 +65,8 @@ def ask(
 def parts(shown: Sequence[SourceMessage], count: Count, limit: int) -> Iterator[str]:
     """Yield the messages as lines below their days, in parts of at most `limit` tokens.
 
-    Each part contains a numbered message, from which to extract facts. A message longer than the
-    limit is split, and each piece has the message's number.
+    Each part contains at least one numbered message: facts come only from these. A message longer
+    than the limit is split, and each piece has the message's number.
     """
     lines: list[str] = []
     day, size, numbered = "", 0, False

@@ -114,7 +114,7 @@ class FileMemory(CollectionBlock):
 
 
 class Files(Collection[FileMemory]):
-    """The files of one user; `User.files` returns it.
+    """A handle on the files of one user, from `User.files`.
 
     All paths begin with the block's `root`, by default /memories. `view`, `create`, `str_replace`,
     `insert`, `delete` and `rename` are the commands of the memory tool. They return a reply for the

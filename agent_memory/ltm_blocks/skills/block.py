@@ -87,7 +87,7 @@ class SkillMemory(ManualBlock):
         return Skills(self, scope)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        """Return the skills relevant to the message, best first. Without it, return none."""
+        """Return the skills relevant to the message, best first. Without a message, return none."""
         question = message.text().strip() if message else ""
         ranked = self.ranked(self.owner(scope), self.open(scope).all(), question)
         return [self._recall(skill, score) for skill, score, is_near in ranked if is_near][:limit]
@@ -241,7 +241,7 @@ def _changed_at(skill: Skill) -> datetime | None:
 
 
 class Skills:
-    """The skills of one user together with the shared ones; `User.skills` returns it.
+    """A handle on the skills of one user and the shared skills, from `User.skills`.
 
     Without a user or session, the handle reads and writes the shared skills.
 
@@ -264,7 +264,7 @@ class Skills:
         return self._visible().skills.get(text_of("name", name))
 
     def tagged(self, *tags: str) -> list[Skill]:
-        """Return the skills that have all of these tags; case is ignored."""
+        """Return the skills that have all of these tags, in any case."""
         wanted = {text_of("A tag", tag).casefold() for tag in tags}
         return [skill for skill in self.all() if wanted <= {tag.casefold() for tag in skill.tags}]
 

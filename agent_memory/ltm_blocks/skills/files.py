@@ -84,10 +84,10 @@ class Unreadable(InvalidInput):
 
 
 def front_matter(text: str) -> dict[str, yaml.Node]:
-    """Return the values of a front matter by key. It begins in the second line of the file.
+    """Return the values of a front matter by key. Its text begins in line 2 of the file.
 
     Raises:
-        Unreadable: The text is not YAML, or has more than texts, lists and mappings.
+        Unreadable: The text is not a YAML mapping, or uses anchors, tags or deep nesting.
     """
     try:
         _check_plain(text)

@@ -58,7 +58,7 @@ class Library:
     def seen(self, owner: str | None) -> Found:
         """Return the skills that an owner sees: the shared ones and the owner's own.
 
-        An own skill with the name of a shared skill is reported as broken.
+        An owner's skill with the name of a shared skill is reported as broken.
         """
         everybodys = self.read(None)
         if owner is None:

@@ -42,7 +42,7 @@ _FIELDS = frozenset({"text", "position", "at", "confidence", "metadata"})
 
 
 class SpatialHandle(Collection[Any]):
-    """The observations of one user; `User.spatial` returns it.
+    """A handle on the observations of one user, from `User.spatial`.
 
     Searches return observations of at least `min_confidence`, with a score from 0 to 1. The score
     is proximity x confidence. With a query, the score is the mean of this product and the
@@ -72,7 +72,7 @@ class SpatialHandle(Collection[Any]):
 
         Args:
             position: One number for each dimension, from -1e12 to 1e12.
-            at: The time of the observation; None for now.
+            at: The time of the observation. None means now.
             confidence: 0 to 1.
             metadata: Your own metadata, as plain JSON.
             key: Idempotency key for retries.
@@ -120,7 +120,7 @@ class SpatialHandle(Collection[Any]):
             radius: Maximum distance, inclusive; None for any distance.
             k: Maximum number of results.
             query: The topic that the texts should be about.
-            at: The time of the search; later observations are left out. None for now.
+            at: The time of the search; later observations are left out. None means now.
 
         Raises:
             InvalidInput: An argument is invalid.
@@ -131,7 +131,7 @@ class SpatialHandle(Collection[Any]):
     def nearest(
         self, position: Iterable[float], k: int = 10, *, at: datetime | None = None
     ) -> list[SpatialMatch]:
-        """Return the `k` nearest observations, nearest first. Scores do not matter; see `near`.
+        """Return the `k` nearest observations, nearest first, whatever their scores. See `near`.
 
         Raises:
             InvalidInput: An argument is invalid.

@@ -60,8 +60,8 @@ class Fact:
         recorded_at: When the fact was first stated.
         superseded_at: When the fact was superseded; None if it was not superseded.
         superseded_by: Id of the fact that superseded this fact.
-        why: How it was superseded: "refined" by a fact that includes it, "updated", "ended",
-            "contradicted", or "outranked" by a weightier role; empty if it was not superseded.
+        why: How the fact was superseded: "refined" by a fact that includes it, "updated", "ended",
+            "contradicted", or "outranked" by a weightier role; empty if it was not.
         evidence: The sources, oldest first.
         periods: The periods in which the fact was true. There are several periods if another fact
             replaced it for a while.
@@ -130,7 +130,10 @@ class Fact:
 
 
 def rendered(fact: Fact) -> str:
-    """Return a fact as text for a model. Contradicted facts, and facts from others, are marked."""
+    """Return a fact as text for a model.
+
+    Facts that are contradicted, outranked or not from the user are marked.
+    """
     remarks = []
     if fact.why == "contradicted":
         remarks.append(_NEVER)

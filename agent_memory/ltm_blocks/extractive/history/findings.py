@@ -28,8 +28,8 @@ class Candidate:
         corrects: Whether the finding says that the field's former value was never true.
         fits: Whether the profile accepts the value.
         when: The words that state the finding's time; None if the prompt does not ask for them.
-        relation: The finding's relation to the facts in `known`; empty for none.
-        known: Ids of known facts.
+        relation: The finding's relation to the facts in `related`; empty for none.
+        related: Ids of known facts.
     """
 
     text: str
@@ -74,7 +74,7 @@ _GENERAL = frozenset(words(
 def is_chatter(finding: Candidate, shown: Sequence[SourceMessage]) -> bool:
     """Return whether a finding only expresses a reaction, such as thanks.
 
-    Such a finding has only general words, no number, and no name other than those of speakers.
+    Such a finding has only general words, no number, and no name except names of speakers.
     Plans, and findings that relate to known facts, are never chatter.
     """
     text = finding.text

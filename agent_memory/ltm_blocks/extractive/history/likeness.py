@@ -68,11 +68,12 @@ def candidates(
 ) -> list[tuple[int, float]]:
     """Return the indexes and similarities of older texts that a new text may repeat or change.
 
-    Such a text has the same kind, or is similar in words or meaning. The most similar is first.
+    Such an older text has the same kind, or is similar in words or meaning. The most similar text
+    comes first.
 
     Args:
         kind: The subject and the category of the new text.
-        cosine: (older,) cosines of the older texts to the new text.
+        cosine: For each older text, the cosine similarity to the new text.
     """
     bag, near_by = _bag(text), cosine.tolist()
     likeness = [max(near_by[at], _share(bag, _bag(other))) for at, other in enumerate(others)]
@@ -150,7 +151,7 @@ class StalenessDetector(SettingsModel):
         return stale
 
     def duplicates(self, facts: Sequence[Fact]) -> list[Stale]:
-        """Return the facts that are near-duplicates of others."""
+        """Return the facts that are near-duplicates of other facts."""
         order = sorted(
             facts,
             key=lambda fact: (

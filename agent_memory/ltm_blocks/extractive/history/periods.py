@@ -46,7 +46,7 @@ def day_of(moment: datetime) -> datetime:
 def written(begin: datetime | None, end: datetime | None) -> str:
     """Return a period in words: "2024-03", "2019 to 2024-03", "since 2019" or "until 2020".
 
-    "" if both bounds are None.
+    Return "" if both bounds are None.
     """
     first = begin and _shown(begin, begin)
     last = end and _shown(end - timedelta(days=1), end)
