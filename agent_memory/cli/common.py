@@ -58,9 +58,9 @@ def read_config(file: Path | None, options: dict[str, Any]) -> AgentMemoryConfig
 
 
 def store_files(file: Path | None) -> dict[str, Path | None]:
-    """Return a dict from the name of each store in a deployment to FILE#NAME.
+    """Return a dict from the name of each store in a deployment's file to FILE#NAME.
 
-    Any other file describes one store, whose name is "".
+    Any other file describes one store. The key of this store is "".
     """
     from agent_memory.config.sources import read_settings
     from agent_memory.engine.deployment import STORES, store_tables

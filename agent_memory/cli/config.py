@@ -140,7 +140,7 @@ def schema() -> None:
 def show(settings: AgentMemoryConfig) -> None:
     """Print the settings in force as JSON, without secrets.
 
-    These come from the options, the environment (AGENT_MEMORY_*), the file and the defaults.
+    The settings come from the options, the environment (AGENT_MEMORY_*), the file and the defaults.
     """
     values = settings.model_dump(mode="json")
     values["overflow"] = settings.strategy.model_dump(mode="json")

@@ -168,7 +168,7 @@ def _store(config: AgentMemoryConfig, call: bool) -> Iterator[tuple[str, Check]]
 
 
 def _records(url: str, copy: str, store: Store) -> Check:
-    """Check that each record can be read, and run SQLite's check of its file."""
+    """Check that each record can be read. For a SQLite file, also run SQLite's own check."""
     from agent_memory.engine.edit.repair import look
     from agent_memory.stores.sql.backups import quick_check
 

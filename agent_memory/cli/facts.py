@@ -159,7 +159,7 @@ def _part(source: str | None) -> str | tuple[str, int, int] | None:
 
 
 def _whole_id(begun: str, ids: set[str]) -> str:
-    """Return the only id with this prefix, or the prefix if there is none."""
+    """Return the only id with this prefix, or the prefix itself if no id has it."""
     matches = sorted(name for name in ids if name.startswith(begun))
     if len(matches) > 1:
         raise InvalidInput(f"Several facts have ids beginning with {begun!r}. Give more of the id.")
@@ -178,7 +178,8 @@ def surplus(
         typer.Option(metavar="ID", help="Use the memory of this session's user."),
     ] = None,
     older_than: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Include older records: 30d, 12h or 15m.")
+        str | None,
+        typer.Option(metavar="TIME", help="Include records older than TIME: 30d, 12h, 15m."),
     ] = None,
     messages: Annotated[
         bool,

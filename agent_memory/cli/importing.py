@@ -145,7 +145,7 @@ def _tell(done: Imported, user: str | None) -> None:
         if owner is None:
             text = f"were imported without a user. --assign assigns them to {user}."
         else:
-            text = f"belong to {owner}. To move them, delete them there and import with --deleted."
+            text = f"belong to {owner}. To move them, delete them and import again with --deleted."
         note(f"{count:,} sessions {text}")
     if done.new_messages or done.assigned:
         say("The messages can be recalled now. To extract facts from them: agent-memory flush")

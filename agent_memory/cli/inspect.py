@@ -103,10 +103,10 @@ def search(
         list[str] | None, typer.Option(help="Only from messages of this role; may be repeated.")
     ] = None,
     since: Annotated[
-        datetime | None, typer.Option(help="Only from messages of then or later (UTC).")
+        datetime | None, typer.Option(help="Only from messages since this time (UTC).")
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option(help="Only from messages before then (UTC).")
+        datetime | None, typer.Option(help="Only from messages before this time (UTC).")
     ] = None,
     where: Annotated[
         list[str] | None,
@@ -184,7 +184,8 @@ def stats(memory: AgentMemory) -> None:
     from agent_memory import operations
 
     totals = memory.stats()
-    errors = {dead.block: dead.error for dead in operations.dead_letters(memory)}  # newest of each
+    # the newest error of each block
+    errors = {dead.block: dead.error for dead in operations.dead_letters(memory)}
     console = out()
     table = grid("what", "number", right=("number",), header=False)
     table.add_row("sessions", f"{totals.sessions:,}")
@@ -258,7 +259,7 @@ def why(
         bool, typer.Option("--json", help="Print only the prompts, as JSON.")
     ] = False,
 ) -> None:
-    """List the prompts of a session, or show one in full beside what would be recalled now."""
+    """List the prompts of a session, or show one in full, with what would be recalled now."""
     head_of(memory, session)
     after = 0 if turn is None else turn - 1
     prompts = memory.contexts(session, after=after, limit=None if turn is None else 1)

@@ -62,8 +62,8 @@ def create(
     ttl = how_long("--expires", expires)
     if str(settings.store).startswith("memory:"):
         raise ConfigError(
-            "memory:// ends with this command, and the key with it. Pass --store or --config with "
-            "the service's store, such as sqlite:///memory.db."
+            "A memory:// store is lost when this command ends, and so is the key. Pass --store or "
+            "--config with the service's store, such as sqlite:///memory.db."
         )
     with quiet(), open_memory(settings, create=True) as memory:
         ring = KeyRing(memory.components.store)
@@ -80,7 +80,7 @@ def list_(memory: AgentMemory) -> None:
 
     now = datetime.now(UTC)
     table = grid("key", "label", "users", "rights", "made", "state", "last use")
-    table.columns[0].no_wrap = True  # it is copied
+    table.columns[0].no_wrap = True  # users copy the prefix for `keys revoke`
     keys = KeyRing(memory.components.store).all()
     for key in keys:
         rights = ", ".join(sorted(key.rights, key=["read", "write", "delete", "admin"].index))

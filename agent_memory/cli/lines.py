@@ -21,12 +21,13 @@ _BOM = b"\xef\xbb\xbf"
 def read_lines(path: Path) -> list[tuple[int, Message]]:
     """Read all messages of a file, each with its line's number. Blank lines are skipped.
 
-    A line is an object in the form of an OpenAI chat message. Its `created_at`, `create_time` or
-    `timestamp` is the message's time. Its `id` and `session_id` go into the metadata.
+    A line is an object in the form of an OpenAI chat message. The object's `created_at`,
+    `create_time` or `timestamp` is the message's time. Its `id` and `session_id` go into the
+    message's metadata.
 
     Raises:
-        InvalidInput: A line is not a message or longer than 256 MiB, or the file has no message.
-            The error has the line's number.
+        InvalidInput: A line is longer than 256 MiB, or is not a message. The error then has the
+            line's number. The error is also raised if the file has no messages.
     """
     from agent_memory.integrations.imports.conversations import Unread
     from agent_memory.integrations.imports.json_parts import loaded

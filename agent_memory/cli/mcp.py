@@ -49,7 +49,7 @@ def mcp(
         typer.Option(
             metavar="FILE",
             help="A TOML or JSON file of users and their tokens. Without it, --user names the "
-            f"user, and the token is {TOKEN} or a new one.",
+            f"user, and the token is the value of {TOKEN}, or a new one.",
         ),
     ] = None,
     store: StoreOption = None,

@@ -142,7 +142,7 @@ def _served(settings: AgentMemoryConfig) -> AgentMemoryConfig:
 def _check_credentials(ring: KeyRing, trusted: Tokens | None, is_local: bool) -> None:
     """Raise an error if there is no valid credential and the address is open to the network.
 
-    If only one of the two is the case, print a warning.
+    If only one of these conditions is true, print a warning.
     """
     now = datetime.now(UTC)
     can_come_in = trusted is not None or any(key.is_valid(now) for key in ring.all())

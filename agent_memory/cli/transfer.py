@@ -96,7 +96,7 @@ def restore(
     settings: AgentMemoryConfig,
     file: Annotated[Path, typer.Argument(help="A file of `snapshot` or `backup`; - is stdin.")],
     deleted: Annotated[
-        bool, typer.Option("--deleted", help="Restore a session even if it was deleted since.")
+        bool, typer.Option("--deleted", help="Restore a session even if it was deleted.")
     ] = False,
     yes: YesOption = False,
 ) -> None:
@@ -169,7 +169,7 @@ def migrate(
         typer.Option(
             metavar="NAME",
             envvar="AGENT_MEMORY_NAMESPACE",
-            help="The namespace to move. It has the same name in both stores.",
+            help="The namespace to copy. It has the same name in both stores.",
         ),
     ] = "default",
     encryption: Annotated[

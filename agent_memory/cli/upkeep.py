@@ -125,7 +125,7 @@ def prune(
     to: Annotated[int, typer.Option(metavar="TOKENS", help="The size of the window.", min=1)],
     yes: YesOption = False,
 ) -> None:
-    """Shrink a session's window to a number of tokens, with its strategy. The log stays."""
+    """Shrink a session's window to a number of tokens, by the memory's strategy. The log stays."""
     head = head_of(memory, session)
     say(_window(head))
     if head.window_tokens <= to:

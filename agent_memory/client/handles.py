@@ -49,7 +49,7 @@ class Remote:
         return replace(self, user_id=user_id, fields={**self.fields, **fields})
 
     def ask(self, call: Call, arguments: Mapping[str, Any]) -> Any:
-        """Make a call. For "not found", return the result of the library, such as None."""
+        """Make a call. If the answer is "not found", return the library's result, such as None."""
         kind = call.types.get("return", Any)
         try:
             request = self.request(call, arguments)
@@ -113,7 +113,7 @@ def request_of(
     headers: Mapping[str, str] | None = None,
     again: bool = True,
 ) -> Request:
-    """Return a request. Values of `sent` fill the path's fields. The others become body or query.
+    """Return a request. Values of `sent` fill the path's fields. Others go to the body or query.
 
     Raises `_NoSuchId` for an empty value in the path.
     """

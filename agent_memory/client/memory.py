@@ -73,7 +73,7 @@ class RemoteMemory(AgentMemory):
         url: The service's address.
         api_key: An API key or a JWT; None reads the environment variable
             `AGENT_MEMORY_SERVICE_KEY`.
-        timeout: Seconds to wait for an answer.
+        timeout: Seconds to wait for an answer. By default, a service limits a call to 60 seconds.
         attempts: Maximum number of attempts for a request.
         plain_http: Whether the key may be sent unencrypted over a network. Loopback addresses
             never need encryption.
@@ -152,7 +152,7 @@ class RemoteMemory(AgentMemory):
         *,
         user_id: str | None = None,
     ) -> Head:
-        """Edit a session's log. `change` runs here, and runs again if the log has changed."""
+        """Edit a session's log. `change` runs in this process, and again if the log has changed."""
         check_callable("change", change)
         for _ in range(_EDITS):
             log = self.history(session_id, user_id=user_id)

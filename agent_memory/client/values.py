@@ -57,7 +57,7 @@ def plain(value: Any) -> Any:
 def checked(kind: Any, value: Any, name: str) -> Any:
     """Convert JSON like `parsed`.
 
-    Raise `InvalidInput`, which names the argument `name`, if the value does not fit the type.
+    If the value does not fit the type, raise `InvalidInput` with the argument's name, `name`.
     """
     try:
         return parsed(kind, value)

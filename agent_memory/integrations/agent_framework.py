@@ -38,7 +38,8 @@ class AgentMemoryHistoryProvider(HistoryProvider):
     """Stores the framework's sessions as sessions of the memory. Blocks absorb these sessions.
 
     Args:
-        user_id: The user of the sessions; `memory.delete_user` erases them. None for no user.
+        user_id: The user of the sessions; `memory.delete_user` erases the sessions. None for no
+            user.
         within_budget: Whether a run gets the session's context instead of all messages. The context
             has a summary and fits the memory's budget.
         skip_excluded: Whether to omit messages that the framework's compaction has excluded.

@@ -45,8 +45,8 @@ class AgentMemoryStorage:
 
     Args:
         memory: The memory. Its blocks do not absorb the records.
-        user_id: The user of the records; `memory.delete_user` erases them. Without a user, only
-            scopes separate the records of users.
+        user_id: The user of the records; `memory.delete_user` erases the records. Without a user,
+            only scopes separate the records of users.
     """
 
     def __init__(self, memory: AgentMemory, *, user_id: str | None = None) -> None:
@@ -110,7 +110,7 @@ class AgentMemoryStorage:
         limit: int = 10,
         min_score: float = 0.0,
     ) -> list[tuple[MemoryRecord, float]]:
-        """Return records that meet all conditions, each with its cosine, best first.
+        """Return records that meet all conditions, each with its cosine similarity, best first.
 
         A query of zeros finds no record.
 

@@ -35,7 +35,7 @@ class AgentMemoryHook:
     Before each model call, the hook stores the run's new messages. It then replaces the agent's
     messages by the session's context: the newest messages within the budget, the summary of
     earlier messages, and recalls for the question. System messages stay first, and are not stored.
-    After the run, the hook stores the answer. Register it for "before_llm" and "after_run".
+    After the run, the hook stores the answer. Register the hook for "before_llm" and "after_run".
 
     Args:
         memory: The memory. Its settings control overflow and recall.

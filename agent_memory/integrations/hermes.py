@@ -34,10 +34,11 @@ _LOOKED_AT = 500
 _PRIMARY = "primary"
 _CONTINUES = ("hermes", "continues")
 _PROMPT = (
-    "Long-term memory of earlier conversations is attached. What bears on a message comes with it. "
-    "memory_read looks for more, memory_write keeps a fact, memory_forget takes one back."
+    "Long-term memory of earlier conversations is attached. Memories relevant to a message come "
+    "with the message. memory_read finds more, memory_write stores a note, memory_forget deletes a "
+    "note or a fact."
 )
-_NOTE = "Every message up to here is kept word for word in long-term memory: memory_read finds it."
+_NOTE = "Every message up to here is stored verbatim in long-term memory. memory_read finds it."
 Json = dict[str, Any]
 
 

@@ -32,7 +32,7 @@ __all__ = ["AgentMemoryBlock", "AgentMemoryChatStore", "AgentMemoryMemory"]
 
 
 class AgentMemoryMemory(BaseMemory):
-    """One session of a memory. `get` returns its context within the memory's budget."""
+    """One session of a memory. `get` returns the session's context within the memory's budget."""
 
     session_id: str
     user_id: str | None = None
@@ -171,7 +171,7 @@ class AgentMemoryChatStore(BaseChatStore):
 
 
 class AgentMemoryBlock(BaseMemoryBlock[str]):
-    """A block for LlamaIndex's own `Memory`. It stores messages, and recalls up to `limit`."""
+    """A block for LlamaIndex's own `Memory`: stores messages, returns at most `limit` recalls."""
 
     user_id: str
     limit: int = 8

@@ -81,7 +81,7 @@ class AgentMemorySession:
         return [item for entry in entries for item in _of(entry.message)]
 
     async def add_items(self, items: Items) -> None:
-        """Append all items, or none after an error. A cancelled caller waits for the storage."""
+        """Append all items, or none after an error. A cancelled caller waits until this is done."""
         if items:
             await _finished(lambda: self._session.update([_storable(item) for item in items]))
 

@@ -43,7 +43,8 @@ class AgentMemorySessionRepository(SessionRepository):
     data of a missing session, agent or message raises `SessionException`.
 
     Args:
-        user_id: The user of the sessions; `memory.delete_user` erases them. None for no user.
+        user_id: The user of the sessions; `memory.delete_user` erases the sessions. None for no
+            user.
     """
 
     def __init__(self, memory: AgentMemory, *, user_id: str | None = None) -> None:

@@ -1,7 +1,7 @@
 """An MCP server over a memory, independent of the transport.
 
-The module uses the SDK's `Server`. The SDK's `MCPServer` ignores unknown arguments, but an argument
-`user_id` must be refused. The tools validate their arguments themselves.
+The module uses the SDK's `Server` and not its `MCPServer`, which ignores unknown arguments: an
+argument `user_id` must be refused. The tools validate their arguments themselves.
 """
 
 from __future__ import annotations

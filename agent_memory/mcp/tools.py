@@ -66,7 +66,7 @@ class Memory:
         kind: A "note" or a "fact" can be updated and deleted; a "message" is from a conversation;
             "other" is shared by all users.
         text: The text of the item.
-        id: The id of the item. Messages have none.
+        id: The id of the item. Messages have no id.
         date: The day of the item (UTC), or a fact's time, such as "2023-05" or "planned for
             2023-07-03".
         session_id: The conversation of a message.
@@ -237,9 +237,9 @@ class _Own:
 
     @tool(
         "delete_memory",
-        "Permanently forget a note or a fact. Use it when the user asks for it, or when it is "
-        "wrong. A message has no id and cannot be forgotten with it: tell the user that the "
-        "operator can delete the conversation.",
+        "Permanently forget a note or a fact. Use it when the user asks for it, or when the text "
+        "is wrong. A message has no id and cannot be forgotten with this tool: tell the user that "
+        "the operator can delete the conversation.",
         ("delete",),
     )
     def delete(self, scope: Scope, id: str = _ID) -> str:
@@ -249,7 +249,7 @@ class _Own:
         ):
             raise ToolRefused(
                 f"No note or fact has the id {quoted(id)}; search_memories returns their ids. "
-                "Messages of conversations have none, and cannot be forgotten one by one: if the "
+                "Messages of conversations have no id, and cannot be forgotten one by one: if the "
                 "user wants that, tell them so."
             )
         return f"Forgotten: {id}."
@@ -261,8 +261,8 @@ class _Own:
 
     @tool(
         "get_context",
-        "Get one of the user's stored conversations as chat messages that fit its token budget: "
-        "its newest turns, and the memories relevant to the query.",
+        "Get one of the user's stored conversations as chat messages within the token budget: the "
+        "conversation's newest turns, and the memories relevant to the query.",
         _READING,
     )
     def context(

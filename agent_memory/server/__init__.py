@@ -1,8 +1,8 @@
 """The HTTP service: one memory for many users.
 
-`agent_memory.client.calls` lists the library's calls with method, path and right. `calls` adds
-those that only the service has. Routes, validation, authorization and the OpenAPI document derive
-from both. The modules, in the order in which a request meets them:
+`agent_memory.client.calls` lists the library's calls with method, path and right. `calls` adds the
+calls that only the service has. Routes, validation, authorization and the OpenAPI document derive
+from both lists. The modules, in the order in which a request meets them:
 
     application   handles, logs and counts a request, with Starlette's routes and responses
     credentials   authenticates a key (`keys`) or a JWT, and returns a `Principal`
@@ -10,7 +10,7 @@ from both. The modules, in the order in which a request meets them:
     operation     `Operation`, the description of a call, and `At`, the context of a request
     calls, library     the operations; each runs on a thread, for one user
     inputs, forms, shapes     the inputs of calls, the responses, and the fields of values
-    rights, limits, problems, openapi     no I/O
+    rights, limits, problems, openapi     rules and descriptions, without I/O
     logs, metrics     the log, and the metrics of requests and of the memory
     static, page/      the web page, which is a client of the service
 """

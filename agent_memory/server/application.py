@@ -114,8 +114,8 @@ class Application:
             `Principal` of a request.
         metrics: Counts requests. With None, `/metrics` does not exist.
         limits: The size, rate and time limits of requests.
-        mcp: An ASGI application that answers MCP clients at `/mcp`. The application finds the
-            user and the rights of a request in the ASGI scope. With None, `/mcp` does not exist.
+        mcp: An ASGI application that answers MCP clients at `/mcp`. It finds the user and the
+            rights of a request in the ASGI scope. With None, `/mcp` does not exist.
 
     Attributes:
         figures: The memory's metrics, for `/metrics`.
@@ -280,7 +280,7 @@ class Application:
         return answer
 
     def _remembered(self, request: Request) -> _Remembered | None:
-        """Return the credential and its principal if it was verified in the last 60 seconds."""
+        """Return a credential that was verified in the last 60 seconds, and its principal."""
         if not isinstance(self._credentials, Credentials):
             return None
         shown = _shown_in(request)
@@ -342,8 +342,8 @@ class Application:
     def _refusal(self, remembered: _Remembered | None) -> Exception | None:
         """Verify a cached credential again. Return an error if it is no longer valid, else None.
 
-        This runs on the thread of the call, since handing it to another thread would cost more than
-        the call itself.
+        The check runs on the thread of the call, because handing the check to another thread would
+        cost more than the call itself.
         """
         if remembered is None:  # the credential was verified when the request arrived
             return None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 J = TypeVar("J")
 
 _MOST = 32
-"""The maximum size of a batch. Its first call waits until its last call is done."""
+"""The maximum size of a batch. A batch's first call waits until the last call is done."""
 
 RunBatch: TypeAlias = Callable[[Sequence[J]], Sequence[Any]]
 """Runs a batch of calls, and returns a result or an error for each call."""

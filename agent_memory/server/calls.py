@@ -35,7 +35,7 @@ _TURN = next(call for call in CALLS if call.name == "take_turn")
 
 Lines = Iterator[dict[str, Any]]
 Name = Annotated[str, Field(min_length=1, description="Its name.")]
-Edited = Annotated[str, Field(max_length=100, description="The digest of the log that was edited.")]
+Edited = Annotated[str, Field(max_length=100, description="The digest of the log before the edit.")]
 Log = Annotated[
     list[int | dict[str, Any]],
     Field(description="Seqs of messages that stay, and {message, created_at} for new messages."),
@@ -58,7 +58,7 @@ _WINDOW = shape_of(
 
 @operation("GET", "/sessions/{session_id}/window", "read", _WINDOW)
 def read_window(at: At, session_id: SessionId) -> dict[str, Any]:
-    """Return a session's window, its summary, and what blocks have yet to absorb."""
+    """Return a session's window, its summary, and how much each block has yet to absorb."""
     head = at.memory.head(at.session(session_id, "own"), user_id=at.user_id)
     if head is None:  # the session was deleted meanwhile
         raise not_found()
@@ -105,7 +105,7 @@ def export_session(at: At, session_id: SessionId) -> Lines:
 
 @operation("POST", "/operations/replay", "admin", streams=_EVENTS)
 def replay(at: At, block: Name) -> Lines:
-    """Rebuild a block from the log, session by session: a `value` event after each."""
+    """Rebuild a block from the log, session by session, with a `value` event after each session."""
     return _events(at.memory.replay(block))
 
 
@@ -196,7 +196,7 @@ def read_spending(at: At) -> dict[str, Any]:
     """Return the model usage and cost of all processes, by purpose. If spending is limited, return
     today's usage too.
 
-    Each process adds its counters every 15 seconds.
+    Each process adds its counters to the store every 15 seconds.
     """
     parts = at.memory.components
     counted = SharedMetrics(parts.store).read()

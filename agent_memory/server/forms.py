@@ -204,8 +204,8 @@ _FORMS: dict[str, Builder] = {
     ),
     "explained": _parts(
         "Explained",
-        "The recalls for a question, the records left out, and why. `messages` is the prompt "
-        "that a model would be sent now.",
+        "The recalls for a question, and the records left out, with reasons. `messages` is the "
+        "prompt that a model would be sent now.",
         f"recalls left_out dropped given_up=dead_letters {_BUDGET} warnings",
         messages=(list[_JSON], lambda explanation: as_json(explanation.context.to_messages())),
     ),

@@ -59,7 +59,7 @@ _FIELDS: Mapping[str, Any] = {
             max_length=10_000,
             description="Messages in the format of OpenAI's, Anthropic's, Gemini's or Bedrock's "
             "API. A plain text is a user message. Messages with an `id` are deduplicated. "
-            "`{message, created_at}` gives a message its time, which needs an offset.",
+            "`{message, created_at}` gives a message its time, which needs a UTC offset.",
         ),
         WithJsonSchema({"type": "array", "items": _MESSAGE, "minItems": 1, "maxItems": 10_000}),
     ],

@@ -82,7 +82,7 @@ class KeyRing:
         """
         if not label.strip() or len(label) > _LONGEST_LABEL:
             raise InvalidInput(
-                f"The label has {len(label)} characters. Describe the key in 1 to {_LONGEST_LABEL}."
+                f"The label has {len(label)} characters. Use 1 to {_LONGEST_LABEL} characters."
             )
         age = None if ttl is None else duration_of("ttl", ttl)
         whose = checked_users(users)
@@ -124,7 +124,7 @@ class KeyRing:
         return sorted(dated, key=lambda key: (key.created_at, key.prefix))
 
     def revoke(self, prefix: str) -> Key:
-        """Revoke a key, named by its prefix or by its text. All later requests are refused."""
+        """Revoke a key, named by its prefix or by its text. Later requests with it are refused."""
         prefix = "_".join(prefix.split("_")[:2])  # without the secret, which no error may repeat
         record = _PREFIX.fullmatch(prefix) and self._store.record(_BLOCK, _id(prefix))
         if not record:

@@ -177,9 +177,9 @@ def _of_counted(counted: Counted) -> Iterator[Metric]:
     what = "Cost of requests to models whose price is known."
     yield _counter("model_cost_dollars", what, cost, "purpose")
     prompts, recalls = counted.prompts, counted.recalls
-    what = "Tokens of contexts that follow another of the same session."
+    what = "Tokens of contexts that follow another context of the same session."
     yield _counter("prompt_tokens", what, [((), prompts.tokens)])
-    what = "Tokens at the beginning of contexts that are the same as in the context before."
+    what = "Tokens at the beginning of contexts, unchanged from the context before."
     yield _counter("prompt_kept_tokens", what, [((), prompts.kept_tokens)])
     yield _counter("recalls", "Recalls.", [((), recalls.asked)])
     yield _counter("recalls_empty", "Recalls that found nothing.", [((), recalls.empty)])

@@ -14,7 +14,12 @@ from agent_memory.server.shapes import REFERENCE, parts_of
 _ID = {"type": "string", "minLength": 1, "maxLength": 255}
 _Extra = tuple[str, str, str, dict[str, Any]]
 
-_USER: _Extra = ("query", "user_id", "The user. Required if the credential is for several.", _ID)
+_USER: _Extra = (
+    "query",
+    "user_id",
+    "The user. Required if the credential is for several users.",
+    _ID,
+)
 _KEY: _Extra = (
     "header",
     "Idempotency-Key",

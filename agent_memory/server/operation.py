@@ -99,8 +99,8 @@ class Operation:
     once: bool = False  # whether the call takes an Idempotency-Key
     versioned: bool = False  # whether the call takes If-Match
     streams: Streamed = ""  # the media type of a streamed response; empty for one JSON response
-    # Runs a batch of calls, and returns a response or an error for each call. This is for calls
-    # that take less time than starting a thread for each of them.
+    # Runs a batch of calls, and returns a response or an error for each call. Set for calls that
+    # take less time than starting a thread for each of them.
     run_all: RunAll | None = None
     anyones: bool = False  # whether an admin may make the call without a user; see `At.user_id`
     exact: bool = False  # whether the call can also respond in the format `EXACT`

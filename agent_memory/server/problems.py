@@ -55,7 +55,7 @@ NOT_FOUND = Kind(
     404,
     "Not found",
     errors.AccessDenied,
-    "It does not exist, or this credential has no access to it. Check the ids.",
+    "The data does not exist, or this credential has no access to it. Check the ids.",
 )
 NO_SUCH_CALL = Kind(
     "no-such-call",
@@ -80,8 +80,8 @@ BROKEN = Kind(
     500,
     "The call failed",
     errors.AgentMemoryError,
-    "The call failed because of an error in the service. Its log has the error under the "
-    "request's id.",
+    "The call failed because of an error in the service. The service's log has the error under "
+    "the request's id.",
 )
 NOT_CONFIGURED = Kind(
     "not-configured", 501, "The service is not configured for this", errors.ConfigError
@@ -173,7 +173,7 @@ def not_found() -> Refused:
 
 def other_user() -> Refused:
     """Return the error for a user that the credential may not act for, existing or not."""
-    mistake = {"field": "user_id", "problem": "this credential has no access to it"}
+    mistake = {"field": "user_id", "problem": "this credential has no access to this user"}
     return Refused(NOT_FOUND, f"user_id: {mistake['problem']}.", (mistake,))
 
 

@@ -1,6 +1,6 @@
 """The JSON forms of the library's types: the fields of a value that a response shows.
 
-The forms are part of the OpenAPI document. Their names stay the same if names in the library
+The forms are part of the OpenAPI document. The names in forms stay the same if names in the library
 change. A nested value is shown in the form of its own type.
 """
 
@@ -136,11 +136,11 @@ SHAPES: Mapping[type, Shape] = dict(
         _shape(
             "core.prompt_log:SentContext",
             "SentContext",
-            "The prompt that a model was sent for the turn that begins with message `turn`. "
+            "The prompt that was sent to a model for the turn that begins with message `turn`. "
             "`window` has the seqs of its messages, `shortened` the seqs of shortened messages. "
             "The first `kept_tokens` are the same as in the previous prompt. If `exact` is true, "
-            "`messages` is the prompt byte for byte. If not, parts were changed or deleted since, "
-            "and `missing` is the number of deleted parts.",
+            "`messages` is the prompt byte for byte. If not, parts were changed or deleted "
+            "afterwards, and `missing` is the number of deleted parts.",
             "turn question at left_out window shortened cost exact missing messages "
             "recalls=context.recalls tokens=context.tokens max_tokens=context.max_tokens "
             "kept_tokens=context.kept_tokens warnings=context.warnings",

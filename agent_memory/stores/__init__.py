@@ -46,10 +46,10 @@ __all__ = [
 ]
 
 _SERVED = (
-    "Use memory:// (gone with the process), sqlite:///path.db, folder:///path, postgresql://, "
+    "Use memory:// (lost when the process ends), sqlite:///path.db, folder:///path, postgresql://, "
     "mysql://, mongodb:// or redis://."
 )
-_SERVICE = 'Open a service in Python, with only its address: AgentMemory("https://...").'
+_SERVICE = 'For a service, pass only its address, in Python: AgentMemory("https://...").'
 _MONGODB = ("mongodb", "mongodb+srv")
 _SQL_SERVERS = (
     *("postgresql", "postgres", "postgresql+psycopg"),
@@ -92,8 +92,8 @@ def _check_path(scheme: str, rest: str) -> None:
     name = "memory.db" if scheme == "sqlite" else "memories"
     if path in ("", ":memory:"):
         raise UnknownStore(
-            f"{scheme}:// needs a path, such as {scheme}:///{name}. For a store without one use "
-            "memory://."
+            f"{scheme}:// needs a path, such as {scheme}:///{name}. For a store without a path, "
+            "use memory://."
         )
     if not rest.startswith("/"):
         raise UnknownStore(

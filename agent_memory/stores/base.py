@@ -40,8 +40,8 @@ Durability = Literal["process", "power"]
 """The failure that an acknowledged write survives.
 
 With "power", each write is synced to disk and survives a power loss. With "process", a write
-survives the end of the process. Deletions are synced with both values. None means "power", except
-on Redis and MySQL, where the server's settings decide.
+survives the end of the process. Deletions are synced to disk with either value. None means "power",
+except on Redis and MySQL, where the server's settings decide.
 """
 
 Store: TypeAlias = KernelStore
@@ -55,8 +55,8 @@ class VectorStore(Protocol):
     place in the session; see `retrieval.features`.
 
     A store that also has sessions checks `lease` in the transaction of the write, as in
-    `RecordStore`. Other stores ignore `lease`. The engine then reverts the writes of a worker that
-    lost its lease.
+    `RecordStore`. Other stores ignore `lease`. If a worker loses its lease while it writes to one
+    of them, the engine reverts the worker's writes.
     """
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
@@ -112,7 +112,9 @@ class VectorStore(Protocol):
     def all_vectors(
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
-        """Yield pages of a block's records with their features, or only those of one session.
+        """Yield pages of a block's records with their features.
+
+        With `session_id`, only records of this session are returned.
 
         Raises:
             UnsupportedOperation: Features cannot be restored from the stored data.
@@ -124,5 +126,5 @@ class VectorStore(Protocol):
 
 
 def keeps_records(store: object) -> TypeGuard[RecordStore]:
-    """Return whether the store is also a `RecordStore`, or a proxy of one."""
+    """Return whether the store is also a `RecordStore`, or a proxy of a `RecordStore`."""
     return offers(store, RecordStore)

@@ -34,7 +34,7 @@ _reported: Cache[str, bool] = Cache(_MOST_REPORTED)
 
 @contextmanager
 def noted() -> Iterator[list[Damaged]]:
-    """Collect the errors of records that are left out in the `with` block. They are not logged."""
+    """Collect errors of records that are left out in the `with` block, instead of logging them."""
     collected: list[Damaged] = []
     token = _collector.set(collected)
     try:
@@ -83,8 +83,8 @@ def undamaged_records(rows: Iterable[Row], decode: Callable[[Row], Value]) -> li
     """Decode records, and leave out the damaged ones.
 
     Raises:
-        Damaged: The error of a row names no record. A wrong key may be the cause. All rows would
-            then be left out.
+        Damaged: The error of a row names no record. A wrong key may be the cause, and would make
+            the call leave out all rows.
     """
     with noted() as damaged:
         values = undamaged(rows, decode)

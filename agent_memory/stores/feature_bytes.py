@@ -1,4 +1,4 @@
-"""Encodes the features of a segment, or of single records, as bytes, and decodes them."""
+"""Converts the features of a segment, or of single records, to bytes and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agent_memory.retrieval.postings import Postings, Terms
 from agent_memory.retrieval.segments import Names, Segment
 from agent_memory.retrieval.vectors import TOKEN, Tokens, Vectors
 
-# the header of a segment: mark, version, format of names, format of vectors, 0, number of records,
+# the header of a segment: mark, version, format of names, format of vectors, a 0, record count,
 # dimension, lengths of 10 parts
 _HEADER = struct.Struct("<4s4B2I10I")
 _MARK, _VERSION = b"AMSG", 2
@@ -54,7 +54,7 @@ def bytes_of(segment: Segment) -> bytes:
 
 
 def segment_of(data: bytes) -> Segment:
-    """Decode a result of `bytes_of`. Raise ValueError for damaged data, or of a newer release."""
+    """Decode a result of `bytes_of`. Raise ValueError for damaged data and for a newer format."""
     if len(data) < _HEADER.size:
         raise ValueError("A segment is cut short.")
     mark, version, named, own, _, count, dimension, *sizes = _HEADER.unpack_from(data)

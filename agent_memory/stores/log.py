@@ -48,7 +48,7 @@ def check_owner(head: Head, user_id: str | None) -> None:
     """Raise `SessionOfAnotherUser` if a session belongs to another user than `user_id`.
 
     Repeat this check whenever the head is read again. The session may have been deleted, and
-    another user may have begun a session with its id.
+    another user may have begun a session with the same id.
     """
     if user_id is not None and head.user_id not in (None, user_id):
         raise SessionOfAnotherUser(
@@ -71,7 +71,7 @@ def entries_after(session_id: str, end: int, total: int, drafts: Sequence[Draft]
 def with_tail(head: Head, end: int, total: int) -> Head:
     """Return a copy of a head with another end and total, without metadata and `updated_at`.
 
-    This is 8 times faster than `dataclasses.replace`.
+    The function is 8 times faster than `dataclasses.replace`.
     """
     after: Head = object.__new__(Head)
     after.__dict__.update(

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from agent_memory.stores.base import SessionStore
 
 MOST = 200_000
-"""The maximum number of entries that one call reads. The cache has the same limit."""
+"""The maximum number of entries that one call reads, and that the cache holds in total."""
 
 MANY = 500
 """With more pending entries than this, `Pending.on_many` is called, so that they are absorbed."""
 
 _BEFORE = 16  # number of entries to read before the first pending entry, as its context
-_PAGE = 5_000  # maximum number of entries that one page of sessions has
+_PAGE = 5_000  # maximum number of entries in a page of several sessions
 _Key = tuple[str, str]
 
 
@@ -73,8 +73,9 @@ class Pending:
     def of(self, block: str, scope: Scope, most: int = MOST) -> Tails:
         """Return a block's pending entries, without the newest ones that the window shows.
 
-        Call it before a search of the block's records. An entry that the block absorbs meanwhile
-        is then in both results. After a search, it could be in neither result.
+        Call this method before you search the block's records. If the block absorbs an entry
+        between the two calls, both results then contain the entry. In the other order, the entry
+        could be missing from both.
 
         Args:
             block: The name of the block. For an unknown name, the whole log is pending.
@@ -152,7 +153,7 @@ class Pending:
         return Tail(lag, [*entries, *newer])
 
     def _store_tails(self, key: _Key, lags: Sequence[Lag], tails: Sequence[Tail]) -> None:
-        """Cache tails, and drop those of sessions without pending entries."""
+        """Cache tails, and drop the cached tails of sessions without pending entries."""
         with self._cache.lock:
             cached = self._cache.get(key, {})
             lagging = {lag.session_id for lag in lags}
@@ -183,7 +184,7 @@ def _size(tails: Mapping[str, Tail]) -> int:
 
 
 def _unshown(lag: Lag, scope: Scope) -> int:
-    """Return the newest pending seq that the session's window does not show, or the cursor."""
+    """Return the newest pending seq that the window does not show; the cursor if there is none."""
     end = lag.end
     while end > lag.after and (lag.session_id, end) in scope.shown:
         end -= 1

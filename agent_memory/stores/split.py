@@ -122,7 +122,7 @@ class SplitKernel(KernelWrapper):
     def _empty(self, batch: Batch) -> None:
         """Erase the texts of system messages that a batch replaces by redacted messages.
 
-        Their records stay, because other processes may have cached the ids and use them again.
+        The records stay, because other processes may have cached their ids and use the ids again.
         """
         if not any(isinstance(write, Truncate) for write in batch.writes):
             return

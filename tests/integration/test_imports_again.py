@@ -107,7 +107,7 @@ def test_the_command_says_whose_they_are(tmp_path: Path, monkeypatch: pytest.Mon
     told = invoke([*command, "--user", "ana", "--assign"]).output
     assert "1 sessions belong to ana now." in told
     told = invoke([*command, "--user", "ben"]).output
-    assert "1 sessions belong to ana. To move them, delete them there and import" in told
+    assert "1 sessions belong to ana. To move them, delete them and import again" in told
     assert invoke([*command, "--assign"]).exit_code == 1
 
 

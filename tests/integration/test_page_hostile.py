@@ -58,7 +58,7 @@ def test_every_view_shows_text(page: tuple[Page, str]) -> None:
         "#/service": [attack(5, "dead")],
         "#/users": [user],
         "#/choose": [user],
-        _at(user, "session", attack(1, "none")): ["It does not exist, or"],
+        _at(user, "session", attack(1, "none")): ["The data does not exist, or"],
         _at(user, "session", ".."): ["No address can name"],
     }
     for view, texts in views.items():

@@ -1,4 +1,4 @@
-"""Events, which readers yield, branches of conversations, and the result of an import."""
+"""The events that readers yield, the branches of conversations, and the result of an import."""
 
 from __future__ import annotations
 
@@ -249,8 +249,8 @@ class Imported:
         deleted: Sessions and notes that were deleted earlier, and that this import did not restore
             or restored only in part.
         assigned: Sessions without a user that this import assigned to the user.
-        elsewhere: Numbers of earlier imported sessions that belong to other users than `user_id`,
-            by user. The key None counts sessions without a user.
+        elsewhere: The number of earlier imported sessions of each user other than `user_id`. The
+            key None counts sessions without a user.
         unread: The first 10,000 parts that could not be read or stored, with the reason.
         failed: Number of all parts that could not be read or stored.
         left_out: The number of parts that were left out, by kind, such as "empty messages".

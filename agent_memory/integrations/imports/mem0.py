@@ -42,7 +42,7 @@ def _file(file: OpenFile) -> Iterator[Event]:
 
 
 def _flat(parts: Iterable[Element | Unread]) -> Iterator[Element | Unread]:
-    """Yield single memories. A part may be one memory, or have lists `results` or `memories`."""
+    """Yield single memories. A part is one memory, or an object with `results` or `memories`."""
     for part in parts:
         value = mapping(part.value) if isinstance(part, Element) else {}
         inner = [*listed(value.get("results")), *listed(value.get("memories"))]

@@ -141,7 +141,8 @@ class SessionWriting:
     def parts_at(self, own: str) -> bool:
         """Return whether a message belongs to another branch than the stored log.
 
-        True if the message is not in the log, and the log's last message was not read yet.
+        True if the message is not in the log, and the log's last message was not yet read from the
+        source.
         """
         if own == self._newest:
             self._newest = None

@@ -44,7 +44,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
     are written atomically.
 
     Args:
-        user_id: The user of the threads; `memory.delete_user` erases them. None for no user.
+        user_id: The user of the threads; `memory.delete_user` erases the threads. None for no user.
         serde: The serializer of values; LangGraph's own by default.
     """
 
@@ -59,7 +59,10 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         self._values = memory.values(user_id)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that a config names, or the newest of its thread; None if none."""
+        """Return the checkpoint that a config names, or else the newest one of the config's thread.
+
+        Return None if there is no such checkpoint.
+        """
         place = _place(config)
         wanted = get_checkpoint_id(config)
         if not wanted:
@@ -155,7 +158,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         self._values.clear((_ROOT, str(thread_id)))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Erase the checkpoints of runs. This scans all threads."""
+        """Erase the checkpoints of runs. The call scans all threads."""
         runs = set(run_ids)
         for place in self._places(None):
             every = self._checkpoints(place)

@@ -35,7 +35,7 @@ class AgentMemoryStore(BaseStore):
     """Stores items by namespace and key, in the database of a memory.
 
     Args:
-        user_id: The user of the items; `memory.delete_user` erases them. Without a user, only
+        user_id: The user of the items; `memory.delete_user` erases the items. Without a user, only
             namespaces separate the items of users.
         index: LangGraph's settings for search by meaning: `embed`, `dims` and `fields`. Without
             `embed`, the memory's embedder is used.

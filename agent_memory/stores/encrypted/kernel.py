@@ -1,4 +1,4 @@
-"""`Cipher` encrypts lines and documents. `EncryptedKernel` applies it to another kernel.
+"""`Cipher` encrypts lines and documents. `EncryptedKernel` applies a cipher to another kernel.
 
 Each message, system message and summary is encrypted as one value, and so are the text and metadata
 of each record. Other fields stay readable. A ciphertext is bound to the fields that name its place.
@@ -26,7 +26,7 @@ _BYTES_MARK = MARK.encode()
 
 
 _Failure = tuple[Undecryptable, str, Damage]
-"""An error, the ciphertext that was not decrypted, and the damage to report for its record."""
+"""An error, the ciphertext that was not decrypted, and the damage to report for the record."""
 
 
 class Cipher:
@@ -114,7 +114,7 @@ class Cipher:
         except Undecryptable as error:
             return doc._replace(body=Unreadable.of(error), data=b"")
         except UNREADABLE:
-            pass  # the caller also fails to decode the body, and raises an error with the record
+            pass  # the caller also fails to decode the body, and raises an error with the place
         return doc
 
     def _decoded_record(self, doc: Document, failures: list[_Failure]) -> str:
@@ -172,7 +172,7 @@ class Cipher:
     def decrypted_features(self, block: str, owner: str, name: str, data: bytes) -> bytes:
         """Decrypt features. Raise `Undecryptable` if the key is missing.
 
-        For altered features, return b"". A search then finds their records by their texts' words.
+        For altered features, return b"". A search then finds the records by words of their texts.
         """
         if self._plaintext and not data.startswith(_BYTES_MARK):
             return data
@@ -184,15 +184,15 @@ class Cipher:
             return b""
 
     def numbers(self, term: int) -> list[int]:
-        """Return the ids of a word in the store, one for each key. With `plaintext`, add `term`."""
+        """Return the ids of a word in the store: one for each key; with `plaintext` also `term`."""
         numbers = [key.blind(term) for key in self.keys.known]
         return [*numbers, term] if self._plaintext else numbers
 
     def _attribute(self, failures: Sequence[_Failure]) -> None:
-        """Set the `damage` of each error whose key has decrypted other data.
+        """Set the `damage` of each error, if the record's key has decrypted other data.
 
-        The key is then the right one, and only this record is left out. Without `damage`, the key
-        may be wrong, and the call fails.
+        The key is then the right one, and only this record is left out. Otherwise the key may be
+        wrong, and the call fails.
         """
         for error, text, damage in failures:
             if self.keys.has_opened(text):
@@ -231,7 +231,7 @@ def _carried(body: object) -> str | None:
 
 
 class EncryptedKernel(KernelWrapper):
-    """Encrypts the content that another kernel stores. With `features_only`, only features."""
+    """Encrypts the content that another kernel stores; with `features_only`, only features."""
 
     def __init__(self, inner: Kernel, cipher: Cipher, *, features_only: bool = False) -> None:
         super().__init__(inner)

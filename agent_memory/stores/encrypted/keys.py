@@ -19,7 +19,7 @@ from agent_memory.core.processes import fork_safe_lock
 from agent_memory.errors import ConfigError, MissingExtra, StoreUnavailable, Undecryptable
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")  # any other text may be a key, passed by mistake
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")  # another "name" may be a key, passed by mistake
 _SHORTEST_KEY = 43  # number of characters of 32 bytes in base64, without padding
 
 
@@ -52,7 +52,7 @@ class Key:
     """An encryption key.
 
     Args:
-        key_id: The key's id, which each of its ciphertexts contains.
+        key_id: The key's id, which each ciphertext of the key contains.
         secret: The key's 32 bytes.
 
     Attributes:
@@ -121,8 +121,7 @@ class Keys:
 
     Args:
         keys: The keys by id, or a callable that returns the key for an id, for example from a key
-            service. The callable returns None for an unknown id. Returned keys are cached, but not
-            None.
+            service. The callable returns None for an unknown id. Keys are cached, but None is not.
         current: The id of the key that encrypts new data, by default the first of a mapping.
             Required with a callable.
 
@@ -165,8 +164,8 @@ class Keys:
         if not text.strip():
             named = variable if _VARIABLE.fullmatch(variable) else "that `encryption` names"
             raise ConfigError(
-                f"The environment variable {named} is not set, and encryption takes its keys "
-                'from it. Set it to "id:base64,id2:base64". The first key encrypts new data. '
+                f"The environment variable {named} is not set, but encryption reads its keys from "
+                'it. Set it to "id:base64,id2:base64". The first key encrypts new data. '
                 "`openssl rand -base64 32` creates a key."
             )
         by_id: dict[str, bytes] = {}
@@ -287,7 +286,7 @@ class Keys:
                     secret = self._ask(key_id)
                 except Exception as error:  # the caller's own function may raise anything
                     raise StoreUnavailable(
-                        f"The callable given to Keys failed to give key {key_id!r} "
+                        f"The callable given to Keys failed to return key {key_id!r} "
                         f"({type(error).__name__})."
                     ) from error
                 if secret is None:
@@ -297,9 +296,10 @@ class Keys:
 
 
 def _parts(sealed: str | bytes) -> tuple[str, bytes]:
-    """Return the key's id in a ciphertext, and the encrypted bytes. The id is empty for other data.
+    """Return the key's id in a ciphertext, and the encrypted bytes.
 
-    The bytes are empty if the text is not exactly their base64 encoding.
+    The id is empty if `sealed` is not a ciphertext. The bytes are empty if a text is not exactly
+    the base64 encoding of bytes.
     """
     text = sealed if isinstance(sealed, str) else sealed[:_PREFIX].decode("ascii", "replace")
     key_id, dot, body = text.removeprefix(MARK).partition(".")

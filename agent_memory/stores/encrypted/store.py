@@ -30,8 +30,8 @@ class EncryptedStore(KernelStore):
         store = EncryptedStore(open_store("sqlite:///m.db"), Keys.from_environment())
         memory = AgentMemory(store=store)
 
-    The database shows ids, numbers, times, and which messages are system messages. If a key is
-    lost, sessions can still be deleted with `AgentMemory(store=inner)`.
+    The database shows ids, seqs, token counts, times, and which messages are system messages. If a
+    key is lost, sessions can still be deleted with `AgentMemory(store=inner)`.
 
     Args:
         inner: The other store. `close` also closes this store.
@@ -61,10 +61,10 @@ def with_features_decrypted(inner: Store, keys: Keys, namespace: str) -> KernelS
 
 
 class EncryptedVectors:
-    """Encrypts records for a vector store whose server searches, such as Qdrant's.
+    """Encrypts records for a vector store whose server searches, such as Qdrant.
 
     Texts and metadata are encrypted. The ids of words are replaced by ids computed with the key.
-    Vectors stay readable. All other calls go to the inner store unchanged.
+    Vectors stay readable. Calls without records go to the inner store unchanged.
     """
 
     def __init__(self, inner: VectorStore, cipher: Cipher) -> None:
@@ -98,7 +98,7 @@ class EncryptedVectors:
     def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
         """Search like `VectorStore.search_vectors`. Raise `Undecryptable` without the right key.
 
-        The query contains the ids of each word under all keys.
+        The query contains one id of each word for each key.
         """
         hits = self._inner.search_vectors(block, owner, self._blinded(query), limit)
         pending = {} if query.pending is None else query.pending.records

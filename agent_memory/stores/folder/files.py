@@ -169,7 +169,7 @@ class Files:
         return marks
 
     def _finish(self) -> None:
-        """Complete the changes in the journal. A file that was edited since stays unchanged."""
+        """Complete the changes in the journal. A file edited after the crash stays unchanged."""
         try:
             changes = json.loads(self.read(JOURNAL))
         except ValueError:  # with `durability="process"`, a power loss may damage the journal

@@ -1,4 +1,4 @@
-"""The kernel on a folder. All data is also in dicts. Each call first reads the changed files.
+"""The kernel on a folder. All data is also in memory, in tables. A call first reads changed files.
 
 Each session has a file. Each block has a file for its records and a file for its vectors. Segments
 and catalogs are not in files: they are computed from the features of records.
@@ -301,7 +301,7 @@ class FolderKernel(Kernel):
             self._vectors.forget(name)
 
     def _save(self, places: set[Place]) -> None:
-        """Write the state file, so that no session is due too late, and then the changed files."""
+        """Write the state file first, so that no session is due too late; then the other files."""
         state = json.dumps(self._tables.state()._asdict()).encode()
         if state != self._state or STATE not in self._seen:
             self._seen[STATE] = self.files.write(STATE, state)

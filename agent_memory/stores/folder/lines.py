@@ -223,7 +223,7 @@ def text_of(blob: bytes, block: str, record: Record, cipher: Cipher | None) -> s
 
 
 def blob_of(text: object, block: str, record: Record, cipher: Cipher | None) -> bytes:
-    """Decode a result of `text_of`. Return b"" if it is damaged, or if its key is missing."""
+    """Decode a result of `text_of`. Return b"" if the text is damaged or its key is missing."""
     try:
         blob = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
         if cipher is not None:

@@ -48,7 +48,7 @@ class Tables(SQLKernel):
         )
 
     def restore(self, state: State) -> None:
-        """Set the stored due times, leases and locks. Sessions that are newer stay unchanged."""
+        """Set the stored due times, leases and locks. Sessions created later stay unchanged."""
         update = (
             f"UPDATE {DOCUMENTS} SET due = ?, holder = ?, held_until = ? "
             "WHERE collection = ? AND id = ? AND first = ?"

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 ENCRYPTED = b"sealed."
 """The beginning of all encrypted bytes."""
 
-_AT_ONCE = 8  # number of segments that one call reads; a segment has some MB
+_AT_ONCE = 8  # number of segments that one call reads; a segment may have 2 MB
 _LEVELS = (0.0, 2**-8, 2**-5, 2**-2, 1.0)
-_NEIGHBOURS = 8  # this many of the smallest segments are merged
+_NEIGHBOURS = 8  # from this number on, the smallest segments are merged
 
 
 class Part(NamedTuple):
@@ -87,7 +87,7 @@ class Catalog:
         return [part.name for part in self.parts]
 
     def holding(self, numbers: Iterable[int]) -> dict[Part, set[int]]:
-        """Return the parts that contain records with these numbers, each with its numbers."""
+        """Return the parts whose ranges contain some of the numbers, each with these numbers."""
         numbers_by_part: dict[Part, set[int]] = {}
         wanted = sorted(numbers)
         at = 0
@@ -123,7 +123,7 @@ class Owned:
         return DocId(f"{SEGMENT}{self._block}", f"{name:x}:{self._owner}")
 
     def catalog(self) -> tuple[int, str] | None:
-        """Return the catalog's version and text, or None. Each change sets another version."""
+        """Return the catalog's version and text, or None. Each change sets a new version."""
         (document,) = self._kernel.documents([self.at])
         return None if document is None else (document.version, document.body)
 
@@ -265,7 +265,7 @@ class _Writing:
 def grouped(
     records: Sequence[Record], features: Features
 ) -> dict[str, tuple[list[Record], list[Segment]]]:
-    """Return for each owner the records to write, and segments of their features.
+    """Return the records to write, and the segments of the records' features, by owner.
 
     If several records have the same id, only the last is written.
     """
@@ -353,10 +353,10 @@ class _Near(NamedTuple):
 def _groups(near: Sequence[_Near]) -> list[list[Part]]:
     """Return the groups of neighbours to merge.
 
-    The levels in `_LEVELS` are shares. Neighbours below the lowest level are merged if there are at
-    least `_NEIGHBOURS` of them. Neighbours below a higher level are merged if the sum of their
-    shares reaches this level. A change thus rewrites little. A group is also merged if one more
-    neighbour would make the segment too large.
+    `_LEVELS` are fractions of the largest allowed segment, like a neighbour's `share`. Neighbours
+    below the lowest level are merged if there are at least `_NEIGHBOURS` of them. Neighbours below
+    a higher level are merged if the sum of their shares reaches this level. A change thus rewrites
+    little. A group is also merged if one more neighbour would make the segment too large.
     """
     for below, level in pairwise(_LEVELS):
         grown: list[_Near] = []

@@ -128,7 +128,7 @@ def _blocks(value: Any) -> dict[str, int]:
 
 _NAMED = re.compile(r'"([a-z][a-z0-9_]*)":')
 _NEW = Head("", None, created_at=_EPOCH)
-"""A head whose fields replace unreadable fields, except cursors."""
+"""The values of this head replace unreadable fields of other heads, except `cursors`."""
 
 _NUMBERS = ("end", "total", "version", "expired", "start", "start_total")
 _DECODERS: dict[str, Callable[[Any], Any]] = {
@@ -148,7 +148,7 @@ def head_id(session_id: str) -> DocId:
 
 
 def stamp_of(head: Head) -> int:
-    """Return the version of a head's document. It differs after a session is created again."""
+    """Return the version of a head's document. A session that is created again gets another."""
     return (to_micros(head.created_at) ^ (head.version * _MIX)) & (2**62 - 1)
 
 
@@ -233,8 +233,8 @@ def lag_of(head: Document, block: str) -> Lag | None:
 def are_not_absorbed(heads: Iterable[Document | None], block: str) -> list[Document]:
     """Return the heads with entries after a block's cursor, and all unreadable heads.
 
-    The function searches the heads' JSON. To decode each head would take longer than a vector
-    search.
+    The function searches the heads' JSON, because decoding each head would take longer than a
+    vector search.
     """
     name = json.dumps(block)
 

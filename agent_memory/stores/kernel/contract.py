@@ -29,7 +29,7 @@ class DocId(NamedTuple):
 class Unreadable(str):
     """Replaces a body that a `KernelWrapper` cannot decode.
 
-    Code that needs the body must raise its `error`.
+    Code that needs the body must raise the `error` of this object.
     """
 
     error: StoreError
@@ -119,14 +119,14 @@ class VersionIs(NamedTuple):
 
 
 class HeldBy(NamedTuple):
-    """The document exists. This holder took its last lease, and has not released it."""
+    """The document exists. Its last lease was taken by this holder, and was not released."""
 
     id: DocId
     holder: str
 
 
 class Free(NamedTuple):
-    """The document is missing, or no other holder has a valid lease of it.
+    """The document is missing, or no other holder has a valid lease of the document.
 
     A lease that ends later than `LONGEST_LEASE_SECONDS` from now is not valid.
     """
@@ -190,7 +190,7 @@ class Expire(NamedTuple):
 
 
 class Put(NamedTuple):
-    """Write a document. If it replaces one, the due time and the lease stay."""
+    """Write a document. If a document with the id exists, its due time and lease stay."""
 
     document: Document
 

@@ -39,7 +39,7 @@ ReadRecords = Callable[[Sequence[str]], Mapping[str, Record]]
 
 
 class CatalogUnreadable(Exception):
-    """A catalog is damaged. The store then rebuilds it from segments and records."""
+    """A catalog is damaged. The store then rebuilds the catalog from segments and records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Indexes:
 def _readable(
     block: str, catalog: Catalog, segments: Mapping[int, Segment | None]
 ) -> tuple[dict[int, Segment], list[Part]]:
-    """Return the readable segments of one dimension by name, and the parts of all others."""
+    """Return the readable segments of one dimension by name, and the parts of other segments."""
     readable: dict[int, Segment] = {}
     lost: list[Part] = []
     dimension: int | None = None
@@ -142,7 +142,10 @@ def _readable(
 
 
 def _stand_in(lost: Sequence[Part], source: Owned, records: ReadRecords) -> list[Segment]:
-    """Return a segment for the records of lost segments, which a search finds by words only."""
+    """Return a segment of the records whose segments are lost. A search finds them by words only.
+
+    The list is empty if there are no such records.
+    """
     from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.segments import Segment
 

@@ -56,7 +56,7 @@ class RecordStore(SessionStore):
         self._write(lease, Batch(held(lease), writes))
 
     def swap_record(self, block: str, record: Record, last: int | None) -> bool:
-        """Compare-and-swap: write a record if the stored one with its id still has this `last`.
+        """Compare-and-swap: write a record if the stored record of this id still has this `last`.
 
         Only one of several concurrent writers succeeds, even in different processes.
 
@@ -109,7 +109,7 @@ class RecordStore(SessionStore):
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """Delete the records that match all arguments. `after` matches records with higher `last`.
+        """Delete the records that match all arguments. `after` matches each higher `last`.
 
         At least one of `record_id`, `owner` and `session_id` is required.
 

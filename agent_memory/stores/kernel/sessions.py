@@ -168,10 +168,10 @@ class SessionStore:
     def append_all(self, appends: Sequence[Request]) -> list[Appended | Exception]:
         """Make several appends, each like `append` or `append_once`.
 
-        Appends to sessions whose heads are cached are one batch, if the database can change several
-        sessions in one transaction. Each append succeeds or fails separately. The results are in
-        the order of `appends`. The result of a failed append is its error. The successful appends
-        are durable on return.
+        Appends to sessions whose heads are cached form one batch, if the database can change
+        several sessions in one transaction. Each append succeeds or fails separately. The results
+        are in the order of `appends`. The result of a failed append is its error. The successful
+        appends are durable on return.
         """
         plans: dict[int, Plan] = {}
         batches: dict[str, Batch] = {}
@@ -318,7 +318,7 @@ class SessionStore:
 
         Args:
             session_ids: The sessions. Damaged sessions are left out.
-            before: The number of entries to add that precede the cursor.
+            before: The number of entries before the cursor that are returned too.
             limit: The maximum number of entries for each session. The newest are returned.
         """
         ids = [head_id(session) for session in session_ids]
@@ -453,7 +453,7 @@ class SessionStore:
         """Take the session's lease. Return False while another owner's lease is valid.
 
         A lease that ends later than `LONGEST_LEASE_SECONDS` from now is not valid. With `renew`,
-        extend the owner's lease instead. Return False if another owner has taken the lease, or
+        extend the owner's lease instead, and return False if another owner has taken the lease or
         `owner` has released it. Return False also if the session does not exist.
         """
         at = head_id(session_id)
@@ -469,8 +469,8 @@ class SessionStore:
         """Take a named lock. Return False while another owner holds the lock.
 
         A lock does not protect writes to sessions: a lease does. `name` has at most 64 characters.
-        With `renew`, extend the owner's lock instead. Return False if another owner has taken the
-        lock, or `owner` has released it.
+        With `renew`, extend the owner's lock instead, and return False if another owner has taken
+        the lock or `owner` has released it.
         """
         at = DocId(LOCK, name)
         hold = Hold(at, owner, micros_of(seconds))

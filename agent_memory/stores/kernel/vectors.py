@@ -224,7 +224,7 @@ class KernelStore(RecordStore):
             heads: The current heads of the sessions.
             blocks: The result of `blocks()`.
             owners: Owners whose records and vectors of all sessions are deleted.
-            locks: Names of locks. The call fails if one of them is held.
+            locks: Names of locks. Nothing is deleted while one of them is held.
             leaving: Records to store in the same transaction, by block.
 
         Returns:

@@ -154,7 +154,7 @@ class Deployment:
         if code == _AUTHENTICATION:
             return StoreUnavailable(
                 f"{where} refused the user or the password ({named}). Check both in `store`, and "
-                "the database that knows the user (?authSource=...)."
+                "the database that stores the user (?authSource=...)."
             )
         if code == _UNAUTHORIZED:
             return StoreUnavailable(

@@ -45,9 +45,9 @@ from agent_memory.stores.kernel.rules import State, named
 Doc = dict[str, Any]
 
 Effects = Mapping[str, tuple[DocId, Document | None]]
-"""The documents that a batch writes, by `_id`. The value is the id and the new content of a
-document, or None for deletion. If the batch concerns no session, the last document is the primary
-(see `staging.py`)."""
+"""The documents that a batch writes, by `_id`. A value is a document's id and its new content. If
+the content is None, the document is deleted. If the batch concerns no session, the last document is
+the primary (see `staging.py`)."""
 
 NEVER = 2**62
 """The due time of a document that is never due."""
@@ -214,7 +214,7 @@ def put_together(docs: Sequence[Doc]) -> list[Doc]:
 
 
 class HeadChange:
-    """The writes of a batch about one session, as one update of its head.
+    """The writes of a batch about one session, as one update of the session's head.
 
     Attributes:
         op: The batch's name.

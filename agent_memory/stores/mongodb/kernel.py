@@ -333,7 +333,7 @@ class MongoDBKernel(Kernel):
     def _change_head(
         self, batch: Batch, head: DocId, op: str, *, lists: bool = False
     ) -> Outcome | None:
-        """Write a head and its log. With `lists`, add the batch to `ops`, which commits it."""
+        """Write a head and its log. With `lists`, commit the batch by adding it to `ops`."""
         if not lists and not self._holds(batch, head, {}, {}, {}):
             return self._refusal(batch)
         place, now = self._place(head), now_micros()

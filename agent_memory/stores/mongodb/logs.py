@@ -102,7 +102,7 @@ class Logs:
         return rows
 
     def total(self, head: Doc, seq: int) -> int | None:
-        """Return the running total at a seq, or at the log's end if the log ends before it.
+        """Return the running total at a seq; the total of the log if it ends before the seq.
 
         Return None if the line is missing, or of a newer generation than the head.
         """

@@ -1,10 +1,10 @@
 """Batches over several documents, on a database that changes one document at a time.
 
 Each document that a batch writes is first tagged with its new content. One change of one document,
-the primary, commits the batch. If the batch changes a head or has a condition on it or its log,
-this head is the primary, and the change adds the batch to the head's `ops`. Otherwise the last of
-the batch's documents is the primary, and the change sets its field `done`. Then the tags are
-applied, the primary's tag last.
+the primary, commits the batch. If the batch changes a head, or has a condition on a head or its
+log, this head is the primary, and the change adds the batch to the head's `ops`. Otherwise the last
+of the batch's documents is the primary, and the change sets the primary's field `done`. Then the
+tags are applied, the primary's tag last.
 
 A process that finds a tag reads the primary. If the batch is committed, the process applies it. If
 the batch is not committed in time, the process refuses it at the primary and removes its tags. A
@@ -139,8 +139,8 @@ class Staging:
     def resolve(self, docs: Sequence[Doc], *, force: bool = False) -> bool:
         """End the batches that tagged `docs`: apply committed batches, remove the tags of others.
 
-        A batch that may still be committed is left alone. With `force`, wait 0.3 seconds for it,
-        then refuse it. Return whether a batch was ended, here or by another process.
+        A batch that may still be committed is left alone. With `force`, wait 0.3 seconds for such a
+        batch, then refuse it. Return whether a batch was ended, here or by another process.
         """
         ops = {doc["op"]: doc for doc in docs if "op" in doc}
         changed = False

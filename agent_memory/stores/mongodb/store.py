@@ -26,7 +26,8 @@ class MongoDBStore(KernelStore):
             database is "agent_memory".
         namespace: The namespace. Stores of different namespaces are independent.
         durability: Each write waits for a majority of the deployment's members. With "power" or
-            None, it is then also in their journals. With "process", the server's settings decide.
+            None, the write also waits for their journals. With "process", the server's settings
+            decide about the journals.
 
     Raises:
         StoreUnavailable: The deployment cannot be reached, or refuses the user.
@@ -56,5 +57,5 @@ class MongoDBStore(KernelStore):
         elif stored["version"] != _LAYOUT:
             raise SchemaTooNew(
                 "The MongoDB database was written by a newer release of agent-memory (layout "
-                f"{stored['version']}; this one knows {_LAYOUT}). Install a newer agent-memory."
+                f"{stored['version']}; this release knows {_LAYOUT}). Install a newer agent-memory."
             )

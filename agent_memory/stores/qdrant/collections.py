@@ -1,7 +1,7 @@
 """Manages the collections of blocks on a Qdrant server.
 
-A block has one collection. Its name contains the block's embedding: the dimension, and a short form
-of the model.
+A block has one collection. The collection's name contains the block's embedding: the dimension, and
+a short form of the model.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class Collections:
         self._names = names
 
     def by_block(self) -> dict[str, list[str]]:
-        """Return the collections of each block: its vectors, and a claim during its creation."""
+        """Return the collections of each block.
+
+        A block has a collection for its vectors, and a claim while this collection is created.
+        """
         with self._connection.reached() as client:
             names = sorted(each.name for each in client.get_collections().collections)
         blocks: dict[str, list[str]] = {}
@@ -67,7 +70,7 @@ class Collections:
     def open(self, block: str, dimension: int, model: str) -> str:
         """Return the name of a block's collection, which is created if there is none.
 
-        If several processes do this with different embeddings, exactly one embedding must win. A
+        If several processes open a block with different embeddings, exactly one must win. A
         collection can be created only once. Each process therefore tries to create a claim
         collection, under a common name. The name of the claim's vector shows which embedding won. A
         process with this embedding creates the block's collection, and then deletes the claim. Any

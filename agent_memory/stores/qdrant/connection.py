@@ -36,7 +36,7 @@ KEY = "QDRANT_API_KEY"
 _CONNECT_SECONDS = 3.0
 _CALL_SECONDS = 10
 _NEAR = ("localhost", "127.0.0.1", "::1")
-_RIGHTS = "It must be allowed to create and delete collections, and to write."
+_RIGHTS = "The key must be allowed to create and delete collections, and to write."
 
 
 class Missing(StoreUnavailable):
@@ -112,7 +112,7 @@ class Connection:
         if status in (401, 403):  # the answer is not shown, because it may repeat the key
             if not self._key:
                 return ConfigError(f"{where} requires a key: set {KEY}. {_RIGHTS}")
-            what = "does not know the key in" if status == 401 else "refuses this to the key in"
+            what = "does not know the key in" if status == 401 else "does not permit this with"
             return ConfigError(f"{where} {what} {KEY} (status {status}). {_RIGHTS}")
         kind = {404: Missing, 409: Taken}.get(status, StoreUnavailable)
         return kind(

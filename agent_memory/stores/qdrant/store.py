@@ -205,7 +205,7 @@ class QdrantStore:
         return self._names.vectors(block, *opened)
 
     def _stored(self, block: str, width: int | None) -> str | None:
-        """Return the name of a block's collection. If `width` is set, its vectors must have it."""
+        """Return the name of a block's collection. `width`, if set, must be its dimension."""
         name = self._collections.of(block)
         if name is not None and width not in (None, (stored := embedding(name))[0]):
             raise DimensionMismatch(mismatch(block, stored, (width or 0, "unnamed")))

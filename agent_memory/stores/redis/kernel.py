@@ -42,7 +42,7 @@ from agent_memory.stores.redis.scripts import DOCUMENTS, KINDS, LINES, OWNERS, S
 from agent_memory.stores.redis.server import Argument, Lost, RedisServer, failure, rewrite_files
 from agent_memory.stores.redis.write_scripts import COMMIT, DUE, EXTEND
 
-_SIGN = 2**63  # makes every number positive, so that text sorts as numbers do
+_SIGN = 2**63  # added to every number, so that numbers are positive and sort correctly as texts
 _PAGE = 1_000
 _FIRST_KEY = 4
 _META, _HOLDERS, _BODY, _IDS, _OWNERS, _SESSIONS = 0, 4, 5, 6, 7, 8

@@ -36,7 +36,7 @@ _WITHIN = re.compile(r": -([A-Z]+) ")
 """The code of an error inside a script, as servers before version 7 report it."""
 _DRIVER = (exceptions.RedisError, OSError)
 _QUICKER = "already in progress"
-"""Part of the error if another client has just begun a rewrite. A second one is not needed."""
+"""Part of the error if another client has just begun a rewrite. No second rewrite is needed."""
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class RedisServer:
             if isinstance(error, StoreUnavailable) and not forbidden:
                 raise
             return [self]  # no cluster, or the user has no right to run CLUSTER
-        # an empty host is that of the node that replied
+        # an empty host means the host of the node that replied
         names = {f"{slot[2][0].decode() or self._host}:{slot[2][1]}" for slot in slots}
         return [self._node(name) for name in sorted(names)]
 
@@ -254,7 +254,7 @@ def _packed(command: Sequence[Argument]) -> bytes:
 
 
 def failure(error: Exception, place: str) -> StoreError:
-    """Translate an error of the driver or the system. The texts of such errors have no password."""
+    """Translate an error of the driver or the system. These errors do not contain the password."""
     server, text = f"The Redis server at {place}", str(error)
     within = _WITHIN.search(text)
     code = within[1] if within else ""
@@ -285,13 +285,9 @@ def failure(error: Exception, place: str) -> StoreError:
             f"{server} has no database of that number. Correct the end of the setting `store`."
         )
     if isinstance(error, exceptions.TimeoutError | TimeoutError):
-        return StoreUnavailable(
-            f"{server}, as the setting `store` names it, does not answer in time."
-        )
+        return StoreUnavailable(f"{server} (setting `store`) does not answer in time.")
     if isinstance(error, exceptions.ConnectionError | OSError):
-        return StoreUnavailable(
-            f"{server}, as the setting `store` names it, cannot be reached: {text}"
-        )
+        return StoreUnavailable(f"{server} (setting `store`) cannot be reached: {text}")
     return StoreError(f"{server} failed: {text}")
 
 
@@ -354,7 +350,7 @@ def rewrite_files(server: RedisServer) -> None:
 
 
 def _when_idle(server: RedisServer, command: str) -> None:
-    """Wait for the end of a running rewrite, which may still write deleted data. Then begin one."""
+    """Wait for the end of a running rewrite, which may write deleted data. Then begin another."""
     deadline = time.monotonic() + _REWRITE_SECONDS
     while True:
         state = _persistence(server)

@@ -2,7 +2,7 @@
 
 A server without free memory refuses a script only at the script's first write, and only if this
 write may need memory. A batch that first deletes and then stores data therefore begins with the
-write `R`, which may need memory: the server refuses all of it or nothing.
+write `R`, which may need memory: the server then refuses the whole batch or nothing.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ end
 
 # Returns ids of due documents. Owners take turns: first each owner's document with the earliest due
 # time, then each owner's second. The script reads as many owners as the limit plus the number of
-# leased documents, so that enough owners have one without a lease.
+# leased documents, so that enough owners have a document without a lease.
 # KEYS: the keys of the collection up to `holders`. ARGV: the limit.
 DUE = Script(
     COMMON,

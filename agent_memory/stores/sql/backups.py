@@ -92,11 +92,11 @@ def back_up(url: str, file: Path) -> None:
 
     Args:
         url: The store; others may use it meanwhile.
-        file: The file to write. It replaces an existing file, and only its owner can read it.
+        file: The file to write, readable only by its owner. An existing file is replaced.
 
     Raises:
         UnsupportedOperation: The store is not in a SQLite file.
-        InvalidInput: The file is the store, is not a regular file, or is in use, or the store is
+        InvalidInput: The file is the store itself, not a regular file, or in use. Or the store is
             empty.
         StoreError: The store is damaged, or cannot be read now.
     """
@@ -152,7 +152,7 @@ def _check_different(path: Path, file: Path) -> None:
 def _new_file_beside(file: Path) -> Iterator[Path]:
     """Provide an empty file in the folder of `file`. The caller fills it, and renames it to `file`.
 
-    Only its owner can read it. Abandoned files of killed processes are deleted first.
+    Only its owner can read the new file. Abandoned files of killed processes are deleted first.
     """
     folder, prefix = file.absolute().parent, f".{file.name}."
     for leftover in folder.iterdir():

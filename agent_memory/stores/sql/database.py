@@ -125,7 +125,7 @@ class Place(Generic[C]):
 
 
 class Places(Generic[C]):
-    """A pool with a fixed number of places. The holder of a place's lock uses its connection.
+    """A pool with a fixed number of places. To use a place's connection, hold the place's lock.
 
     A signal may raise an exception between any two steps of Python. The pool is therefore always
     valid: locks are held only by `with`, and a connection never leaves its place.
@@ -172,7 +172,7 @@ class Places(Generic[C]):
             self._freed.put(None)
 
     def clear(self) -> None:
-        """Close idle connections. A thread that uses a busy connection closes it afterwards."""
+        """Close idle connections. A busy connection is closed by its thread after use."""
         for place in self._all:
             if not place.lock.locked():
                 with place.lock:

@@ -59,7 +59,7 @@ from agent_memory.stores.sql.reading import (
 )
 
 _FEW = 8  # the most rows in one INSERT
-_SMALL = 10_000  # more characters and bytes than this are not joined into one INSERT
+_SMALL = 10_000  # larger documents (characters and bytes in total) do not share an INSERT
 _AT = "namespace = ? AND collection = ? AND id = ?"
 _STATE = "version, holder, held_until, due"
 
@@ -68,7 +68,8 @@ class SQLKernel(SQLReader):
     def commit(self, batch: Batch) -> Outcome:
         if not batch.tail and (statement := self._statement(batch)) is not None:
             run = methodcaller("run", *statement)
-            # After a power loss, no holder of a lease is left, and sessions may be due again.
+            # A power loss may undo these writes: no holder of a lease is left after it, and it is
+            # harmless to process a session again.
             may_be_undone = all(isinstance(write, Hold | Due) for write in batch.writes)
             changed = self._database.alone(run, synced=not may_be_undone)
             if changed > 0 or not batch.conditions:

@@ -66,7 +66,7 @@ class _TooLong(pymysql.DataError):
 
 if TYPE_CHECKING:
 
-    class _Base(pymysql.connections.Connection[Cursor]):  # with members that its stubs lack
+    class _Base(pymysql.connections.Connection[Cursor]):  # with members that PyMySQL's stubs lack
         server_status: int
         _sock: socket.socket
         _read_timeout: float | None

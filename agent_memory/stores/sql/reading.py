@@ -1,7 +1,7 @@
 """The calls of the kernel on SQL that read, and the storage of long messages in pieces.
 
 A message that exceeds the database's limit for a statement is stored in pieces, which are
-documents. The body of its line is then a JSON array (a message never is one): the number of
+documents. The body of the message's line is then a JSON array, which no message is: the number of
 pieces, a digest of the message, and whether the message is only a text.
 """
 

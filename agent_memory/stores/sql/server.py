@@ -104,9 +104,9 @@ class Driver(ABC):
         return raw.cursor()
 
     def ignores(self, error: Exception) -> bool:
-        """Return whether an error of `define` only says that a table or index exists already.
+        """Return whether an error of `define` only says that the change was already made.
 
-        This happens on servers that change tables outside of transactions.
+        Such errors occur on servers that change tables outside of transactions.
         """
         return False
 

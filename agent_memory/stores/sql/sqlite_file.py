@@ -1,6 +1,6 @@
 """The file of a SQLite database, and connections to the file.
 
-Only its owner can read a new file. All calls check that the file is still at its path.
+A new file is readable only by its owner. All calls check that the file is still at its path.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class SQLiteFile:
 
     def opened(self, made_as: int) -> Identity | None:
         """Register a new connection and the database's id. Return the identity of the log."""
-        # set here, because in a container the opening may replace the file by a copy
+        # set here, because in a container the first opening may replace the file by a copy
         self.identity = self.identity or _identity(self.path)
         if self._compared is None and (status := _stat(self.path)) is not None:
             self._made_as, self._compared = made_as, (status.st_size, status.st_mtime_ns)
@@ -81,8 +81,8 @@ class SQLiteFile:
     def check(self, log: Identity | None) -> os.stat_result | None:
         """Check that the file, and the log that a connection opened, are still at their paths.
 
-        Return the status of the file; None before it was opened. After one failure, each check
-        fails, because cached data may be from another file.
+        Return the status of the file; None before it was opened. After a failure, all later checks
+        fail too, because cached data may be from another file.
         """
         if self.identity is None:
             return None
@@ -248,7 +248,8 @@ def header_of(first: bytes) -> Header | None:
 class Connection(SQLConnection):
     """One connection, for one thread at a time; see `SQLConnection`.
 
-    `log` is the identity of the log that it opened. With `syncs`, commits wait for the disk.
+    `log` is the identity of the log that the connection opened. With `syncs`, commits wait for the
+    disk.
     """
 
     dialect = "sqlite"

@@ -53,7 +53,7 @@ def _name(length: int) -> TypeEngine[str]:
 
 
 def _index(name: str, *columns: str, **settings: Any) -> Index:
-    """Return an index of documents, if possible without rows that lack the third column."""
+    """Return an index of documents, if possible without rows whose third column is NULL."""
     where = text(f"{columns[2]} IS NOT NULL")
     return Index(
         f"agent_memory_documents_{name}",
