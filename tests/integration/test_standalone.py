@@ -249,7 +249,7 @@ def test_after_messages_have_expired() -> None:
             head.expired + 2, sum(entry.tokens for entry in agent.history("s")),
         )  # fmt: skip
         assert texts(history) == ["anew", "and on"]
-        with pytest.raises(UnsupportedOperation, match="`clear` a history"):
+        with pytest.raises(UnsupportedOperation, match="for a chat history, call `clear`"):
             history.save("s", [])
         history.clear("s")
         history.save("s", [])
