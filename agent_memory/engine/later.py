@@ -28,7 +28,7 @@ _MODULES = (
     "engine.pins",
     "engine.processing.replay",
     "engine.recall.contexts",
-    "engine.recall.explain",
+    "engine.recall.merged_search",
     "engine.session",
     "engine.sharing.shares",
     "engine.tool_calls",
