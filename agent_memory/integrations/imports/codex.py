@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agent_memory.core.formats.names import RESPONSES
+from agent_memory.core.formats.registry import RESPONSES
 from agent_memory.integrations.imports.conversations import (
     Event,
     SessionBegin,

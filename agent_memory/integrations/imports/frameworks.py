@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from agent_memory.core.formats.langchain import to_message
-from agent_memory.core.formats.names import LANGCHAIN, LLAMA_INDEX, RESPONSES
+from agent_memory.core.formats.registry import LANGCHAIN, LLAMA_INDEX, RESPONSES
 from agent_memory.errors import InvalidInput
 from agent_memory.integrations.imports.conversations import (
     Element,
