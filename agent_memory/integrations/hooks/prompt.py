@@ -20,7 +20,7 @@ from time import gmtime, strftime
 from typing import NamedTuple
 
 from agent_memory.errors import StoreUnavailable
-from agent_memory.integrations.transcripts.own import render
+from agent_memory.integrations.transcripts import render
 from agent_memory.retrieval.bm25 import TURN_LENGTH, damping, odds
 from agent_memory.retrieval.languages import languages_of
 from agent_memory.retrieval.words import roots, words
