@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from agent_memory.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from agent_memory.aio.memory import AsyncAgentMemory as AsyncAgentMemory
+    from agent_memory.aio import AsyncAgentMemory as AsyncAgentMemory
     from agent_memory.composite.memory import CompositeMemory as CompositeMemory
     from agent_memory.config.settings import AgentMemoryConfig as AgentMemoryConfig
     from agent_memory.core.context import MemoryContext as MemoryContext
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    ".aio.memory": ("AsyncAgentMemory",),
+    ".aio": ("AsyncAgentMemory",),
     ".composite.memory": ("CompositeMemory",),
     ".config.settings": ("AgentMemoryConfig",),
     ".core.context": ("MemoryContext",),

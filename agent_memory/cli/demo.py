@@ -1,28 +1,43 @@
-"""`agent-memory demo`: a conversation overflows a small budget."""
+"""`agent-memory demo`: play a conversation that overflows a small budget, and print the results."""
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from agent_memory.cli import view
 from agent_memory.cli.common import (
+    FAILED,
+    NO_EMBEDDER,
     BudgetOption,
     ConfigOption,
     ModelOption,
     guarded,
+    local_embedder,
+    out,
+    progress_bar,
     quiet,
     read_config,
     say,
 )
+from agent_memory.cli.config import described
 from agent_memory.cli.lines import read_lines
+from agent_memory.cli.view import cell, grid, one_line, seqs
+from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from agent_memory.core.context import MemoryContext
+    from agent_memory.core.records import Head
     from agent_memory.engine.memory import AgentMemory
 
 Kind = StrEnum("Kind", ["trim", "summarize", "flush_to_ltm"])
@@ -55,9 +70,6 @@ def demo(
     needed. With --file, plays JSON lines with role and content, in 2000 tokens. With --model, that
     model writes the summary and extracts the facts. The store is temporary and deleted afterwards.
     """
-    from agent_memory.cli import demo_play as playing
-    from agent_memory.cli.demo_play import play, show_demo, show_replay
-
     with quiet():
         if file is not None:
             kind, read = strategy or Kind.flush_to_ltm, read_lines(file)
@@ -66,13 +78,13 @@ def demo(
                 questions = [message.text() for _, message in read if message.role == "user"]
                 show_replay(memory, played, ask or next(reversed(questions), "What was said?"))
             return
-        messages, budget = playing.messages(), max_tokens or _BUDGET
-        say(f"\nSarah asks HR about remote work: {len(messages)} messages, {budget} tokens.")
+        conversation, budget = messages(), max_tokens or _BUDGET
+        say(f"\nSarah asks HR about remote work: {len(conversation)} messages, {budget} tokens.")
         say(f"A model (--model NAME): {model or 'none'}.")
         for kind in [strategy] if strategy else Kind:
-            with _opened(kind, budget, model, config, playing.FACTS) as memory:
-                played = play(memory, list(enumerate(messages, 1)), f"under {kind}")
-                show_demo(memory, played, ask or playing.QUESTION)
+            with _opened(kind, budget, model, config, FACTS) as memory:
+                played = play(memory, list(enumerate(conversation, 1)), f"under {kind}")
+                show_demo(memory, played, ask or QUESTION)
 
 
 @contextmanager
@@ -97,3 +109,213 @@ def _opened(
         fields |= {"embedding": None, "blocks": (), "recall_timeout": _PATIENCE}
         with AgentMemory(read_config(config, {**fields, "overflow": strategies[kind]})) as memory:
             yield memory
+
+
+SESSION = "hr-remote-work"
+USER = "sarah"
+
+FACTS = (
+    "Remote work is possible up to 3 days a week, with the manager's approval.",
+    "Eligible are employees with at least 6 months of service, satisfactory reviews, a suitable "
+    "role, and the equipment and internet it takes.",
+)
+
+SYSTEM = "You are the HR assistant of Northwind. Answer from the policy, briefly and kindly."
+
+TURNS = (
+    ("Hi, I'm Sarah from Marketing. Could you explain the remote work policy to me?",
+     "Hello Sarah! You can work remotely up to 3 days a week, as long as your manager approves "
+     "it. Tell me what you would like to know more about."),
+    ("Who is eligible for it?",
+     "There are four conditions: at least 6 months of service, satisfactory performance reviews, "
+     "a role that suits remote work, and the equipment and an internet connection to do it with."),
+    ("I've been here for 2 years, and my reviews have been good. Does that do?",
+     "It does. With 2 years of service and good reviews you're eligible, Sarah, and roles in "
+     "Marketing suit remote work. What's left is your manager's approval."),
+    ("Lovely. How do I apply?",
+     "For remote work you need form HR-101. You'll find it on the employee portal, and it goes to "
+     "your manager once you submit it."),
+    ("And if my manager says no?",
+     "Then ask for feedback first, so that you know the reasons. Propose a trial period next; it "
+     "often settles doubts. If you still can't agree, HR offers mediation between the two of you."),
+    ("What equipment would I get?",
+     "A company laptop, and an allowance of up to $300 for a proper chair. Keep the receipt."),
+    ("My sister lives in Lisbon. Could I work from there for a while?",
+     "From abroad you can work at most 2 weeks a year. It has to be approved 30 days ahead, since "
+     "taxes and insurance need checking."),
+    ("So for two weeks from June 1 I'd need the approval by May 2?",
+     "Exactly, by May 2. I'd hand the request in by the middle of April, so that there's time for "
+     "questions."),
+    ("Then I'd stay home on Mondays, Wednesdays and Fridays, once it's approved.",
+     "That makes 3 days a week, just within the policy. Put those days on the form, and your "
+     "manager can say yes or suggest others."),
+)  # fmt: skip
+
+QUESTION = "Do I qualify for working from home, and which document do I fill in?"
+
+
+CLAIMS = {
+    "her name": r"\bSarah\b",
+    "her department": r"\bMarketing\b",
+    "her eligibility": r"(?i)\b(2|two) years\b|\b(she|you|sarah)( is|'re| are) eligible",
+}
+"""Facts that memory must have after the overflow, each with a pattern that matches it."""
+
+
+def messages() -> list[dict[str, str]]:
+    turns = [zip(("user", "assistant"), turn, strict=True) for turn in TURNS]
+    pairs = [("system", SYSTEM), *(pair for turn in turns for pair in turn)]
+    return [{"role": role, "content": text} for role, text in pairs]
+
+
+@dataclass(slots=True)
+class Played:
+    messages: int = 0
+    largest: int = 0  # tokens of the largest context
+    violations: int = 0  # number of contexts that exceeded the budget
+    # the heads before and after each overflow
+    overflows: list[tuple[Head, Head]] = field(default_factory=list)
+
+
+def play(memory: AgentMemory, messages: Sequence[tuple[int, Any]], name: str) -> Played:
+    """Append messages one by one. After each, get a context and check its number of tokens."""
+    from rich.markup import escape
+
+    from agent_memory.core.tokens.counter import TokenCounter
+
+    counter = TokenCounter(memory.config.model, memory.config.tokenizer)
+    played, before = Played(), None
+    with progress_bar() as progress:
+        for number, message in progress.track(messages, description=escape(name)):
+            try:
+                head = memory.update(SESSION, message, user_id=USER)
+            except InvalidInput as error:
+                raise InvalidInput(f"{name}, line {number}: {error}") from None
+            if before and head.start != before.start:
+                played.overflows.append((before, head))
+            before = head
+            context = memory.get(SESSION, user_id=USER)
+            counted = counter.context(context.to_messages())
+            played.messages += 1
+            played.largest = max(played.largest, context.tokens)
+            played.violations += max(context.tokens, counted) > context.max_tokens
+    return played
+
+
+def show_demo(memory: AgentMemory, played: Played, question: str) -> None:
+    """Print a strategy's overflows, its long-term memory, and the final window."""
+    from agent_memory.core.tokens.counter import TokenCounter
+
+    out().print()
+    about = described(memory.config.strategy, memory.config.model)
+    out().rule(cell(about, "bold"), align="left", style="blue")
+    _overflows(memory, played.overflows)
+    _long_term(memory, listed=True)
+    context = memory.get(SESSION, question, user_id=USER)
+    count = TokenCounter(memory.config.model, memory.config.tokenizer).chat
+    warnings = [cell(warning, "yellow") for warning in context.warnings]
+    _part(f"The window after, asked “{question}”", view.context_table(context, count), *warnings)
+    table = grid("", "", "where", "the words", header=False)
+    table.columns[3].ratio, table.expand = 1, True
+    for what, evidence in CLAIMS.items():
+        in_context, where, words = _evidence(memory, context, evidence)
+        mark = cell("✓", "bold green") if in_context else cell(view.NOTHING, "yellow")
+        match = re.search(evidence, words)
+        shown = one_line(words[max(0, match.start() - 24) if match else 0 :])
+        shown.highlight_regex(evidence, "bold")
+        table.add_row(mark, f"{what}?", where, shown)
+    _part("Does it still know …", table)
+
+
+def show_replay(memory: AgentMemory, played: Played, question: str) -> None:
+    """Print the results of replaying a file. Exits with 1 if a context exceeded the budget."""
+    table = grid("", "", header=False)
+    kind = " and ".join(part.kind for part in memory.config.strategy.parts)
+    budget = memory.config.max_tokens
+    table.add_row("messages", f"{played.messages:,}")
+    table.add_row("overflows", f"{len(played.overflows):,}")
+    table.add_row("contexts checked", f"{played.messages:,}")
+    table.add_row("largest context", f"{played.largest:,} of {budget:,} tokens")
+    table.add_row("budget violations", f"{played.violations:,}")
+    _part(f"Under {kind}, {budget} tokens", table)
+    _long_term(memory, listed=False)
+    results = memory.search(question, user_id=USER, limit=6)
+    recalls = [recall for recall in results if question not in recall.text][:5]
+    shown = view.recalls_table(recalls) if recalls else "Nothing."
+    _part(f"Recalled for “{question}” (--ask asks another)", shown)
+    if played.violations:
+        raise typer.Exit(FAILED)
+
+
+def _part(title: str, *shown: RenderableType) -> None:
+    from rich.padding import Padding
+
+    out().print("", cell(title, "bold blue"), sep="\n")
+    for item in shown:
+        out().print(Padding(item, (0, 0, 0, 2)))
+
+
+def _overflows(memory: AgentMemory, overflows: Sequence[tuple[Head, Head]]) -> None:
+    if not overflows:
+        _part("The window never overflowed", "Give a smaller budget with --max-tokens.")
+        return
+    table = grid("arrived", "left the window", "tokens", "in their place")
+    for before, after in overflows:
+        gone = memory.history(SESSION, after=before.start, limit=after.start - before.start)
+        left = seqs([entry.seq for entry in gone if not entry.message.is_system])
+        reached = [f"{name} up to #{seq}" for name, seq in after.cursors.items() if seq]
+        place = f"records: {', '.join(reached)}" if reached else "nothing"
+        if summary := after.summary:
+            by = "extracted locally" if summary.by == "local" else f"by {summary.by}"
+            place = f"a summary up to #{summary.upto}, {summary.tokens} tokens, {by}"
+        tokens = f"{after.total - before.start_total} → {after.window_tokens}"
+        table.add_row(f"#{after.end}", left, tokens, cell(place))
+    summary = overflows[-1][1].summary
+    text = "A local extract replaces the summary until a model is available to write it."
+    waits = [cell(text, "yellow")] if summary and summary.redo_after is not None else []
+    _part(f"Overflows: {len(overflows)}", table, *waits)
+
+
+def _long_term(memory: AgentMemory, listed: bool) -> None:
+    from agent_memory.core.records import Scope
+
+    stats = memory.stats()
+    shown: list[RenderableType] = []
+    for name, block in memory.blocks.items():
+        held = view.holdings(block, Scope(USER, SESSION))
+        title = f"{name}: {len(held)} {'record' if len(held) == 1 else 'records'}"
+        counts = stats.blocks.get(name)
+        lag = f", {counts.lag} messages not absorbed yet" if counts else ""
+        shown.append(cell(title + lag, "bold"))
+        table = grid("#", "text", right=("#",), header=False)
+        for recall in held if listed else ():
+            table.add_row(" ".join(f"#{seq}" for _, seq in recall.sources), one_line(recall.text))
+        shown += [table] if table.row_count else []
+        if error := counts and counts.error:
+            shown.append(cell(error, "yellow"))
+    shown += [cell(NO_EMBEDDER, "yellow")] if shown and not local_embedder() else []
+    log = f"No blocks. The log keeps all {stats.entries} messages."
+    _part("What long-term memory holds", *(shown or [log]))
+
+
+def _evidence(memory: AgentMemory, context: MemoryContext, pattern: str) -> tuple[bool, str, str]:
+    """Return whether a context has a text that matches, where the text is from, and the text.
+
+    If only the log has a match, return its text with False. Static facts do not count.
+    """
+    places = [
+        (f"recalled, {recall.block} {seqs([seq for _, seq in recall.sources])}", recall.text)
+        for recall in context.recalls
+        if recall.sources
+    ]
+    if context.head is not None and context.head.summary:
+        places += [("in the summary", line) for line in context.head.summary.text.splitlines()]
+    log = [entry for entry in memory.history(SESSION) if not entry.message.is_system]
+    shown = [entry for entry in log if entry.message in context.messages]
+    places += [(f"in the window, #{entry.seq}", entry.message.text()) for entry in shown]
+    visible = len(places)
+    places += [(f"in the log only, #{entry.seq}", entry.message.text()) for entry in log]
+    for i, (where, words) in enumerate(places):
+        if re.search(pattern, words):
+            return i < visible, where, words
+    return False, "nowhere", ""

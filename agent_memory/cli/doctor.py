@@ -222,7 +222,7 @@ def _vectors(config: AgentMemoryConfig, resources: Resources, call: bool) -> Che
 
 def _absorbing(config: AgentMemoryConfig, store: Store) -> Check:
     from agent_memory.engine.processing.failures import DeadLetters
-    from agent_memory.engine.processing.replay import unfinished
+    from agent_memory.engine.processing.session_work import unfinished_replays
     from agent_memory.engine.system_records import SystemRecords
 
     letters = DeadLetters(store, config.absorb_attempts)
@@ -236,7 +236,7 @@ def _absorbing(config: AgentMemoryConfig, store: Store) -> Check:
     ]
     more = [f"{len(dead)} dead letters: fix the cause, then run `agent-memory retry`."] * bool(dead)
     lines = [*dead[:_SHOWN], *fails, *config.lacking_models.values(), *more]
-    lines += unfinished(SystemRecords(store))
+    lines += unfinished_replays(SystemRecords(store))
     mark = "✗" if dead or fails else NOTHING if lines or not store.counts().sessions else "✓"
     return mark, "\n".join(lines) or "No failures, no dead letters, no unfinished replay."
 

@@ -83,7 +83,7 @@ def serve(
     rights = [right.strip() for right in jwt_rights.split(",")]
     trusted = None if jwks is None else Tokens(jwks, issuer, audience, user_claim, rights)
     with listening(host, port, lambda: _served(settings)) as (memory, listener, address, is_local):
-        from agent_memory.aio.memory import AsyncAgentMemory
+        from agent_memory.aio import AsyncAgentMemory
         from agent_memory.listening.serving import serve as run
         from agent_memory.server.application import Application
         from agent_memory.server.keys import KeyRing

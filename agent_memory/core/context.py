@@ -8,8 +8,7 @@ from itertools import islice
 from math import inf
 from typing import Any
 
-from agent_memory.core.formats.names import CHAT
-from agent_memory.core.formats.registry import format_of
+from agent_memory.core.formats.registry import CHAT, format_of
 from agent_memory.core.messages import SYSTEM_ROLES, Message
 from agent_memory.core.records import DeadLetter, Entry, Head, LeftOut, Recall, Source, Summary
 from agent_memory.core.rendering import Rendered, arguments_of, joined, rendered

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_core import PydanticSerializationError, from_json
 
 from agent_memory.core.formats.exact import require_json
-from agent_memory.core.formats.names import LANGCHAIN, ROLES, role_in
+from agent_memory.core.formats.neutral import ROLES, role_in
+from agent_memory.core.formats.registry import LANGCHAIN, form_of
 from agent_memory.core.ids import is_storable
 from agent_memory.core.limits import UNREADABLE, is_whole, quoted
 from agent_memory.core.recognition import check_count, dated, fields_in
@@ -236,8 +237,6 @@ class Message(BaseModel):
         values = self.__dict__
         role = values["role"]
         if role is None:
-            from agent_memory.core.formats.registry import form_of
-
             return [*form_of(self.format).to_chat(self.raw or {})]
         fields = self.__pydantic_fields_set__
         view: dict[str, Any] = {"role": role}

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent_memory.core.formats.exact import written
-from agent_memory.core.formats.names import RESPONSES, ROLES, role_in
+from agent_memory.core.formats.neutral import ROLES, role_in
+from agent_memory.core.formats.registry import RESPONSES, Format, form_of, recognised
 from agent_memory.core.limits import MAX_DEPTH
 from agent_memory.core.timestamps import TIMES, parse_time
 from agent_memory.errors import InvalidMessage
-
-if TYPE_CHECKING:
-    from agent_memory.core.formats.registry import Format
 
 Fields = Mapping[str, Any]
 
@@ -89,8 +87,6 @@ def _fields(fields: Fields) -> Fields:
     if is_shaped or type(content) is not str:
         fields = {key: plain(value) if key in _NESTED else value for key, value in fields.items()}
     if is_shaped:
-        from agent_memory.core.formats.registry import recognised
-
         form = recognised(fields)
         if form is not None:
             return _stored(fields, form)
@@ -101,8 +97,6 @@ def _fields(fields: Fields) -> Fields:
 
 
 def _of_raw(fields: Fields, raw: Any) -> Fields:
-    from agent_memory.core.formats.registry import form_of, recognised
-
     name = fields.get("format")
     if name is None and isinstance(raw, Mapping) and (form := recognised(raw)) is not None:
         return {**fields, **_stored(raw, form)}

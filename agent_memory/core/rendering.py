@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from agent_memory.core.cache import Cache, continues
 from agent_memory.core.formats.chat import converted, says_something, with_refusal
 from agent_memory.core.formats.exact import read
-from agent_memory.core.formats.names import CHAT
 from agent_memory.core.formats.neutral import calls_of, is_text, text_of, text_part
-from agent_memory.core.formats.registry import Format, format_of
+from agent_memory.core.formats.registry import CHAT, Format, format_of
 from agent_memory.core.messages import SYSTEM_ROLES, Message, copied
 from agent_memory.core.settings_model import MemoryRole
 from agent_memory.core.shapes import Arranging, Shape, Shown, View, are_known, shape_of, shapes_of

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, get_args, get_type_hints
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import from_json, to_json
 
-from agent_memory.core.formats.names import ANTHROPIC, CHAT, GOOGLE, LANGCHAIN, RESPONSES
+from agent_memory.core.formats.registry import ANTHROPIC, CHAT, GOOGLE, LANGCHAIN, RESPONSES
 from agent_memory.core.limits import quoted
 from agent_memory.core.records import Scope
 from agent_memory.errors import InvalidInput, ToolRefused

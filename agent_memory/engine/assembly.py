@@ -23,7 +23,7 @@ from agent_memory.engine.processing.compaction import Compaction
 from agent_memory.engine.processing.failures import DeadLetters
 from agent_memory.engine.processing.heartbeats import Backlog, Heartbeats
 from agent_memory.engine.processing.retention import Retention
-from agent_memory.engine.processing.session_work import SessionWork
+from agent_memory.engine.processing.session_work import SessionWork, replay
 from agent_memory.engine.processing.worker import Housekeeping, Worker
 from agent_memory.engine.services import Services
 from agent_memory.engine.system_records import SystemRecords
@@ -180,8 +180,6 @@ class Components:
             self.sent.begun(head)
 
     def replay(self, block: str) -> Iterator[Progress]:
-        from agent_memory.engine.processing.replay import replay
-
         return replay(block, self.store, self.work, self.records)
 
     def troubles(self, head: Head | None) -> list[str]:

@@ -264,7 +264,7 @@ class AgentMemory(OpenMemory):
         if user_id is None and session_id is None:
             raise InvalidInput("Say whose memory: give a user_id, or a session_id.")
         text_of("question", question)
-        from agent_memory.engine.recall.explain import Explainer
+        from agent_memory.engine.recall.merged_search import Explainer
 
         return Explainer(self.components).run(question, user_id, session_id)
 

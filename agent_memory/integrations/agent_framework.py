@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from agent_memory.core.formats import exact
-from agent_memory.core.formats.names import AGENT_FRAMEWORK
+from agent_memory.core.formats.registry import AGENT_FRAMEWORK
 from agent_memory.core.messages import Message as Said
 from agent_memory.core.rendering import items_of
 from agent_memory.core.text import listed_text

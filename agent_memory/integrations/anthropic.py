@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from agent_memory.aio.memory import AsyncAgentMemory
+from agent_memory.aio import AsyncAgentMemory
 from agent_memory.core.tools import DOWN
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import AgentMemoryError, InvalidInput, MissingExtra

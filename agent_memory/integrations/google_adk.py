@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from agent_memory.core.formats.names import ADK
+from agent_memory.core.formats.registry import ADK
 from agent_memory.core.limits import MOST
 from agent_memory.core.records import Entry
 from agent_memory.engine.memory import AgentMemory

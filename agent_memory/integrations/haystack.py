@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agent_memory.core.formats.names import HAYSTACK
+from agent_memory.core.formats.registry import HAYSTACK
 from agent_memory.core.messages import Message
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import ConfigError, InvalidInput, MissingExtra

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from agent_memory.core.formats.names import LANGCHAIN
+from agent_memory.core.formats.registry import LANGCHAIN
 from agent_memory.core.messages import Message
 from agent_memory.core.rendering import items_of
 from agent_memory.engine.memory import AgentMemory

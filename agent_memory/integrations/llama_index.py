@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from agent_memory.core.formats import exact
-from agent_memory.core.formats.names import LLAMA_INDEX
+from agent_memory.core.formats.registry import LLAMA_INDEX
 from agent_memory.core.limits import MOST
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry

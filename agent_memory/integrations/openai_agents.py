@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import Any, TypeVar, cast
 
-from agent_memory.aio.memory import AsyncAgentMemory
+from agent_memory.aio import AsyncAgentMemory
 from agent_memory.core.formats import exact
-from agent_memory.core.formats.names import RESPONSES
+from agent_memory.core.formats.registry import RESPONSES
 from agent_memory.core.messages import Message
 from agent_memory.core.rendering import items_of
 from agent_memory.engine.memory import AgentMemory

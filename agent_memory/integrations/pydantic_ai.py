@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from agent_memory.core.formats.names import PYDANTIC_AI
+from agent_memory.core.formats.registry import PYDANTIC_AI
 from agent_memory.core.limits import MOST
 from agent_memory.core.records import Scope
 from agent_memory.engine.memory import AgentMemory

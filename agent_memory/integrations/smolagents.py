@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from agent_memory.core.formats.names import SMOLAGENTS
+from agent_memory.core.formats.registry import SMOLAGENTS
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.session import Session
 from agent_memory.errors import MissingExtra

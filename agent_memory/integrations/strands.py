@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agent_memory.core.formats.names import CONVERSE
+from agent_memory.core.formats.registry import CONVERSE
 from agent_memory.core.records import Entry
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import AgentMemoryError, MissingExtra

@@ -33,7 +33,7 @@ from agent_memory.mcp.server import RequestContext, build
 if TYPE_CHECKING:
     from collections.abc import Set
 
-    from agent_memory.aio.memory import AsyncAgentMemory
+    from agent_memory.aio import AsyncAgentMemory
     from agent_memory.engine.memory import AgentMemory
 
 PATH = "/mcp"

@@ -17,7 +17,7 @@ from mcp import MCPError, types
 from mcp.server import Server, ServerRequestContext
 from pydantic import TypeAdapter
 
-from agent_memory.aio.memory import AsyncAgentMemory
+from agent_memory.aio import AsyncAgentMemory
 from agent_memory.core.records import Scope
 from agent_memory.core.tools import EFFECTS
 from agent_memory.errors import InvalidInput, ToolRefused

@@ -13,14 +13,18 @@ from dataclasses import replace
 from agent_memory.core.query_text import asks, asks_assistant, asks_for_all
 from agent_memory.core.records import Hit
 from agent_memory.retrieval.corrections import Newer, beside, corrected, newest_of_a_form
-from agent_memory.retrieval.informativeness import FULL, asking, repeats, tells_nothing, words_in
 from agent_memory.retrieval.statements import (
     ALL,
+    FULL,
     SPEAKER,
+    asking,
     is_statement,
     place_of,
     question_words,
+    repeats,
+    tells_nothing,
     turn_of,
+    words_in,
 )
 
 _REPEATED = 0.6  # a reply is an echo if the user said this share of its words before

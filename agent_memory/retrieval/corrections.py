@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 from agent_memory.core.records import Hit
 from agent_memory.core.text import names as names_in
-from agent_memory.retrieval.informativeness import words_in
 from agent_memory.retrieval.score import PARTS
 from agent_memory.retrieval.statements import (
     REFERS,
@@ -32,6 +31,7 @@ from agent_memory.retrieval.statements import (
     repeats_most,
     takes_back,
     text_of,
+    words_in,
 )
 
 Newer = Callable[[Hit], Sequence[tuple[Hit, float]]]

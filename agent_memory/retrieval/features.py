@@ -13,9 +13,9 @@ import numpy as np
 from agent_memory.core.transcript import WHOLE, Part
 from agent_memory.retrieval.bm25 import TURN_LENGTH
 from agent_memory.retrieval.dates import MONTHS
-from agent_memory.retrieval.informativeness import asking
 from agent_memory.retrieval.languages import ENGLISH
 from agent_memory.retrieval.postings import NO_TERMS, Terms, Written, term_of, weighted, written
+from agent_memory.retrieval.statements import asking
 from agent_memory.retrieval.vectors import Encoding, Tokens
 
 PLACE = np.dtype(

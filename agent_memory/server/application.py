@@ -66,10 +66,10 @@ from agent_memory.server.wire import (
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
-    from agent_memory.aio.memory import AsyncAgentMemory
+    from agent_memory.aio import AsyncAgentMemory
     from agent_memory.listening.asgi import App, Event, Receive, Scope, Send
+    from agent_memory.server.credentials import Principal
     from agent_memory.server.metrics import Metrics
-    from agent_memory.server.rights import Principal
 
 _Remembered: TypeAlias = "tuple[str, Principal]"
 _Job: TypeAlias = "tuple[_Remembered | None, At, Form]"

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from agent_memory.aio.memory import Run
+    from agent_memory.aio import Run
 
 J = TypeVar("J")
 

@@ -22,11 +22,11 @@ from agent_memory.engine.spending import Today
 from agent_memory.engine.stats import Counted, SharedMetrics
 from agent_memory.errors import ConfigError, Conflict
 from agent_memory.server import library
+from agent_memory.server.credentials import RIGHTS
 from agent_memory.server.forms import FORMS
 from agent_memory.server.library import Value, errors_for_admins, run_call
 from agent_memory.server.operation import At, Operation, SessionId, about, operation, operations_of
 from agent_memory.server.problems import not_found
-from agent_memory.server.rights import RIGHTS
 from agent_memory.server.shapes import Shape, shape_of
 
 _PAGE = 200

@@ -25,7 +25,7 @@ from agent_memory.core.system_collections import KEYS
 from agent_memory.core.timestamps import duration_of
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.server.rights import Principal, checked_rights, checked_users, one_user
+from agent_memory.server.credentials import Principal, checked_rights, checked_users, one_user
 from agent_memory.stores.base import RecordStore
 
 _BLOCK = KEYS.name

@@ -22,7 +22,7 @@ from agent_memory.server.logs import fields
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from agent_memory.aio.memory import AsyncAgentMemory
+    from agent_memory.aio import AsyncAgentMemory
     from agent_memory.engine.assembly import Components
     from agent_memory.engine.stats import Counted, Stats
 

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from agent_memory.client.calls import PARAMETER, Method, Right, Whose
 from agent_memory.core.ids import MAX_ID
+from agent_memory.server.credentials import Principal
 from agent_memory.server.problems import INVALID, Refused, not_found
-from agent_memory.server.rights import Principal
 from agent_memory.server.shapes import Shape
 
 if TYPE_CHECKING:

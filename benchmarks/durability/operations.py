@@ -22,8 +22,8 @@ from typing import Annotated
 import typer
 
 from agent_memory import AgentMemory, AgentMemoryConfig
+from agent_memory.server.credentials import RIGHTS
 from agent_memory.server.keys import KeyRing
-from agent_memory.server.rights import RIGHTS
 from benchmarks.durability.soak import Helper, resident
 from benchmarks.messages import chats, machine
 

@@ -35,8 +35,8 @@ from rich.table import Table
 from agent_memory import AgentMemory, AgentMemoryConfig, operations
 from agent_memory.core.processes import share_arenas
 from agent_memory.errors import AgentMemoryError, StoreUnavailable
+from agent_memory.server.credentials import RIGHTS
 from agent_memory.server.keys import KeyRing
-from agent_memory.server.rights import RIGHTS
 from benchmarks.messages import chats
 
 _WEIGHTS = {

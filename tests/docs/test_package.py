@@ -16,7 +16,7 @@ import pytest
 
 import agent_memory
 from agent_memory import AgentMemory, AsyncAgentMemory, NullMemory, Session, User
-from agent_memory.aio.memory import AsyncSession, AsyncUser
+from agent_memory.aio import AsyncSession, AsyncUser
 from agent_memory.errors import DISTRIBUTION
 
 ROOT = Path(__file__).parents[2]

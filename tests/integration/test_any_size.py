@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, MemoryContext
-from agent_memory.core.formats.names import ANTHROPIC, CHAT, CONVERSE, GOOGLE, RESPONSES
+from agent_memory.core.formats.registry import ANTHROPIC, CHAT, CONVERSE, GOOGLE, RESPONSES
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.errors import ConfigError
 from agent_memory.strategies import FlushToLTM, Strategy, Summarize, Trim

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from agent_memory import AgentMemory, AsyncAgentMemory, Block, FlushToLTM, Message
-from agent_memory.aio.memory import THREADS
+from agent_memory.aio import THREADS
 from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.engine.recall.runner import TimeLimited, resolve
 from agent_memory.errors import MemoryClosed

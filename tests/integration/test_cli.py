@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, FlushToLTM, Strategy, Summarize, Trim
-from agent_memory.cli import demo_play
+from agent_memory.cli import demo
 from agent_memory.cli.app import app
 from agent_memory.ltm_blocks import ExtractiveMemory, StaticMemory, VectorMemory
 from agent_memory.testing import FakeLLM
@@ -119,7 +119,7 @@ STRATEGIES: dict[str, Strategy] = {
     "trim": Trim(),
     "summarize": Summarize(max_summary_tokens=BUDGET // 4),
     "flush_to_ltm": FlushToLTM(
-        blocks=(StaticMemory(facts=demo_play.FACTS), ExtractiveMemory(), VectorMemory())
+        blocks=(StaticMemory(facts=demo.FACTS), ExtractiveMemory(), VectorMemory())
     ),
 }
 
@@ -132,7 +132,7 @@ def test_demo_prints_what_the_engine_says(kind: str) -> None:
     fields: dict[str, Any] = {"overflow": STRATEGIES[kind], "blocks": [], "recall_timeout": 30}
     with AgentMemory(store="memory://", max_tokens=BUDGET, **fields) as memory:
         before = None
-        for message in demo_play.messages():
+        for message in demo.messages():
             head = memory.update("s", message, user_id="sarah")
             if before and head.start > before.start:
                 overflows += 1
@@ -141,7 +141,7 @@ def test_demo_prints_what_the_engine_says(kind: str) -> None:
                 row = f"#{head.end} +{left} +{size} → {head.window_tokens} "
                 assert re.search(row, told), f"no row for the overflow at #{head.end}"
             before = head
-        context = memory.get("s", demo_play.QUESTION, user_id="sarah")
+        context = memory.get("s", demo.QUESTION, user_id="sarah")
         assert overflows
         assert f" {context.tokens} / {BUDGET}" in told
         assert context.tokens <= BUDGET

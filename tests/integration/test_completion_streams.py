@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from agent_memory import AgentMemory, AsyncAgentMemory
-from agent_memory.aio.memory import AsyncCompletionStream
+from agent_memory.aio import AsyncCompletionStream
 from agent_memory.engine.loop.rounds import CompletionStream
 from agent_memory.errors import InvalidMessage, MemoryClosed, ModelUnavailable
 from agent_memory.models.llm import Reading

@@ -12,8 +12,7 @@ from agent_memory import AgentMemory, ConfigError, NoteMemory, VectorMemory
 from agent_memory.errors import DimensionMismatch, MissingExtra, ModelRefused, ModelUnavailable
 from agent_memory.models.embedders import open_embedder
 from agent_memory.models.embedders.base import CachedEmbedder
-from agent_memory.models.embedders.local import MiniLMEmbedder
-from agent_memory.models.embedders.onnx import FastEmbedEmbedder
+from agent_memory.models.embedders.local import FastEmbedEmbedder, MiniLMEmbedder
 from agent_memory.models.embedders.remote import LiteLLMEmbedder
 from agent_memory.models.llm import Charges, Ledger
 from agent_memory.testing import FakeLLM

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, NullMemory, StaticMemory, Summarize, VectorMemory
-from agent_memory.core.formats.names import RESPONSES
+from agent_memory.core.formats.registry import RESPONSES
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.testing import FakeLLM
 from tests.histories import call, result

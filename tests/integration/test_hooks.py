@@ -13,8 +13,8 @@ import pytest
 
 from agent_memory import AgentMemory
 from agent_memory.cli import hook_events
-from agent_memory.integrations.hooks import log_file, storing
-from agent_memory.integrations.hooks.prompt import relevant_messages
+from agent_memory.integrations.hooks import storing
+from agent_memory.integrations.hooks.prompt import Part, StoredMessage, relevant_messages
 from tests.kit import SECONDS, assistant, home_of_its_own, invoke, user
 
 ROOT = Path(__file__).parents[2]
@@ -242,13 +242,11 @@ def test_what_bears_on_a_prompt() -> None:
     parts = user([{"type": "text", "text": "Falcon deploys on Mondays"}])
     found = (said, [user("deploy Falcon?"), rare, parts])
     sources = [[json.dumps(one) for one in messages] for messages in found]
-    given = [
-        log_file.Part(f"{n}", range(9), [*map(str.lower, one)]) for n, one in enumerate(sources)
-    ]
+    given = [Part(f"{n}", range(9), [*map(str.lower, one)]) for n, one in enumerate(sources)]
 
-    def read(session: str, seq: int) -> log_file.StoredMessage:
+    def read(session: str, seq: int) -> StoredMessage:
         stored = json.loads(sources[int(session)][seq])
-        return log_file.StoredMessage(stored["role"], "", json.dumps(stored), seq)
+        return StoredMessage(stored["role"], "", json.dumps(stored), seq)
 
     found = relevant_messages("How do I deploy Falcon?", given, read, 5)
     assert {(one.micros, one.role) for one in found} == {(1, "assistant"), (2, "user")}

@@ -10,7 +10,7 @@ import pytest
 
 from agent_memory import AgentMemory
 from agent_memory.integrations.importing import import_chats
-from agent_memory.integrations.transcripts.own import render
+from agent_memory.integrations.transcripts import render
 from tests.histories import call
 from tests.integration.import_samples import (
     claude,

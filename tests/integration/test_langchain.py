@@ -21,7 +21,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_memory import AgentMemory, InvalidInput, VectorMemory
 from agent_memory.core.formats.langchain import from_chat, to_chat
-from agent_memory.core.formats.names import LANGCHAIN
+from agent_memory.core.formats.registry import LANGCHAIN
 from agent_memory.integrations.langchain import (
     AgentMemoryChatMessageHistory,
     AgentMemoryMiddleware,

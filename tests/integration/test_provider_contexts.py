@@ -19,7 +19,7 @@ from agent_memory import AgentMemory, StaticMemory
 from agent_memory.core import rendering
 from agent_memory.core.cache import Cache
 from agent_memory.core.formats.exact import read
-from agent_memory.core.formats.names import ANTHROPIC, CHAT, CONVERSE, GOOGLE, RESPONSES
+from agent_memory.core.formats.registry import ANTHROPIC, CHAT, CONVERSE, GOOGLE, RESPONSES
 from agent_memory.errors import InvalidContext, InvalidMessage
 from agent_memory.testing import check_context
 from tests.integration.checked_contexts import checked, sdk_object

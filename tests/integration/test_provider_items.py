@@ -8,8 +8,7 @@ import pytest
 
 from agent_memory import AgentMemory, InvalidInput, NullMemory, StaticMemory
 from agent_memory.core.formats import registry
-from agent_memory.core.formats.names import RESPONSES
-from agent_memory.core.formats.registry import Format, register
+from agent_memory.core.formats.registry import RESPONSES, Format, register
 from agent_memory.core.rendering import OPENING
 from tests.kit import user
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from agent_memory.client.calls import CALLS
 from agent_memory.server.calls import OPERATIONS
+from agent_memory.server.credentials import RIGHTS
 from agent_memory.server.operation import Operation
-from agent_memory.server.rights import RIGHTS
 from tests.integration.serving import BY_NAME, Answer, Service, fill, request_of, sample, serving
 
 OF_USER = [one for one in OPERATIONS if one.of_user]

@@ -17,10 +17,9 @@ import agent_memory
 from agent_memory import AgentMemory, AsyncAgentMemory
 from agent_memory.server.application import OPENAPI, Application
 from agent_memory.server.calls import OPERATIONS
-from agent_memory.server.credentials import unauthenticated
+from agent_memory.server.credentials import Principal, unauthenticated
 from agent_memory.server.logs import JsonLines
 from agent_memory.server.openapi import document
-from agent_memory.server.rights import Principal
 from tests.integration.serving import Service, serving
 from tests.integration.tracing import Spans, traced
 

@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from agent_memory import Message
-from agent_memory.engine.append import is_brief
-from agent_memory.engine.append_queue import AppendQueue
+from agent_memory.engine.append import AppendQueue, is_brief
 from agent_memory.errors import StoreUnavailable
 from agent_memory.server.batching import Batcher
 from agent_memory.stores.sql.database import Place, Places

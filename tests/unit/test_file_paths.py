@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.errors import ToolRefused
-from agent_memory.ltm_blocks.files.paths import MAX_CHARS, MAX_DEPTH, checked_path
+from agent_memory.ltm_blocks.files.commands import MAX_CHARS, MAX_DEPTH, checked_path
 from tests.kit import at_length
 
 SLASHES = (

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.core.formats.exact import read, written
-from agent_memory.core.formats.names import RESPONSES
-from agent_memory.core.formats.registry import _formats, form_of
+from agent_memory.core.formats.registry import RESPONSES, _formats, form_of
 from agent_memory.core.messages import ROLES, Message
 from agent_memory.errors import InvalidInput, InvalidMessage
 from tests.histories import histories, raw_items

@@ -10,11 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory import AgentMemoryError, ConfigError, InvalidInput, errors
-from agent_memory.server.credentials import Tokens
+from agent_memory.server.credentials import (
+    RIGHTS,
+    Principal,
+    Tokens,
+    checked_rights,
+    checked_users,
+    one_user,
+)
 from agent_memory.server.limits import Buckets, Limits
 from agent_memory.server.logs import JsonLines
 from agent_memory.server.problems import KINDS, Refused, problem_of
-from agent_memory.server.rights import RIGHTS, Principal, checked_rights, checked_users, one_user
 
 SHORT = st.text("ab*", min_size=1, max_size=3)
 SECRET = "swordfish"

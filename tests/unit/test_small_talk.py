@@ -9,8 +9,8 @@ from agent_memory.core.query_text import is_courtesy
 from agent_memory.core.records import Entry
 from agent_memory.ltm_blocks.extractive.history.findings import Candidate, is_chatter
 from agent_memory.ltm_blocks.extractive.history.sources import sources
-from agent_memory.retrieval.informativeness import asking, repeats, tells_nothing
 from agent_memory.retrieval.languages import languages_of
+from agent_memory.retrieval.statements import asking, repeats, tells_nothing
 from agent_memory.retrieval.words import words
 from benchmarks.recall.paraphrases import FOREIGN, SMALL_TALK
 from tests.unit.claiming import DAY

@@ -29,7 +29,7 @@ from agent_memory.core.transcript import (
     speaker,
     split,
 )
-from agent_memory.integrations.transcripts.own import render
+from agent_memory.integrations.transcripts import render
 from tests.histories import histories, log_of, texts
 
 COUNT = TokenCounter().text

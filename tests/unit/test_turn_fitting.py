@@ -14,8 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from agent_memory.core.context import BlockInfo, MemoryContext
-from agent_memory.core.formats.names import CHAT
-from agent_memory.core.formats.registry import format_of
+from agent_memory.core.formats.registry import CHAT, format_of
 from agent_memory.core.messages import Message
 from agent_memory.core.packing import Packer
 from agent_memory.core.records import Entry, Head, Recall, Summary

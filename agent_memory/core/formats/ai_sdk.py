@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent_memory.core.formats import neutral
-from agent_memory.core.formats.names import role_in
-from agent_memory.core.formats.neutral import Json, dicts, dumped, mapping, says
+from agent_memory.core.formats.neutral import Json, dicts, dumped, mapping, role_in, says
 
 _OWN = ("tool-call", "tool-result", "tool-approval-request", "tool-approval-response")
 _UNSAID = ("reasoning", "step-start", "source-url", "source-document", *_OWN[2:])

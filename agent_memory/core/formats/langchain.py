@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent_memory.core.formats import neutral
-from agent_memory.core.formats.names import role_in
-from agent_memory.core.formats.neutral import Json, dicts, mapping, says
+from agent_memory.core.formats.neutral import Json, dicts, mapping, role_in, says
 
 _ROLES = {
     "human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function",

@@ -14,12 +14,23 @@ from agent_memory.core.text import escape
 
 Json = dict[str, Any]
 
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+
+_ALIASES = {"human": "user", "ai": "assistant", "model": "assistant", "bot": "assistant"}
+_ALIASES |= {"chatbot": "assistant"}
+
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 _MOST_NAME = 64
 NO_OUTPUT = "[no output]"
 """The text in place of an empty tool result, which some providers refuse."""
 
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+
+
+def role_in(role: str) -> str:
+    """Return the standard name of a role, such as "user" for "Human"."""
+    lower = role.lower()
+    return _ALIASES.get(lower, lower)
 
 
 def mapping(value: object) -> Mapping[str, Any]:

@@ -9,11 +9,25 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from agent_memory.core.formats import names
 from agent_memory.core.limits import quoted
 from agent_memory.errors import InvalidInput
 
 __all__ = ["Arguments", "Format", "Ids", "register"]
+
+CHAT = "openai.chat"
+RESPONSES = "openai.responses"
+ANTHROPIC = "anthropic.messages"
+GOOGLE = "google.contents"
+CONVERSE = "bedrock.converse"
+ADK = "google.adk"
+AGENT_FRAMEWORK = "agent_framework"
+AI_SDK = "ai_sdk"
+HAYSTACK = "haystack"
+LANGCHAIN = "langchain"
+LLAMA_INDEX = "llama_index"
+PYDANTIC_AI = "pydantic_ai"
+SMOLAGENTS = "smolagents"
+ENCRYPTED = "agent-memory.sealed"  # the format of messages that are read without their key
 
 Raw = Mapping[str, Any]
 Chat = Sequence[dict[str, Any]]
@@ -124,23 +138,23 @@ def _formats() -> dict[str, Format]:
     from agent_memory.core.formats import gemini
 
     shared = _build(
-        names.RESPONSES,
+        RESPONSES,
         "responses",
         ids=Ids(re.compile(r".{1,64}", re.DOTALL), unique=True),
         arguments=Arguments("input"),
         in_runs=True,
     )
     every = [
-        _build(names.CHAT, "chat", ids=Ids(re.compile(r".{1,40}", re.DOTALL), functions=True)),
+        _build(CHAT, "chat", ids=Ids(re.compile(r".{1,40}", re.DOTALL), functions=True)),
         _build(
-            names.LANGCHAIN,
+            LANGCHAIN,
             "langchain",
             ids=Ids(re.compile(r".{1,40}", re.DOTALL)),
             arguments=Arguments("input", system_first=True),
             is_exact=True,
         ),
         _build(
-            names.ANTHROPIC,
+            ANTHROPIC,
             "claude",
             ids=Ids(re.compile(r"[a-zA-Z0-9_-]+"), unique=True),
             arguments=Arguments(system=("system",), user_first=True),
@@ -149,26 +163,26 @@ def _formats() -> dict[str, Format]:
         # A separate format, because xAI cannot read OpenAI's encrypted items.
         replace(shared, name="xai.responses", recognises=_never),
         _build(
-            names.GOOGLE,
+            GOOGLE,
             "gemini",
             ids=Ids(None),
             arguments=Arguments("contents", ("config", "system_instruction"), user_first=True),
             is_exact=True,
         ),
         _build(
-            names.CONVERSE,
+            CONVERSE,
             "converse",
             ids=Ids(re.compile(r"[a-zA-Z0-9_.:-]{1,64}"), unique=True),
             arguments=Arguments(system=("system",), system_parts=True, user_first=True),
             is_exact=True,
         ),
-        _build(names.AI_SDK, "ai_sdk", arguments=Arguments(system=("system",)), is_exact=True),
-        Format(names.ADK, gemini.to_chat_of_event, gemini.from_chat, unseen=gemini.unseen_of_event),
-        _build(names.AGENT_FRAMEWORK, "agent_framework"),
-        _build(names.PYDANTIC_AI, "pydantic_ai"),
-        _build(names.LLAMA_INDEX, "llama_index"),
-        _build(names.HAYSTACK, "haystack", is_exact=True),
-        _build(names.SMOLAGENTS, "smolagents", is_exact=True),
+        _build(AI_SDK, "ai_sdk", arguments=Arguments(system=("system",)), is_exact=True),
+        Format(ADK, gemini.to_chat_of_event, gemini.from_chat, unseen=gemini.unseen_of_event),
+        _build(AGENT_FRAMEWORK, "agent_framework"),
+        _build(PYDANTIC_AI, "pydantic_ai"),
+        _build(LLAMA_INDEX, "llama_index"),
+        _build(HAYSTACK, "haystack", is_exact=True),
+        _build(SMOLAGENTS, "smolagents", is_exact=True),
     ]
     for form in every:  # another thread may have registered a format of the same name
         _FORMATS.setdefault(form.name, form)

@@ -1,9 +1,12 @@
-"""Does the pending work of a session, for updates, background threads, workers and `flush`."""
+"""Does the pending work of a session, for updates, background threads, workers and `flush`.
+
+A replay rebuilds a block from the logs, session by session. It can be resumed.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,16 +15,19 @@ from typing import TYPE_CHECKING
 from agent_memory.core.records import Absorbed, DeadLetter, Head, Lease
 from agent_memory.core.threads import apart
 from agent_memory.engine.leases import busy
-from agent_memory.engine.paging import head_now
+from agent_memory.engine.paging import all_heads, head_now
 from agent_memory.engine.processing.absorb import BATCH_ENTRIES, BATCH_TOKENS
 from agent_memory.engine.processing.heartbeats import Backlog
-from agent_memory.errors import AgentMemoryError, Damaged
+from agent_memory.engine.system_records import Kind, SystemRecords
+from agent_memory.errors import AgentMemoryError, Damaged, LeaseLost
+from agent_memory.stores.base import SessionStore
 from agent_memory.stores.damage import leave_out
 from agent_memory.stores.log import check_owner
 from agent_memory.strategies.base import Absorb
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components
+    from agent_memory.engine.stats import Progress
 
 logger = logging.getLogger(__name__)
 
@@ -372,3 +378,39 @@ class SessionWork:
         others += [self._pause_wait(head) or None]
         others += [idle or None] if any(map(head.lag, self._absorber.blocks)) else []
         return min([*times, *(wait for wait in others if wait is not None)], default=None)
+
+
+def unfinished_replays(records: SystemRecords) -> list[str]:
+    """Return a message for each replay that is running or was interrupted."""
+    return [
+        f"A replay of {block} is running or was interrupted after {begun['done']} sessions. If it "
+        f"was interrupted, `agent-memory replay {block}` resumes it."
+        for block, begun in records.read(Kind.REPLAYS).items()
+    ]
+
+
+def replay(
+    block: str, store: SessionStore, work: SessionWork, records: SystemRecords
+) -> Iterator[Progress]:
+    """Have a block absorb all sessions again. Other calls work meanwhile.
+
+    The progress is stored, so that an interrupted replay resumes after its last finished session.
+    """
+    from agent_memory.engine.stats import Progress
+
+    begun = records.read(Kind.REPLAYS).get(block, {"after": None, "done": 0})
+    after, done = begun["after"], begun["done"]
+    records.write(Kind.REPLAYS, block, after=after, done=done)
+    total = store.counts().sessions
+    for head in all_heads(store, after=after):
+        error = _absorb_again(work, block, head.session_id)
+        done += 1
+        records.write(Kind.REPLAYS, block, after=head.session_id, done=done)
+        yield Progress(block, head.session_id, done, max(done, total), error)
+    records.drop(Kind.REPLAYS, block)
+
+
+def _absorb_again(work: SessionWork, block: str, session_id: str) -> str | None:
+    while True:
+        with suppress(LeaseLost):  # another worker took over before the cursor was reset
+            return work.absorb_again(session_id, block)

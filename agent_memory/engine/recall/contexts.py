@@ -10,8 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_memory.core.context import BlockInfo, MemoryContext, left_out_of
-from agent_memory.core.formats.names import ENCRYPTED
-from agent_memory.core.formats.registry import format_of
+from agent_memory.core.formats.registry import ENCRYPTED, format_of
 from agent_memory.core.fusion import merge
 from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message

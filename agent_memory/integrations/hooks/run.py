@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agent_memory.integrations.hooks.events import Event, answer, read_event
 from agent_memory.integrations.hooks.prompt import LIMIT, cut, recalled
-from agent_memory.integrations.transcripts.own import render
+from agent_memory.integrations.transcripts import render
 
 if TYPE_CHECKING:
     from agent_memory.core.records import Entry, Recall

@@ -13,16 +13,22 @@ from typing import Any
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import Conflict, InvalidInput, InvalidMessage
 from agent_memory.integrations.hooks.events import Event
-from agent_memory.integrations.transcripts import chat, claude_code, codex, cursor
-from agent_memory.integrations.transcripts.chat import Line, lines_from
-from agent_memory.integrations.transcripts.own import without_ours
+from agent_memory.integrations.transcripts import (
+    Line,
+    chat_messages,
+    claude_code_messages,
+    codex_messages,
+    cursor_messages,
+    lines_from,
+    without_ours,
+)
 
 logger = logging.getLogger(__name__)
 
 READERS = {
-    "claude-code": claude_code.messages,
-    "codex": codex.messages,
-    "cursor": cursor.messages,
+    "claude-code": claude_code_messages,
+    "codex": codex_messages,
+    "cursor": cursor_messages,
 }
 
 _NAMESPACE = ("hooks", "read")
@@ -73,7 +79,7 @@ def _turn(event: Event) -> Messages:
         {"role": "assistant", "content": event.reply},
     ]
     own = json.dumps([event.at, event.prompt, event.reply])
-    return chat.messages(turn, hashlib.sha256(own.encode()).hexdigest()[:32], event.at)
+    return chat_messages(turn, hashlib.sha256(own.encode()).hexdigest()[:32], event.at)
 
 
 def _batches(event: Event, lines: Iterator[Line]) -> Iterator[tuple[Messages, int]]:

@@ -21,7 +21,7 @@ from agent_memory.integrations.imports.conversations import (
 )
 from agent_memory.integrations.imports.files import SourceFiles
 from agent_memory.integrations.imports.json_parts import elements_in
-from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
+from agent_memory.integrations.transcripts import Json, dated, listed, mapping, moment, text_in
 
 FORMAT = "chatgpt.export"
 """The format of messages that ChatGPT's chats do not show, such as reasoning. They are stored

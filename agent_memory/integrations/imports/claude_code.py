@@ -26,8 +26,15 @@ from agent_memory.integrations.imports.conversations import (
 )
 from agent_memory.integrations.imports.files import OpenFile, SourceFiles
 from agent_memory.integrations.imports.json_parts import lines
-from agent_memory.integrations.loose import Json, dated, mapping, moment, text_in
-from agent_memory.integrations.transcripts.claude_code import SPOKEN, spoken
+from agent_memory.integrations.transcripts import (
+    SPOKEN,
+    Json,
+    dated,
+    mapping,
+    moment,
+    spoken,
+    text_in,
+)
 
 FORMAT = "claude-code.message"
 """The format of messages that neither the user nor the model wrote, such as the summary of a

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agent_memory.core.formats.names import RESPONSES
+from agent_memory.core.formats.registry import RESPONSES
 from agent_memory.integrations.imports.conversations import (
     Event,
     SessionBegin,
@@ -18,8 +18,15 @@ from agent_memory.integrations.imports.conversations import (
 )
 from agent_memory.integrations.imports.files import OpenFile, SourceFiles
 from agent_memory.integrations.imports.json_parts import lines
-from agent_memory.integrations.loose import Json, dated, moment, text_in
-from agent_memory.integrations.transcripts.codex import ITEM, is_said, item_of
+from agent_memory.integrations.transcripts import (
+    ITEM,
+    Json,
+    dated,
+    is_said,
+    item_of,
+    moment,
+    text_in,
+)
 
 FORMAT = "codex.item"
 """The format of items that neither the user nor the model wrote. They are stored unchanged."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from agent_memory.core.ids import MAX_ID
 from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import Message
-from agent_memory.integrations.loose import Json
+from agent_memory.integrations.transcripts import Json
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNUSABLE = re.compile("[\x00-\x1f\ud800-\udfff]")

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from agent_memory.core.formats.langchain import to_message
-from agent_memory.core.formats.names import LANGCHAIN, LLAMA_INDEX, RESPONSES
+from agent_memory.core.formats.registry import LANGCHAIN, LLAMA_INDEX, RESPONSES
 from agent_memory.errors import InvalidInput
 from agent_memory.integrations.imports.conversations import (
     Element,
@@ -26,8 +26,15 @@ from agent_memory.integrations.imports.conversations import (
 )
 from agent_memory.integrations.imports.files import OpenFile, SourceFiles, is_database, rows, tables
 from agent_memory.integrations.imports.json_parts import elements, lines, loaded
-from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
-from agent_memory.integrations.transcripts.chat import LONGEST
+from agent_memory.integrations.transcripts import (
+    LONGEST,
+    Json,
+    dated,
+    listed,
+    mapping,
+    moment,
+    text_in,
+)
 
 _HISTORY = {"id", "session_id", "message"}
 

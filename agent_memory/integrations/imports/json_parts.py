@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from agent_memory.integrations.imports.conversations import Element, Unread
 from agent_memory.integrations.imports.files import SourceFiles
-from agent_memory.integrations.transcripts.chat import LONGEST, lines_of
+from agent_memory.integrations.transcripts import LONGEST, lines_of
 
 _CHUNK = 1024 * 1024
 _LITERAL = 16  # after an error in the last 16 characters, more of the file is read

@@ -25,7 +25,7 @@ from agent_memory.integrations.imports.conversations import (
 )
 from agent_memory.integrations.imports.files import OpenFile, SourceFiles, is_database, rows, tables
 from agent_memory.integrations.imports.json_parts import elements
-from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
+from agent_memory.integrations.transcripts import Json, dated, listed, mapping, moment, text_in
 
 _WHOSE = ("user_id", "agent_id", "run_id")
 

@@ -24,7 +24,7 @@ from agent_memory.integrations.imports.conversations import (
     again,
     usable,
 )
-from agent_memory.integrations.loose import mapping
+from agent_memory.integrations.transcripts import mapping
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory

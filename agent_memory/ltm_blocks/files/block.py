@@ -20,20 +20,18 @@ from agent_memory.core.tools import Tool
 from agent_memory.errors import ToolRefused
 from agent_memory.ltm_blocks.files.commands import (
     DESCRIPTION,
+    ROOT,
     FileCommand,
+    above,
+    below,
     check_text,
+    checked_path,
+    checked_root,
     inserted,
+    is_there,
     listed,
     replaced,
     viewed,
-)
-from agent_memory.ltm_blocks.files.paths import (
-    ROOT,
-    above,
-    below,
-    checked_path,
-    checked_root,
-    is_there,
 )
 from agent_memory.ltm_blocks.keyed_records import Collection, CollectionBlock
 

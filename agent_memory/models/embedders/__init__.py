@@ -38,7 +38,11 @@ def open_embedder(
             string names a litellm model, such as "openai/text-embedding-3-small". For functions
             and objects see `embedder_of`.
     """
-    from agent_memory.models.embedders.local import MiniLMEmbedder, is_installed
+    from agent_memory.models.embedders.local import (
+        FastEmbedEmbedder,
+        MiniLMEmbedder,
+        is_installed,
+    )
 
     inner: Embedder
     if value is None and not is_installed():
@@ -51,8 +55,6 @@ def open_embedder(
 
         inner = embedder_of(value)
     elif value.startswith("fastembed/"):
-        from agent_memory.models.embedders.onnx import FastEmbedEmbedder
-
         inner = FastEmbedEmbedder(value.removeprefix("fastembed/"), threads=threads)
     else:
         from agent_memory.models.embedders.remote import LiteLLMEmbedder

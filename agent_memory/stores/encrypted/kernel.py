@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent_memory.core.damage import Damage
-from agent_memory.core.formats.names import ENCRYPTED
+from agent_memory.core.formats.registry import ENCRYPTED
 from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import SYSTEM_ROLES, Message, compact_json
 from agent_memory.errors import Undecryptable

@@ -25,7 +25,7 @@ from agent_memory.stores.kernel.coding import HEAD, LOCK, record_document, recor
 from agent_memory.stores.kernel.contract import Batch, DeleteWhere, Document, Put, Scan
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.memory import MemoryDatabase
-from agent_memory.stores.sql.dialects import DOCUMENTS
+from agent_memory.stores.sql.database import DOCUMENTS
 from agent_memory.stores.sql.kernel import SQLKernel
 
 if TYPE_CHECKING:

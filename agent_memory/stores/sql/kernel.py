@@ -38,14 +38,14 @@ from agent_memory.stores.kernel.contract import (
     Write,
 )
 from agent_memory.stores.kernel.rules import State, holds, named
-from agent_memory.stores.sql.database import SQLConnection
-from agent_memory.stores.sql.dialects import (
+from agent_memory.stores.sql.database import (
     APPEND,
     DOCUMENT_VALUES,
     DOCUMENTS,
     INSERT,
     LINE_VALUES,
     MESSAGES,
+    SQLConnection,
 )
 from agent_memory.stores.sql.reading import (
     FREE,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from agent_memory.errors import SchemaTooNew, StoreError
-from agent_memory.stores.sql.database import SQLConnection
 from agent_memory.stores.sql.schema import SCHEMAS
+
+if TYPE_CHECKING:
+    from agent_memory.stores.sql.database import SQLConnection
 
 Step = Sequence[str]
 

@@ -24,8 +24,14 @@ from agent_memory.stores.kernel.contract import (
     Scan,
     Tail,
 )
-from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
-from agent_memory.stores.sql.dialects import DOCUMENTS, MESSAGES, Dialect, dialect_of
+from agent_memory.stores.sql.database import (
+    DOCUMENTS,
+    MESSAGES,
+    Dialect,
+    SQLConnection,
+    SQLDatabase,
+    dialect_of,
+)
 
 T = TypeVar("T")
 Values = list[Any]

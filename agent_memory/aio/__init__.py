@@ -1,1 +1,0 @@
-"""The async interface. Its calls run on threads."""

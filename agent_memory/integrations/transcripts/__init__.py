@@ -1,1 +1,0 @@
-"""Convert the lines of coding agents' transcripts to messages."""
