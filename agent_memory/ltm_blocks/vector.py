@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Self, TypeVar
@@ -36,6 +37,7 @@ T = TypeVar("T")
 
 _DEEP = 10  # number of extra hits, because hits that only repeat the question are dropped
 _SURE = 0.5  # minimum relevance of a message that reports the event named in a question
+_FOLLOWED = 5  # number of best messages whose next messages are read, which may correct them
 _LIKE = 20  # number of records in which corrections of a statement are searched
 _AHEAD = 32  # number of texts that are encoded at a time in the background
 _DEEPER = 4  # factor by which a deeper search returns more records
@@ -221,6 +223,7 @@ class VectorMemory(Block):
     @_in_force
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         from agent_memory.core.fusion import folded
+        from agent_memory.core.query_text import asks_for_all
         from agent_memory.retrieval.answers import answers
         from agent_memory.retrieval.turns import recalls
 
@@ -228,8 +231,10 @@ class VectorMemory(Block):
             return []
         query = self._query(scope, question, self.resources.today(scope, message))
         least = scope.floor * self.resources.min_relevance
-        # a reply to a relevant message may rank far behind this message
-        depth = (limit + _DEEP) * (_DEEPER if query.asks_assistant else 1)
+        depth = limit + _DEEP
+        if not asks_for_all(question):
+            # a reply or a correction may rank far behind the message before it
+            query = replace(query, with_next=depth if query.asks_assistant else _FOLLOWED)
         while True:
             hits = self._vectors.search_vectors(self.name, scope.owner, query, depth)
             wanted = [hit for hit in hits if hit.relevance >= least]

@@ -69,7 +69,7 @@ def answers(
         return _with_similar(results, sure[:_SAMPLES], newer)
     if sure and least and are_keywords:
         return [hit for hit in results if hit.words or not results[0].words]
-    if not sure or not corrects:
+    if not corrects:
         return results
     return corrected(question, results, sure, hits, newer, in_context=in_context)
 

@@ -40,12 +40,13 @@ sum of its two cosines. The hits may be older than the statement."""
 
 _FIRST = 12  # number of hits that are compared with each other for contradictions
 _CORRECTIONS = 2
+_FIRST_STATEMENTS = 5  # number of statements for which short corrections are searched
 _LEANS = 4  # a short correction may be this many seqs after its statement
 _NEAR = 0.66  # minimum sum of the two cosines, in a memory of many statements
 _NEARLY = 0.8  # the statement to correct must have this share of the highest `_alone`
 _FEW, _LEAST_MANY, _MANY = 0.2, 7, 50  # `_NEAR` is lower for few hits: chance matches are rarer
 _EVIDENCE = 0.1  # added to the sum for words of change, and for a value of the same kind
-_NEAR_BEHIND = 0.51  # `_NEAR` for a statement that a context shows behind the older one
+_NEAR_BEHIND = 0.4  # `_NEAR` for a statement that a context shows behind the older one
 # Subtracted from the sum if both statements begin with the same word, which makes any two similar.
 _SAME_START = 0.2
 
@@ -62,21 +63,27 @@ def corrected(
     *,
     in_context: bool,
 ) -> list[Hit]:
-    """Return `results` with the corrections of the statement that answers the question.
+    """Return `results` with corrections.
+
+    Short corrections that follow one of the first statements are added, such as "No, the 6th!", and
+    newer statements that correct the statement that answers the question.
 
     Args:
-        sure: The statements among `results` that are surely relevant, at least one.
+        sure: The statements among `results` that are surely relevant.
         hits: All hits of the search.
     """
     about = [name for name in names_in(question) if any(name in hit.record.text for hit in sure)]
+    relevances = {hit.record.id: hit.relevance for hit in hits}
+    corrections = _Corrections(question, hits, relevances, newer, about, in_context)
+    results = corrections.with_leaning(results)
+    if not sure:
+        return results
     possible = [hit for hit in sure if any(name in hit.record.text for name in about)] or sure
     nearest = max(map(_alone, possible))
     least = min(nearest, _NEARLY * nearest)  # may be negative
     statement = next(hit for hit in possible if _alone(hit) >= least)
     if statement is not sure[0]:
         results = beside(results, sure[0], statement, True)
-    relevances = {hit.record.id: hit.relevance for hit in hits}
-    corrections = _Corrections(question, hits, relevances, newer, about, in_context)
     return corrections.applied(results, statement)
 
 
@@ -115,6 +122,18 @@ class _Corrections:
                 anchor = hit
             else:
                 results = beside(results, statement, hit, False)
+        return results
+
+    def with_leaning(self, results: list[Hit]) -> list[Hit]:
+        """Return `results` with the short corrections of the first statements."""
+        before: set[str] = set()
+        for statement in [hit for hit in results if is_statement(hit)][:_FIRST_STATEMENTS]:
+            before.add(statement.record.id)
+            for hit in self._leaning(statement):
+                if hit.record.id not in before:
+                    before.add(hit.record.id)
+                    is_sure = takes_back(text_of(hit.record))
+                    results = beside(results, statement, hit, self.in_context and is_sure)
         return results
 
     def _replacing(

@@ -66,6 +66,8 @@ class Query:
     asks_assistant: bool = False  # whether the question asks what the assistant said before
     period: Period | None = None  # the days that the question is about; None for any
     alone: bool = False  # whether to compare records without their neighbours
+    # number of best records whose next two records in the session are returned as well
+    with_next: int = 0
     pending: Pending | None = None  # records to search in addition to the stored records
 
     @classmethod

@@ -110,6 +110,11 @@ class Candidates(NamedTuple):
             self.holding,
         )
 
+    def following(self, rows: np.ndarray) -> np.ndarray:
+        """Return the rows of the next two records of each record in its session."""
+        near = np.concatenate([_shifted(self.places, step)[rows] for step in range(1, REACH + 1)])
+        return near[near >= 0]
+
     def neighbours(self) -> list[np.ndarray]:
         """Return for each record the rows of its previous, next and second previous neighbour.
 
@@ -201,7 +206,10 @@ def informativeness(count: int, holding: np.ndarray) -> np.ndarray:
 
 
 def ranked(per_index: Sequence[Candidates], query: Query, limit: int) -> Ranked:
-    """Return the best `limit` candidates of one or several indexes, best first."""
+    """Return the best `limit` candidates of one or several indexes, best first.
+
+    The records after the best `query.with_next` candidates are returned as well.
+    """
     candidates = Candidates.joined(per_index)
     worth = informativeness(candidates.total, candidates.holding)
     with np.errstate(invalid="ignore"):  # BLAS reads past the finite numbers; see `index`
@@ -218,11 +226,15 @@ def ranked(per_index: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     # relative to the best score keep their meaning. The scores are then made non-increasing.
     alone = scores[best] - weights["nearest"] * parts[best, PARTS.index("nearest")]
     counted = np.maximum.accumulate(alone[::-1])[::-1]
-    best = best[:limit]
+    chosen = np.arange(min(limit, len(best)))
+    if query.with_next:
+        following = candidates.following(best[: query.with_next])
+        chosen = np.union1d(chosen, np.flatnonzero(np.isin(best, following)))
+    best = best[chosen]
     return Ranked(
         candidates.names.at(best).all(),
         candidates.names.at(best).vectors(),
-        counted[:limit],
+        counted[chosen],
         relevance[best],
         parts[best],
         candidates.cosines[best],

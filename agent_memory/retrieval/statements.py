@@ -158,9 +158,9 @@ SPEAKER = re.compile(r"\b(?:I|[Mm]y|[Mm]e|[Mm]ine|[Mm]yself)\b")
 _CALENDAR = frozenset([*MONTHS, *WEEKDAYS])
 REFERS = re.compile(r"\b(?:he|she|they|it|his|hers?|their|er|sie|il|elle|lui|lei)\b", re.IGNORECASE)
 _TAKES_BACK = re.compile(
-    r"^\W*(?:no|nope|nah|not|wait|oops|sorry|actually|correction|scratch|make (?:that|it)|i meant"
-    r"|i misread|rather|better|hmm|nein|doch|falsch|moment|perd[oó]n|non|en fait|anzi)\b"
-    r"|\b(?:i meant|make (?:that|it)|scratch that|instead|after all|i misread|changed to"
+    r"^\W*(?:no|nope|nah|not|wait|oops|sorry|actually|correction|scratch|strike|make (?:that|it)"
+    r"|i meant|i misread|rather|better|hmm|nein|doch|falsch|moment|perd[oó]n|non|en fait|anzi)\b"
+    r"|\b(?:i meant|make (?:that|it)|(?:scratch|strike) that|instead|after all|i misread|changed to"
     r"|change of plans?)\b",
     re.IGNORECASE,
 )

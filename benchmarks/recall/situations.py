@@ -1,4 +1,4 @@
-"""Questions of people's lives: `python -m benchmarks recall situations [--of NAME] [--show]`.
+"""Questions of people's lives: `python -m benchmarks recall situations [--of NAME] [--notes]`.
 
 A situation is a few dated sessions, a question, and the texts that its context must recall, must
 not recall, or must recall in order. The rules were made with `situations.json` and every second
@@ -17,10 +17,12 @@ from rich.console import Console
 from rich.table import Table
 
 from agent_memory import AgentMemory
+from benchmarks.recall.paraphrases import haystack
 
 FOLDER = Path(__file__).parent
 USER = "ana"
 _ASKED_ON = "2025-06-02"
+_EVENING = timedelta(hours=8)
 _PATIENT: dict[str, Any] = {"recall_timeout": 60}  # a busy machine must not change the figures
 
 
@@ -39,18 +41,22 @@ class Outcome(NamedTuple):
         return self.shown and self.clean and self.ordered
 
 
-def outcomes(situations: list[dict[str, Any]]) -> Iterator[Outcome]:
-    """Play situations, each in a memory of its own."""
+def outcomes(situations: list[dict[str, Any]], notes: bool = False) -> Iterator[Outcome]:
+    """Play situations, each in a memory of its own, which has newer notes if `notes` is true."""
     for situation in situations:
         with TemporaryDirectory() as folder, AgentMemory(f"{folder}/m.db", **_PATIENT) as memory:
             for number, session in enumerate(situation["sessions"]):
                 for message in _messages(session):
                     memory.update(f"s{number}", message, user_id=USER)
-            asked = {
-                "role": "user",
-                "content": situation["asked"],
-                "created_at": _noon(situation.get("asked_on") or _ASKED_ON),
-            }
+            last = _noon(max(session["date"] for session in situation["sessions"]))
+            asked_at = max(_noon(situation.get("asked_on") or _ASKED_ON), last + _EVENING)
+            for number, messages in enumerate(haystack(None) if notes else ()):
+                at = last + _EVENING / 2 + timedelta(seconds=number)
+                dated = [{**message, "created_at": at} for message in messages]
+                memory.update(f"notes{number}", dated, user_id=USER)
+            if notes:
+                memory.flush()
+            asked = {"role": "user", "content": situation["asked"], "created_at": asked_at}
             recalls = memory.get("asking", asked, user_id=USER).recalls
             yield _judged(situation, [recall.text for recall in recalls])
 
@@ -76,13 +82,13 @@ def _judged(situation: dict[str, Any], texts: list[str]) -> Outcome:
     )
 
 
-def main(of: str = "", show: bool = False) -> None:
+def main(of: str = "", show: bool = False, notes: bool = False) -> None:
     """Measure recall for `situations.json`, or with `--of` for "held_out" or "chats"."""
     name = f"situations_{of}.json" if of else "situations.json"
     console = Console()
     table = Table("kind", "number", "shown", "clean", "in order", "holds")
     for kind, situations in json.loads((FOLDER / name).read_text(encoding="utf-8")).items():
-        found = list(outcomes(situations))
+        found = list(outcomes(situations, notes))
         figures = [[getattr(one, what) for one in found] for what in ("shown", "clean", "ordered")]
         holds = sum(one.holds for one in found)
         table.add_row(kind, str(len(found)), *(str(sum(some)) for some in figures), str(holds))

@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from agent_memory import AgentMemory
+from agent_memory import AgentMemory, VectorMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.query_text import with_earlier
 from benchmarks.recall.languages import Language, first_hits, languages
+from benchmarks.recall.paraphrases import haystack
 from benchmarks.recall.situations import FOLDER, outcomes
 from tests.kit import assistant, user
 
@@ -43,6 +44,23 @@ def test_the_newest_of_contradicting_facts_is_first() -> None:
         for name in ("Ada Berg", "Cleo Dahl"):
             found = memory.search(f"In which city was {name} born?", user_id="ana")
             assert found[0].text == f"user: {name} was born in the city of Rome."
+
+
+@pytest.mark.parametrize("store", [None, ":memory:"], ids=["sqlite", "qdrant"])
+def test_a_short_correction_is_shown_in_a_large_memory(store: str | None) -> None:
+    """Wrong: "No, the 6th!" is not recalled, because many messages are nearer to the question."""
+    with AgentMemory("memory://", blocks=[VectorMemory(store=store)]) as memory:
+        booking = [
+            user("Book the hotel in Bruges for the 5th."), assistant("Sure, the 5th it is."),
+            user("No, the 6th!"), assistant("The 6th, then."),
+        ]  # fmt: skip
+        memory.update("trip", booking, user_id="ana")
+        for number, notes in enumerate(haystack(None)):
+            memory.update(f"notes{number}", notes, user_id="ana")
+        memory.flush()
+        question = "Which day is the hotel for?"
+        shown = [one.text for one in memory.get("asking", question, user_id="ana").recalls]
+    assert "user: No, the 6th!" in shown, shown
 
 
 def test_a_long_value_replaces_a_long_value() -> None:

@@ -27,7 +27,7 @@ LANGCHAIN = "langchain"
 LLAMA_INDEX = "llama_index"
 PYDANTIC_AI = "pydantic_ai"
 SMOLAGENTS = "smolagents"
-ENCRYPTED = "agent-memory.sealed"  # the format of messages that are read without their key
+ENCRYPTED = "agent-memory.sealed"  # the format of encrypted messages that are read without the key
 
 Raw = Mapping[str, Any]
 Chat = Sequence[dict[str, Any]]
