@@ -7,7 +7,6 @@ the older statement.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -42,11 +41,13 @@ _FIRST = 12  # number of hits that are compared with each other for contradictio
 _CORRECTIONS = 2
 _FIRST_STATEMENTS = 5  # number of statements for which short corrections are searched
 _LEANS = 4  # a short correction may be this many seqs after its statement
-_NEAR = 0.66  # minimum sum of the two cosines, in a memory of many statements
+# In a large memory, some newer statements are always near by chance. Half the nearness of the fifth
+# nearest is therefore subtracted from the nearness of each.
+_FIFTH, _BY_CHANCE = 4, 0.5
+_NEAR = 0.45  # minimum nearness of a correction
+_NEAR_BEHIND = 0.25  # the same for a statement that a context shows behind the older one
 _NEARLY = 0.8  # the statement to correct must have this share of the highest `_alone`
-_FEW, _LEAST_MANY, _MANY = 0.2, 7, 50  # `_NEAR` is lower for few hits: chance matches are rarer
 _EVIDENCE = 0.1  # added to the sum for words of change, and for a value of the same kind
-_NEAR_BEHIND = 0.4  # `_NEAR` for a statement that a context shows behind the older one
 # Subtracted from the sum if both statements begin with the same word, which makes any two similar.
 _SAME_START = 0.2
 
@@ -100,13 +101,11 @@ class _Corrections:
 
     def applied(self, results: list[Hit], statement: Hit) -> list[Hit]:
         """Return `results` with the corrections of `statement`, each next to its statement."""
-        # with few hits, the similarity threshold is lower
-        few = _FEW * math.log(_MANY / min(_MANY, max(_LEAST_MANY, len(self.hits))))
-        least, since = _NEAR - few, self._since(statement)
-        corrections = self._replacing(results, statement, since, least)
+        since = self._since(statement)
+        corrections = self._replacing(results, statement, since)
         corrections += [(hit, False) for hit in self._leaning(statement)]
         if self.in_context and not corrections:
-            for hit, _ in self._nearer(statement, since, min(_NEAR_BEHIND, least)):
+            for hit, _ in self._nearer(statement, since, _NEAR_BEHIND):
                 results = beside(results, statement, hit, False)
             return results
         unique = {hit.record.id: (hit, same_form) for hit, same_form in reversed(corrections)}
@@ -137,7 +136,7 @@ class _Corrections:
         return results
 
     def _replacing(
-        self, results: Sequence[Hit], statement: Hit, since: Since, least: float
+        self, results: Sequence[Hit], statement: Hit, since: Since
     ) -> list[tuple[Hit, bool]]:
         """Return near newer statements, each with whether it has the form of `statement`.
 
@@ -145,10 +144,10 @@ class _Corrections:
         """
         if any(self._replaces(statement, hit) for hit in results):  # `statement` is a correction
             return []
-        corrections = self._nearer(statement, since, least)
+        corrections = self._nearer(statement, since, _NEAR)
         for hit, same_form in corrections[-1:]:  # the correction may itself have been corrected
             if same_form or changes(hit):
-                corrections += self._nearer(hit, self._since(hit), least)
+                corrections += self._nearer(hit, self._since(hit), _NEAR)
         return [pair for pair in corrections if pair[1]] or corrections
 
     def _nearer(self, old: Hit, since: Since, least: float) -> list[tuple[Hit, bool]]:
@@ -177,7 +176,8 @@ class _Corrections:
                 continue
             evidence = _EVIDENCE * (changes(hit) + (not kinds.isdisjoint(kinds_of_values(text))))
             nearest.append((hit, near + evidence - _SAME_START * (first_word(text) == start)))
-        return nearest
+        by_chance = sorted((near for _, near in nearest), reverse=True)[_FIFTH : _FIFTH + 1]
+        return [(hit, near - _BY_CHANCE * sum(by_chance)) for hit, near in nearest]
 
     def _leaning(self, statement: Hit) -> list[Hit]:
         """Return the first short message that corrects the statement before it.

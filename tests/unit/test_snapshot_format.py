@@ -260,7 +260,7 @@ def test_odd_files_are_refused_with_a_reason() -> None:
     """Wrong: a file with a wrong digest, NaN or deep nesting is accepted."""
     with pytest.raises(InvalidSnapshot, match="line 16: its `sha256` is not that"):
         read("".join([*lines()[:-1], lines()[-1].replace('256":"', '256":"x')]).encode())
-    with pytest.raises(InvalidSnapshot, match="line 9: the session has no user"):
+    with pytest.raises(InvalidSnapshot, match="line 9: the record belongs to a user"):
         read(edited(0, user=None))
     for number in ("NaN", "Infinity", "1e999", "1" * 5000):
         found = [compact_json(one) for one in bodies()]
