@@ -188,9 +188,9 @@ class _Corrections:
         after = [
             hit
             for hit in self.hits
-            if follows(hit.record, statement.record)
-            and hit.record.session_id == statement.record.session_id
+            if hit.record.session_id == statement.record.session_id
             and hit.record.first - statement.record.first <= _LEANS
+            and follows(hit.record, statement.record)
             and leans(text_of(hit.record), text_of(statement.record), self.about, self.question)
         ]
         return sorted(after, key=lambda hit: hit.record.first)[:1]
