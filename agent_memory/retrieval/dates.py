@@ -146,19 +146,20 @@ _WORD = re.compile(r"\w+(?:[-']\w+)*")
 def period_of(text: str, today: date) -> Period | None:
     """Return the days that a question asks about: "last weekend", "two weeks ago", "in March 2024".
 
-    None if the question names no time, or a relative period in the future ("next week").
-    `ENGLISH_OF` has the words of other languages. A date without a year means the latest such date
-    that has begun.
+    None if the question names no time, or a time in the future ("next week", "Am I free on
+    Friday?"). `ENGLISH_OF` has the words of other languages. A date without a year means the latest
+    such date that has begun.
 
     Args:
         today: The day of the question.
     """
     folded = _in_english(text)
-    for pattern, period in _RELATIVE:
+    is_plan = _PRESENT.search(folded) is not None and _PAST.search(folded) is None
+    for pattern, period in _PAST_PERIODS if is_plan else _PERIODS:
         if match := pattern.search(folded):
             return period(today, match)
-    named = dates(text if folded == text.casefold() else folded.title())
-    return _named(named[0], today) if named else None
+    named = dates(text if folded == text.casefold() else folded.title())[:1]
+    return _named(named[0], today) if named and (named[0].year or not is_plan) else None
 
 
 class Event(NamedTuple):
@@ -270,25 +271,39 @@ def _whole(at: date, unit: str) -> Period:
     return _days(at.year, at.month, None)
 
 
-_RELATIVE = [
-    (re.compile(pattern), found_in)
-    for pattern, found_in in (
-        (r"\bday before yesterday\b|\bvorgestern\b|\bavant-hier\b", _day(2)),
-        (r"\byesterday\b|\blast night\b", _day(1)),
-        (r"\b(?:did|was|were|have|had)\b.*\b(?:today|this morning)\b", _day(0)),
-        (rf"\b{_MANY} {_UNIT} ago\b", _ago),
-        (rf"\bago {_MANY} {_UNIT}\b", _ago),
-        (rf"\b(?:last|past) {_MANY} {_UNIT}\b", _since),
-        (r"\b(?:last|past|previous) (week|weekend|month|year)\b", _last),
-        (r"\b(week|weekend|month|year) last\b", _last),
-        (r"\b(?:did|was|were|have|had)\b.*\bthis (week|month|year)\b", _this),
-        (rf"\b(?:on|last|this) ({'|'.join(WEEKDAYS)})\b", _weekday),
-        (rf"\b({'|'.join(WEEKDAYS)}) last\b", _weekday),
-        (
-            rf"\b(?:in|last|this|during|over)(?: the)? ({'|'.join(_SEASONS)})\b"
-            r"(?: (?:of )?((?:19|20)\d\d)\b)?",
-            _season,
-        ),
-        (r"\b(?:in|during) ((?:19|20)\d\d)\b", _year),
-    )
-]
+_Found = Callable[[date, re.Match[str]], Period]
+_DAYS_OF_WEEK = "|".join(WEEKDAYS)
+_OF_YEAR = r"(?: (?:of )?((?:19|20)\d\d)\b)?"
+_PRESENT = re.compile(r"\b(?:am|is|are|do|does|will|shall|can|should|must)\b|'(?:s|re|m|ll)\b")
+_PAST = re.compile(
+    r"\b(?:did|was|were|had|have|has|been|took|went|saw|ate|bought|met|got|said|told|came|made|gave"
+    r"|wrote|ran|left|found|lost|won|drove|flew|read|(?:i|we|you|he|she|it|they|who) \w+[^e\W]ed)\b"
+)
+
+
+def _compiled(*periods: tuple[str, _Found]) -> list[tuple[re.Pattern[str], _Found]]:
+    return [(re.compile(pattern), period) for pattern, period in periods]
+
+
+_PAST_PERIODS = _compiled(
+    (r"\bday before yesterday\b|\bvorgestern\b|\bavant-hier\b", _day(2)),
+    (r"\byesterday\b|\blast night\b", _day(1)),
+    (r"\b(?:did|was|were|have|had)\b.*\b(?:today|this morning)\b", _day(0)),
+    (rf"\b{_MANY} {_UNIT} ago\b", _ago),
+    (rf"\bago {_MANY} {_UNIT}\b", _ago),
+    (rf"\b(?:last|past) {_MANY} {_UNIT}\b", _since),
+    (r"\b(?:last|past|previous) (week|weekend|month|year)\b", _last),
+    (r"\b(week|weekend|month|year) last\b", _last),
+    (r"\b(?:did|was|were|have|had)\b.*\bthis (week|month|year)\b", _this),
+    (rf"\blast ({_DAYS_OF_WEEK})\b", _weekday),
+    (rf"\b({_DAYS_OF_WEEK}) last\b", _weekday),
+    (rf"\blast ({'|'.join(_SEASONS)})\b{_OF_YEAR}", _season),
+    (r"\b(?:in|during) ((?:19|20)\d\d)\b", _year),
+)
+_PERIODS = (  # the last two may also be in the future
+    *_PAST_PERIODS,
+    *_compiled(
+        (rf"\b(?:on|this) ({_DAYS_OF_WEEK})\b", _weekday),
+        (rf"\b(?:in|this|during|over)(?: the)? ({'|'.join(_SEASONS)})\b{_OF_YEAR}", _season),
+    ),
+)

@@ -140,6 +140,9 @@ TODAY = date(2025, 6, 4)  # a Wednesday
         ("Where was I yesterday?", "2025-06-03", "2025-06-03"),
         ("Who did I meet on Monday?", "2025-06-02", "2025-06-02"),
         ("What happened in March?", "2025-03-01", "2025-03-31"),
+        ("What is the name of the place we visited in March?", "2025-03-01", "2025-03-31"),
+        ("Where is the photo I took on Monday?", "2025-06-02", "2025-06-02"),
+        ("What is the book from last Monday about?", "2025-06-02", "2025-06-02"),
         ("What happened in December?", "2024-12-01", "2024-12-31"),
         ("What did I say on 2025-03-14?", "2025-03-14", "2025-03-14"),
         ("What did I eat on May 8th, 2023?", "2023-05-08", "2023-05-08"),
@@ -162,8 +165,13 @@ def test_the_days_of_a_question(asked: str, first: str, last: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", ["What may I eat?", "What should I cook today?", "Where do I live?", "on 2025-02-30"]
-)
+    "asked",
+    [
+        "What may I eat?", "What should I cook today?", "Where do I live?", "on 2025-02-30",
+        "Where are we going in October?", "Who do I need to ring on Monday?", "Am I free on May 8?",
+        "What's planned for this summer?", "Am I going to Iceland this summer?",
+    ],
+)  # fmt: skip
 def test_questions_without_a_time(asked: str) -> None:
     """Wrong: a word is read as a time, or an impossible date raises."""
     assert period_of(asked, TODAY) is None
