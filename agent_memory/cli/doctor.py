@@ -91,15 +91,15 @@ def doctor(
     ] = False,
     mend: Annotated[
         bool,
-        typer.Option("--repair", help="Show how damaged records can be repaired; ask; repair."),
+        typer.Option("--repair", help="Show how to repair damaged records, ask, and repair them."),
     ] = False,
     yes: YesOption = False,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Check the store, absorbing, the embedder and the model, and say what to do.
+    """Check the store, the absorption of messages, the embedder and the model. Say what to do.
 
-    Reads a copy of the store. Only --repair changes anything.
+    Reads a copy of an SQLite file. Only --repair changes anything.
     """
     files = store_files(config)
     settings = {name: common.load_config(store, files[name], model=model) for name in files}
@@ -179,7 +179,7 @@ def _records(url: str, copy: str, store: Store) -> Check:
     problems += [_RESTORE] * bool(problems)
     try:
         looked = look(store, _CHECK_SECONDS)
-    except AgentMemoryError as error:  # the earlier findings are reported too
+    except AgentMemoryError as error:  # probably a consequence of the earlier findings
         return _verdict(problems or [str(error)], "")
     problems += [str(error) for error in looked.damaged if error.damage or not wrong]
     if problems or (looked.is_whole and wrong is not None):
@@ -193,7 +193,7 @@ def _opened(url: str, store: Store, schema: str) -> Check:
     if common.missing_file(url):
         return NOTHING, f"{shown} does not exist yet; the first message creates it."
     counts, note = store.counts(), getattr(store, "durability_note", None)
-    gone = " and is lost when the process ends" if url.startswith("memory:") else ""
+    gone = ", and its data is lost when the process ends" if url.startswith("memory:") else ""
     held = f"{counts.sessions} sessions, {counts.entries} messages"
     return "✓", f"{shown} opens{gone}{schema}: {held}.{f' {note()}' if note else ''}"
 
@@ -276,7 +276,7 @@ def _model(config: AgentMemoryConfig, call: bool) -> Check:
     from agent_memory.models.llm import LLM
 
     if config.model is None:
-        text = "No model is configured: summaries are local extracts, and facts are not extracted. "
+        text = "No model is configured: summaries are quotes, and no facts are extracted. "
         return NOTHING, f"{text}Set AGENT_MEMORY_MODEL or `model`, such as openai/gpt-4o-mini."
     if not call:
         return _key(config.model, config)

@@ -113,7 +113,9 @@ def restore(
         url = str(settings.store)
         shown = without_password(url)
         if not yes and url.startswith("sqlite:") and missing_file(url) is None:
-            typer.confirm(f"Replace {shown} by {file}? Its current data will be lost.", abort=True)
+            typer.confirm(
+                f"Replace {shown} by {file}? The current data of {shown} will be lost.", abort=True
+            )
         put_back(file, url)
         say(f"{shown} is restored from {file}. Restart programs that have opened it.")
         return
@@ -134,7 +136,7 @@ def restore(
     of = f", user {head.user_id}" if head.user_id is not None else ""
     say(f"{text}{of}.")
     if late:
-        say(f"{', '.join(late)} must absorb it: agent-memory flush {head.session_id}")
+        say(f"Not absorbed yet by {', '.join(late)}. Run: agent-memory flush {head.session_id}")
 
 
 class _Counted:
@@ -181,7 +183,7 @@ def migrate(
         ),
     ] = None,
 ) -> None:
-    """Copy all sessions, facts and vectors to another database, and verify checksums.
+    """Copy a namespace's sessions, facts and vectors to another database. Verify checksums.
 
     To continue an interrupted run, run the command again. Neither store may be used meanwhile.
     """
@@ -210,4 +212,5 @@ def migrate(
     for what in ("sessions", "messages", "facts", "vectors"):
         table.add_row(what, str(getattr(verified, what)), "equal")
     out().print(table)
-    say(f"{without_password(to_url)} now has all data of {without_password(from_url)}.")
+    target, source = without_password(to_url), without_password(from_url)
+    say(f"{target} now has all data of the namespace in {source}.")

@@ -38,7 +38,7 @@ _EXACT = (Any, dict[str, Any], dict[str, Any] | None)
 
 @dataclass(frozen=True)
 class Remote:
-    """Calls a service for an object of this process, with the object's user and fields."""
+    """Calls a service for a local handle. Each request has the handle's user and fields."""
 
     service: Service
     user_id: str | None = None
@@ -49,7 +49,7 @@ class Remote:
         return replace(self, user_id=user_id, fields={**self.fields, **fields})
 
     def ask(self, call: Call, arguments: Mapping[str, Any]) -> Any:
-        """Make a call. If the answer is "not found", return the library's result, such as None."""
+        """Make a call. For "not found", return what a local memory returns, such as None."""
         kind = call.types.get("return", Any)
         try:
             request = self.request(call, arguments)
@@ -191,7 +191,7 @@ class NotTheirs(SessionOfAnotherUser):
 def remotely(subject: str, keeps: Collection[str] = ()) -> Callable[[C], C]:
     """Return a decorator for a class whose objects have an attribute `_remote`.
 
-    In a decorated class, inherited methods that are in the table of calls call the service. Other
+    An inherited method calls the service if the table of calls lists it. Other
     inherited public methods raise `UnsupportedOperation`, except those in `keeps`, which only call
     other methods. Methods that the class itself defines do not change.
     """

@@ -55,7 +55,7 @@ def plain(value: Any) -> Any:
 
 
 def checked(kind: Any, value: Any, name: str) -> Any:
-    """Convert JSON like `parsed`.
+    """Convert JSON as `parsed` does.
 
     If the value does not fit the type, raise `InvalidInput` with the argument's name, `name`.
     """

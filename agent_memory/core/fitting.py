@@ -22,7 +22,7 @@ from agent_memory.core.transcript import excerpt, joined
 from agent_memory.core.window import apply, choose_cut, is_user, passes, turns, units, visible
 
 _STEPS = 8
-"""The tokens for a long question are a multiple of 1/8 of the room, so that they change rarely."""
+"""The room for a long question is usually rounded to eighths, so that it changes rarely."""
 _LOW_WATER = 0.7
 _STUB = 60
 _STUBS = 50
@@ -53,8 +53,8 @@ class Fitting:
     def fit(self, entries: Sequence[Entry]) -> Fitted | None:
         """Return the entries that fit. None if the newest step does not fit even when shortened.
 
-        The newest step and the user message of its turn are shown even if they have more than
-        `max_messages` messages.
+        The newest step, and the first and last user message of its turn, are shown even if they
+        have more than `max_messages` messages.
         """
         if not entries:
             return Fitted([]) if self.room >= 0 else None
@@ -80,7 +80,7 @@ class Fitting:
             room = sum(self._priced(entry).tokens for entry in unit)
             older += self.shortener.unit(unit, room) or []
         shown = sorted([*older, *newest], key=_seq)
-        shown_seqs = {entry.seq for entry in shown}  # may lack some calls of a large group
+        shown_seqs = {entry.seq for entry in shown}  # without calls that `unit` left out
         shown = visible(shown, was_cut=any(entry.seq not in shown_seqs for entry in entries))
         return _fitted(entries, shown, newest)
 
@@ -133,7 +133,7 @@ class Fitting:
         return None if last is None else sorted([*shown, *last], key=_seq)
 
     def _question_room(self, tokens: int, others: int, room: int) -> int:
-        """Return the question's tokens: at most half of the room, or all that `others` leave."""
+        """Return the question's tokens: at most half the room, or more if `others` leave more."""
         if tokens <= room - others:
             return tokens
         step = max(1, room // _STEPS)
@@ -151,8 +151,9 @@ class Fitting:
         """Yield the steps to show before the newest one, each with the tokens that it may take.
 
         The steps are added in order. Whenever they exceed the room, the oldest ones are reduced to
-        stubs, and then left out, until only `_LOW_WATER` of the room is used. The beginning of a
-        growing turn therefore does not change with each step, and prompt caches can serve it.
+        stubs. If that does not suffice, the oldest are left out, until only `_LOW_WATER` of the
+        room is used. The beginning of a growing turn therefore does not change with each step, and
+        prompt caches can serve it.
         """
         half, stub = room // 2, max(_STUB, room // _STUBS)
         taken: list[int] = []
@@ -220,7 +221,7 @@ _USUAL_TOKENS = 150
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Chooses recalls that fit, by their token cost at their place in a chat.
+    """Chooses recalls that fit. Their cost is counted at the position where the chat shows them.
 
     `leading` is the number of messages before the turns.
     """
@@ -252,7 +253,7 @@ class Placed:
         if len(chosen) < len(priced):  # joined recalls take fewer tokens, so more recalls may fit
             saved = sum(recall.tokens for recall in chosen) - cost(joined(chosen, of_messages))
             chosen = select(priced, room + max(0, saved), limits)
-        # The tags of the element take tokens too, and recalls may take more tokens in a message.
+        # the tags of the element take tokens too, and recalls may take more in a message than alone
         while (extra := cost(passages := joined(chosen, of_messages))) > room:
             chosen = select(chosen, sum(r.tokens for r in chosen) - max(1, extra - room), limits)
         whole = {id(recall) for recall in chosen}

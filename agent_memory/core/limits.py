@@ -1,4 +1,4 @@
-"""Validation of numbers and texts, and values in error messages. Pure."""
+"""Validates numbers and texts, and formats values for error messages. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 10**12
 """The greatest count or seq. Every store can hold it."""
 
 MAX_DEPTH = 100
-"""The deepest nesting of a message. The limits of pydantic and of `json` are above 200."""
+"""The deepest nesting of a message. It is below the limits of pydantic and `json`."""
 
 _SHOWN = 100
 
@@ -38,7 +38,7 @@ def how_many(name: str, value: object, least: int = 0) -> int:
 
 
 def at_most(name: str, value: object) -> int | None:
-    """Validate a limit like `how_many`. None is no limit."""
+    """Validate a limit as `how_many` does. None means unlimited."""
     return None if value is None else how_many(name, value)
 
 

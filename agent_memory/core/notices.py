@@ -1,4 +1,4 @@
-"""Reports to callers: notices, errors as text, and texts of errors for wrong arguments."""
+"""Collects notices for callers, formats errors as text, and explains wrong arguments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def noticed(call: Callable[[], T]) -> tuple[T, list[str]]:
 
 
 def error_text(error: Exception) -> str:
-    """Return an error as text that a model may see: without the folders of a file's path."""
+    """Return an error as text. An `OSError` shows a file without its folders."""
     from pathlib import PurePath  # imported late, because hooks of coding agents must start fast
 
     if isinstance(error, OSError) and error.filename is not None:
@@ -67,7 +67,7 @@ def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(*args, **named)
         except TypeError:
             sentence = _sentence(method, args, named)
-            if sentence is None:  # the error was raised within the method
+            if sentence is None:  # usually, the error was raised within the method
                 raise
         raise TypeError(sentence)
 
@@ -77,7 +77,7 @@ def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
 def _sentence(
     method: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
 ) -> str | None:
-    """Describe wrong arguments and what to pass. None if the method accepts the arguments."""
+    """Describe wrong arguments and what to pass. None if they can be bound."""
     signature = inspect.signature(method)
     try:
         signature.bind(*args, **named)

@@ -64,7 +64,7 @@ class Memory:
 
     Attributes:
         kind: A "note" or a "fact" can be updated and deleted; a "message" is from a conversation;
-            "other" is shared by all users.
+            "other" is not bound to the agent's user.
         text: The text of the item.
         id: The id of the item. Messages have no id.
         date: The day of the item (UTC), or a fact's time, such as "2023-05" or "planned for

@@ -25,7 +25,7 @@ def test_there_and_back() -> None:
     done = invoke(["restore", "s.jsonl", "--store", "sqlite:///b.db"])
     assert done.exit_code == 0, done.output
     assert "s-1 is restored: 3 messages, user ada." in done.stdout
-    assert "vector must absorb it: agent-memory flush s-1" in done.stdout
+    assert "Not absorbed yet by vector. Run: agent-memory flush s-1" in done.stdout
     with AgentMemory(store="sqlite:///a.db") as a, AgentMemory(store="sqlite:///b.db") as b:
         assert a.history("s-1") == b.history("s-1")
 

@@ -119,15 +119,15 @@ def items(raw: Mapping[str, Any]) -> list[Any]:
 
 
 def is_counted(item: Any) -> bool:
-    """Return whether `limited` may have to change an item: one with an id or of a custom tool."""
+    """Return whether an item has an id or belongs to a custom tool. `limited` may change it."""
     return isinstance(item, Mapping) and ("id" in item or item.get("type") in _CUSTOM)
 
 
 def limited(context: list[Any]) -> list[Any]:
     """Give each output the type that belongs to its call, and remove duplicate ids.
 
-    If an id occurs again, a message, a function call or a custom tool call loses the id. Any other
-    item is dropped.
+    An item with a repeated id is dropped, unless it is a message, a function call or a custom tool
+    call. These stay, without the id.
     """
     ids = [item_id for item in context if (item_id := item.get("id")) is not None]
     if len({*ids}) < len(ids):
@@ -141,7 +141,7 @@ def _without_repeats(context: list[Any]) -> list[Any]:
     for item in context:
         item_id = item.get("id")
         if item_id in ids:
-            if item.get("type") not in ("message", *_CALLS):
+            if item.get("type", "message") not in ("message", *_CALLS):
                 continue
             item = {key: value for key, value in item.items() if key != "id"}
         elif item_id is not None:

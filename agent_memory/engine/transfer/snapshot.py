@@ -42,7 +42,7 @@ BlockName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
 
 
 class Opening(Form):
-    """The first line: the format, the release that wrote the file, the session and its user."""
+    """The first line: format, time, session, user, and the release of the library."""
 
     format: Literal["agent-memory.session"]
     version: Literal[1]
@@ -142,7 +142,7 @@ class LetterForm(Form):
 
 
 class ForgottenForm(Form):
-    """A tombstone: a fact that must stay forgotten."""
+    """A tombstone. It keeps facts from being absorbed again."""
 
     kind: Literal["forgotten"]
     first: Seq

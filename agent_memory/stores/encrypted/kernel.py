@@ -1,7 +1,8 @@
 """`Cipher` encrypts lines and documents. `EncryptedKernel` applies a cipher to another kernel.
 
 Each message, system message and summary is encrypted as one value, and so are the text and metadata
-of each record. Other fields stay readable. A ciphertext is bound to the fields that name its place.
+of each record, the digests of idempotency keys, and search features. Other fields stay readable. A
+ciphertext decrypts only with the fields that identify its record, such as session and seq.
 """
 
 from __future__ import annotations
@@ -184,15 +185,15 @@ class Cipher:
             return b""
 
     def numbers(self, term: int) -> list[int]:
-        """Return the ids of a word in the store: one for each key; with `plaintext` also `term`."""
+        """Return the word's ids in the store: one for each key, and `term` for plain text."""
         numbers = [key.blind(term) for key in self.keys.known]
         return [*numbers, term] if self._plaintext else numbers
 
     def _attribute(self, failures: Sequence[_Failure]) -> None:
         """Set the `damage` of each error, if the record's key has decrypted other data.
 
-        The key is then the right one, and only this record is left out. Otherwise the key may be
-        wrong, and the call fails.
+        The key is then right: only this record is damaged, and results omit it. Otherwise the key
+        may be wrong, and the call fails.
         """
         for error, text, damage in failures:
             if self.keys.has_opened(text):
