@@ -266,7 +266,10 @@ _REASONS = (
         ("words", 0.6, "has words like the question's"),
     ),
     (("meant", 1e-9, "said by the person that the question is about"),),
-    (("dated", 1e-9, "said in the time that the question is about"),),
+    (
+        ("dated", 0.99, "said in the time that the question is about"),
+        ("dated", 1e-9, "said in the days after the time that the question is about"),
+    ),
 )
 """Reasons for a recall, in groups. From each group, the first reason that holds is shown.
 

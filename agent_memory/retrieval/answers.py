@@ -13,6 +13,7 @@ from dataclasses import replace
 from agent_memory.core.query_text import asks, asks_assistant, asks_for_all
 from agent_memory.core.records import Hit
 from agent_memory.retrieval.corrections import Newer, beside, corrected, newest_of_a_form
+from agent_memory.retrieval.score import PARTS
 from agent_memory.retrieval.statements import (
     ALL,
     FULL,
@@ -70,8 +71,13 @@ def answers(
     if sure and least and are_keywords:
         return [hit for hit in results if hit.words or not results[0].words]
     if not corrects:
-        return results
+        return sorted(results, key=lambda hit: hit.relevance < _SURE or not is_of_the_days(hit))
     return corrected(question, results, sure, hits, newer, in_context=in_context)
+
+
+def is_of_the_days(hit: Hit) -> bool:
+    """Return whether a hit is of the days that the question is about."""
+    return bool(hit.parts) and hit.parts[PARTS.index("dated")] == 1
 
 
 def informative_hits(question: str, hits: Sequence[Hit]) -> list[Hit]:

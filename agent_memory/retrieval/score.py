@@ -313,7 +313,7 @@ def _parts(candidates: Candidates, query: Query, worth: np.ndarray) -> np.ndarra
         total += part * _at(meaning, place)
         size += part * (place >= 0)
     dated = _dated(candidates.places["day"], query.period)
-    nearest = _nearest(meaning, dated > 0) if dated.any() else _nearest(meaning)
+    nearest = _nearest(meaning, dated if dated.any() else np.ones(count))
     meant = candidates.meant * (numbers["asks_assistant"] if query.asks_assistant else 1)
     length = np.log1p(candidates.places["words"] / _LONG_WORDS) - _LONG_FROM
     return np.column_stack([
@@ -324,18 +324,18 @@ def _parts(candidates: Candidates, query: Query, worth: np.ndarray) -> np.ndarra
 
 
 def _dated(days: np.ndarray, period: Period | None) -> np.ndarray:
-    """Return 1 for records of the days that the question is about, 0.5 for the two days after.
+    """Return 1 for records of the days that the question is about, 0.4 for the two days after.
 
     Other records get 0. People often report an event a day or two later.
     """
     if period is None:
         return np.zeros(len(days), np.float32)
     first, last = period.first.toordinal(), period.last.toordinal()
-    scores: np.ndarray = np.where(days <= last, 1.0, 0.5) * ((days >= first) & (days <= last + 2))
+    scores: np.ndarray = np.where(days <= last, 1.0, 0.4) * ((days >= first) & (days <= last + 2))
     return scores
 
 
-def _nearest(meaning: np.ndarray, among: np.ndarray | None = None) -> np.ndarray:
+def _nearest(meaning: np.ndarray, prior: np.ndarray) -> np.ndarray:
     """Return for each record the probability that it is the wanted one, judged by meaning alone.
 
     This term lifts a record that is much nearer than all others, but shares no word with the
@@ -343,13 +343,12 @@ def _nearest(meaning: np.ndarray, among: np.ndarray | None = None) -> np.ndarray
 
     Args:
         meaning: (n,) similarity of each record to the question.
-        among: (n,) which records are eligible; None for all.
+        prior: (n,) weight of each record, from 0 to 1, at least one of them above 0.
     """
     if not len(meaning):
         return meaning
-    possible = meaning if among is None else np.where(among, meaning, -np.inf)
-    nearest = float(possible.max())
-    near = np.exp((possible - nearest) / fitted()["nearest"])
+    nearest = float(meaning[prior > 0].max())
+    near = prior * np.exp((meaning - nearest).clip(max=0) / fitted()["nearest"])
     probabilities: np.ndarray = near / near.sum() * min(1.0, max(0.0, nearest / fitted()["near"]))
     return probabilities
 

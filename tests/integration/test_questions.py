@@ -63,6 +63,19 @@ def test_a_short_correction_is_shown_in_a_large_memory(store: str | None) -> Non
     assert "user: No, the 6th!" in shown, shown
 
 
+@pytest.mark.parametrize("day", ["2026-03-03", "2026-03-04", "2026-03-05"])
+def test_a_message_of_the_asked_day_is_first(day: str) -> None:
+    """Wrong: a message of a later day is nearer to the question, and is first."""
+    said = {"03": "I cooked a stew.", "04": "I adopted a cat.", "05": "I sold my boat."}
+    with AgentMemory("memory://") as memory:
+        for number, text in said.items():
+            message = {**user(text), "created_at": f"2026-03-{number}T12:00:00Z"}
+            memory.update(number, message, user_id="ana")
+        question = {**user(f"What did I do on {day}?"), "created_at": "2026-04-01T12:00:00Z"}
+        first = memory.get("asking", question, user_id="ana").recalls[0]
+    assert first.text == f"user: {said[day[-2:]]}"
+
+
 def test_a_long_value_replaces_a_long_value() -> None:
     """Wrong: a new value of several words does not rank before the old one."""
     facts = ["1. The chairperson of Lego is Yo-Yo Ma.", "2. Angela Merkel is employed by Lego.",
