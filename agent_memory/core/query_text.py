@@ -94,6 +94,17 @@ _ALL = re.compile(
 )
 
 
+_ALL_KNOWN = re.compile(
+    r"\b(?:what (?:all )?(?:do|can|did) you|(?:everything|anything|all(?: that)?) you) (?:still )?"
+    r"(?:know|remember|recall)(?: about (?:me|us))?\W*$"
+    r"|\bwhat have (?:i|we) told you(?: about (?:me|myself|us|ourselves))?(?: so far)?\W*$"
+    r"|\bwas weißt du (?:(?:alles )?über (?:mich|uns)|alles)\W*$"
+    r"|\bque sais-tu (?:de|sur) (?:moi|nous)\W*$|\bqué sabes (?:de|sobre) (?:mí|nosotros)\W*$",
+    re.IGNORECASE,
+)
+"""Matches "What do you know about me?", but not "What do you know about cats?"."""
+
+
 @lru_cache(_MOST_CACHED)  # each query checks the same recalled texts
 def asks(text: str) -> bool:
     return _ASKS.search(text) is not None or _OPENS_ASKING.search(text) is not None
@@ -122,6 +133,11 @@ def asks_assistant(text: str) -> bool:
 def asks_for_all(text: str) -> bool:
     """Return whether a text asks for all things of a kind, or for an amount."""
     return _ALL.search(text) is not None
+
+
+def asks_for_all_known(text: str) -> bool:
+    """Return whether a text asks for everything that the memory knows about its user."""
+    return _ALL_KNOWN.search(text) is not None
 
 
 def query_message(message: Message) -> Message:

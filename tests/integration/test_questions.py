@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agent_memory import AgentMemory, VectorMemory
+from agent_memory import AgentMemory, NoteMemory, VectorMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.query_text import with_earlier
 from benchmarks.recall.languages import Language, first_hits, languages
@@ -61,6 +61,23 @@ def test_a_short_correction_is_shown_in_a_large_memory(store: str | None) -> Non
         question = "Which day is the hotel for?"
         shown = [one.text for one in memory.get("asking", question, user_id="ana").recalls]
     assert "user: No, the 6th!" in shown, shown
+
+
+@pytest.mark.parametrize(
+    ("question", "shown"),
+    [
+        ("What do you know about me?", 2), ("Tell me everything you remember about us.", 2),
+        ("hey, what do you remember", 2), ("Was weißt du alles über mich?", 2),
+        ("What do you know about quantum physics?", 0), ("Do you know a good joke?", 0),
+    ],
+)  # fmt: skip
+def test_everything_known_is_shown_for_the_question_for_it(question: str, shown: int) -> None:
+    """Wrong: "What do you know about me?" recalls nothing, because it is near to no note."""
+    with AgentMemory("memory://", blocks=[NoteMemory()]) as memory:
+        for note in ("Is allergic to peanuts.", "Works as a nurse in Oslo."):
+            memory.remember(note, user_id="ana")
+        memory.remember("Plays chess.", user_id="ben")
+        assert len(memory.get("asking", question, user_id="ana").recalls) == shown
 
 
 @pytest.mark.parametrize("day", ["2026-03-03", "2026-03-04", "2026-03-05"])

@@ -13,7 +13,7 @@ from agent_memory.core.fusion import marked
 from agent_memory.core.messages import Message
 from agent_memory.core.notices import error_text, noticed
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
-from agent_memory.core.query_text import query_message
+from agent_memory.core.query_text import asks_for_all_known, query_message
 from agent_memory.core.records import Recall, Scope, Source
 from agent_memory.core.threads import Handover, apart
 from agent_memory.core.tracing import operation, tell_search
@@ -80,6 +80,8 @@ class FanOut:
     ) -> tuple[dict[str, list[Recall]], list[str]]:
         """Return the recalls by name, and a warning for each block that failed or was too slow."""
         message = message and query_message(message)
+        if message is not None and asks_for_all_known(message.text()):
+            message = None  # no single fact is nearer to this question than the others
         with operation("search_memory", self._store_id, scope.session_id) as span:
             by_block, warnings = self._recall(scope, targets, message, limit)
             tell_search(span, message, (recall for hits in by_block.values() for recall in hits))
