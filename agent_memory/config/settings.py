@@ -150,9 +150,10 @@ class AgentMemoryConfig(SettingsModel):
             together with its messages or its session.
         recall_timeout: The maximum number of seconds that `get` and `search` wait for blocks.
         timezone: The users' time zone by its IANA name, such as "Europe/Lisbon", or None for UTC.
-            It applies to messages without a time or a UTC offset, and to "today" in a question. For
-            a time zone per user, pass a mapping from user ids to names, with "*" for all other
-            users. Or pass a function from a user id to a name, or its import path "module.name".
+            It applies to messages without a time or a UTC offset, to the days of notes, and to
+            "today" in a question. For a time zone per user, pass a mapping from user ids to names,
+            with "*" for all other users. Or pass a function from a user id to a name, or its import
+            path "module.name".
         shares: The first grants of shared namespaces: for each namespace, the agents with "read" or
             "write". A grant is stored when a memory opens, unless the store has one for the same
             namespace and agent. Later grants and revocations are not overwritten.

@@ -34,6 +34,10 @@ def check_version(expected: str | None, version: str | None) -> None:
         )
 
 
+class KeyStored(Conflict):
+    """A key that must be new is already stored. Nothing was written."""
+
+
 _NAME_DIGITS = 40
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 # The result is ASCII, so that lone surrogates can be encoded.
@@ -47,6 +51,7 @@ class WriteKey:
     name: str  # a digest of the key's text
     digest: str  # a digest of the content to write under the key
     label: str  # the description of the key in error messages
+    is_new: bool = False  # whether to raise `KeyStored` instead of returning the stored write
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,7 @@ class Once:
 
         Raises:
             Conflict: A key was used for other content, or the log has another end than expected.
+            KeyStored: The key of the append must be new, but is stored.
         """
         stored = [keys_by_name[name] for name in self.names if name in keys_by_name]
         valid = {key.name: key for key in stored if self.since is None or key.at >= self.since}
@@ -104,6 +110,8 @@ class Once:
                     "Give the new content its own key."
                 )
         if self.key is not None and self.key.name in valid:
+            if self.key.is_new:
+                raise KeyStored(f"{self.key.label} is already stored.")
             return Chosen((), valid[self.key.name])
         first_uses: dict[str, WriteKey] = {}
         places: list[int] = []

@@ -29,16 +29,17 @@ def now_utc() -> datetime:
     return datetime.now(UTC)
 
 
-def check_moment(name: str, value: datetime | date | None) -> datetime | None:
-    """Validate a time with a time zone. A date becomes the midnight at its beginning (UTC)."""
+def check_moment(
+    name: str, value: datetime | date | None, zone: ZoneInfo | None = None
+) -> datetime | None:
+    """Return a time with a time zone in UTC. A date becomes its first midnight in `zone`."""
     if value is None:
         return None
     if isinstance(value, date) and not isinstance(value, datetime):
-        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+        value = datetime(value.year, value.month, value.day, tzinfo=zone or UTC)
     if isinstance(value, datetime) and value.tzinfo is not None:
         with suppress(OverflowError):  # outside the years 1 to 9999 in UTC
-            value.astimezone(UTC)
-            return value
+            return value.astimezone(UTC)
     raise InvalidInput(
         f"{name} is {quoted(value)}. Give a datetime with a time zone, such as "
         "datetime(2026, 3, 1, tzinfo=UTC), or a date."

@@ -128,7 +128,8 @@ def check_so_far(messages: Sequence[Message], soon: Sequence[Mapping[str, Any]] 
 
     The results of the calls in `soon` may be missing.
     """
-    if all(message.is_system for message in messages):
+    shapes = [shape_of(each) for each in question_of([m for m in messages if not m.is_system])]
+    if not any(shape.speaks or shape.calls or shape.answers for shape in shapes):
         raise InvalidMessage("The turn has no question. Pass it as text or as a message.")
     results = (Message(role="tool", tool_call_id=str(call.get("id"))) for call in soon)
     shapes = [shape_of(message) for message in (*messages, *results)]

@@ -287,8 +287,8 @@ class AgentMemory(OpenMemory):
             user_id: The owner of the note.
             session_id: The session of the note, if any. The note is deleted with the session.
                 Without `user_id`, the session is required, and the note belongs to it.
-            at: The time from which the text is true: a date (UTC), or a time with a time zone. None
-                means now.
+            at: The time from which the text is true: a date, or a time with a time zone. None means
+                now.
             key: An idempotency key, for retries with the same text.
 
         Raises:

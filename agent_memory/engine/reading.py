@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -193,12 +194,11 @@ class Query(Arguments):
     )
 
     @property
-    def times(self) -> tuple[datetime | None, datetime | None]:
-        """The start of the period, and the first moment after its end. None means no limit."""
-        first = None if self.since is None else datetime.combine(self.since, time(), UTC)
-        if self.until in (None, date.max):
-            return first, None
-        return first, datetime.combine(self.until + timedelta(1), time(), UTC)
+    def has_days(self) -> bool:
+        return (self.since, self.until) != (None, None)
+
+    def covers(self, day: date) -> bool:
+        return (self.since or date.min) <= day <= (self.until or date.max)
 
 
 class Finding:
@@ -211,10 +211,8 @@ class Finding:
         self, scope: Scope, query: Query, limit: int
     ) -> tuple[list[dict[str, Any]], list[str]]:
         """Return the best records for a query, and a warning for each block that failed."""
-        since, until = query.times
-        least = None if since is until is None else 0.0
         session_id = None if scope.user_id is not None else scope.session_id
-        only = Filter(since=since, until=until, least=least)
+        only = Filter(days=query.covers, least=0.0) if query.has_days else Filter()
         search = self._parts.search.run
         recalls, warnings = search(query.query, scope.user_id, session_id, limit, only)
         return [self._recalled(recall) for recall in recalls], warnings
@@ -222,15 +220,18 @@ class Finding:
     def all_of(self, scope: Scope, query: Query) -> list[dict[str, Any]]:
         """Return the results of a query without words: notes and facts, or a period's messages."""
         self._parts.guard.check(scope.session_id, scope.user_id)
-        since, until = query.times
-        return (
-            self._listed(scope) if since is until is None else self._in_period(scope, since, until)
-        )
+        return self._in_period(scope, query) if query.has_days else self._listed(scope)
 
     def _listed(self, scope: Scope) -> list[dict[str, Any]]:
         """Return the notes and then the facts, each newest first."""
+        local = partial(self._parts.resources.local, scope)
         notes = [
-            {"id": row.id, "kind": "note", "date": f"{row.created_at:%Y-%m-%d}", "text": row.text}
+            {
+                "id": row.id,
+                "kind": "note",
+                "date": f"{local(row.created_at):%Y-%m-%d}",
+                "text": row.text,
+            }
             for row in reversed(self._parts.open("notes", scope).all())
         ]
         facts = [
@@ -241,9 +242,7 @@ class Finding:
         ]
         return [*notes, *facts]
 
-    def _in_period(
-        self, scope: Scope, since: datetime | None, until: datetime | None
-    ) -> list[dict[str, Any]]:
+    def _in_period(self, scope: Scope, query: Query) -> list[dict[str, Any]]:
         """Return the messages of a period, oldest first. Only the 5,000 newest messages count."""
         pending = self._parts.resources.pending
         tails = pending.of(NOBODY, scope, MOST_PENDING).read
@@ -251,8 +250,7 @@ class Finding:
         matching = [
             entry
             for entry in entries
-            if (since is None or entry.created_at >= since)
-            and (until is None or entry.created_at < until)
+            if query.covers(entry.said_at.date())
             and entry.message.role in ("user", "assistant")
             and entry.message.text().strip()
         ]

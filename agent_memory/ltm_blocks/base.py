@@ -75,8 +75,12 @@ class Resources:
 
     def today(self, scope: Scope, message: Message) -> date:
         """Return the day of a message, by its own UTC offset or else in the user's time zone."""
-        at, zone = message.created_at, self.zones.of(scope.user_id)
-        return (at.astimezone(zone or UTC) if at.tzinfo is UTC else at).date()
+        return self.local(scope, message.created_at).date()
+
+    def local(self, scope: Scope, at: datetime) -> datetime:
+        """Return a time in UTC in the user's time zone, and any other time as it is."""
+        zone = self.zones.of(scope.user_id)
+        return at.astimezone(zone) if zone is not None and at.tzinfo is UTC else at
 
     @made_once
     def pending(self) -> Pending:

@@ -99,16 +99,20 @@ class NoteMemory(CollectionBlock, NoteBlock):
         if not notes:
             self._indexes.drop(scope.owner)
         if not notes or not question:
-            return [_recall(self.name, note, 1.0) for note in notes[::-1][:limit]]
+            return [self._recall(scope, note, 1.0) for note in notes[::-1][:limit]]
         scores = self._indexes.relevance(scope.owner, [note.text for note in notes], question)
         least = scope.floor * self.resources.min_relevance
         best = sorted(range(len(notes)), key=lambda at: (-scores[at], -at))
-        every = [_recall(self.name, notes[at], float(scores[at])) for at in best]
+        every = [self._recall(scope, notes[at], float(scores[at])) for at in best]
         near = [recall for recall in every if recall.score > 0 and recall.score >= least]
         return with_pinned(near, every, scope, limit)
 
     def all_kept(self, scope: Scope) -> list[Recall]:
-        return [_recall(self.name, note, 0.0) for note in self.open(scope).all()]
+        return [self._recall(scope, note, 0.0) for note in self.open(scope).all()]
+
+    def _recall(self, scope: Scope, note: Note, score: float) -> Recall:
+        at = self.resources.local(scope, note.created_at)
+        return Recall(self.name, note.id, note.text, score, created_at=at, relevance=score)
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> list[str]:
         """Forget a note by its id. Spans have no effect: notes come from no messages."""
@@ -150,8 +154,8 @@ class Notes(Collection[NoteMemory]):
 
         Args:
             metadata: The writer's own metadata, as plain JSON.
-            at: When the note was stated: a datetime with a time zone, or a date (UTC). None
-                means now.
+            at: When the note was stated: a datetime with a time zone, or a date. None means
+                now.
             key: Idempotency key for retries.
 
         Raises:
@@ -160,7 +164,8 @@ class Notes(Collection[NoteMemory]):
             Conflict: The key was used for a note with another text. Nothing was stored.
         """
         name, most = id_of_key(key), self._limits.max_chars
-        text, moment = self._text(text, most), check_moment("at", at)
+        zone = self._limits.resources.zones.of(self._keyed.scope.user_id)
+        text, moment = self._text(text, most), check_moment("at", at, zone)
         checked = self._metadata(metadata, most)
         with self._keyed.changing():
             notes = self.all()
@@ -222,7 +227,3 @@ def _note(record: Record) -> Note:
     return Note(
         fields["id"], record.text, record.created_at, record.session_id, fields.get("metadata", {})
     )
-
-
-def _recall(block: str, note: Note, score: float) -> Recall:
-    return Recall(block, note.id, note.text, score, created_at=note.created_at, relevance=score)

@@ -210,7 +210,7 @@ class _Own:
         scope: Scope,
         text: str = Field(min_length=1, description="One fact to remember, as a full sentence."),
     ) -> str:
-        return _json(_noted(self._user(scope).notes().add(text)))
+        return self._noted(scope, self._user(scope).notes().add(text))
 
     @tool(
         "update_memory",
@@ -225,7 +225,7 @@ class _Own:
     ) -> str:
         notes = self._user(scope).notes()
         if notes.get(id) is not None:
-            return _json(_noted(notes.update(id, text)))
+            return self._noted(scope, notes.update(id, text))
         if not self._knows(scope, id):
             raise ToolRefused(
                 f"No note or fact has the id {quoted(id)}; it may have been deleted. Search again, "
@@ -233,7 +233,7 @@ class _Own:
             )
         note = notes.add(text)
         self._user(scope).forget(id, why="corrected by a model")
-        return _json(_noted(note))
+        return self._noted(scope, note)
 
     @tool(
         "delete_memory",
@@ -284,6 +284,10 @@ class _Own:
         answer = Context(chat, context.tokens, context.max_tokens, context.warnings)
         return _json(asdict(answer))
 
+    def _noted(self, scope: Scope, note: Note) -> str:
+        at = self._memory.components.resources.local(scope, note.created_at)
+        return _json({"id": note.id, "kind": "note", "date": f"{at:%Y-%m-%d}", "text": note.text})
+
     def _user(self, scope: Scope) -> User:
         assert scope.user_id is not None, "the server names the user of each call"
         return self._memory.user(scope.user_id)
@@ -311,11 +315,6 @@ def _page(memories: list[dict[str, Any]], search: Search) -> str:
 
 def _place(memory: dict[str, Any]) -> str:
     return str(memory["id"]) if "id" in memory else f"{memory['session_id']}#{memory['seq']}"
-
-
-def _noted(note: Note) -> dict[str, Any]:
-    day = f"{note.created_at:%Y-%m-%d}"
-    return {"id": note.id, "kind": "note", "date": day, "text": note.text}
 
 
 def _json(value: object) -> str:

@@ -161,7 +161,7 @@ class LLM(Provider):
             ]
         raise ModelOutputInvalid(
             f"{self.model} answered twice, but no answer fits the schema {schema.__name__}. "
-            "Raise `max_tokens`, or use a model with structured output."
+            "Use another model, if possible one with structured output."
         ) from problem
 
     def context_window(self) -> int:
@@ -181,7 +181,7 @@ class LLM(Provider):
             reason = getattr(choice, "finish_reason", None)
             raise ModelOutputInvalid(
                 f"{self.model} answered with no text (finish reason: {reason}). Try again, or "
-                "raise `max_tokens`."
+                "use another model. If the request limits its `max_tokens`, raise the limit."
             )
         return response
 

@@ -1,5 +1,8 @@
 """A completion retried with the same key returns the stored answer, without a call to the model."""
 
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -8,7 +11,7 @@ from agent_memory import AgentMemory
 from agent_memory.errors import Conflict, InvalidInput
 from agent_memory.testing import FakeLLM
 from tests.histories import call, result
-from tests.integration.turning import WEATHER, fake, memory
+from tests.integration.turning import WEATHER, fake, memory, remembering
 from tests.kit import texts as said
 
 __all__ = ["fake", "memory"]
@@ -75,6 +78,34 @@ def test_two_that_ask_at_once(fake: FakeLLM, memory: AgentMemory) -> None:
     with pytest.raises(Conflict, match="ends at 2"):
         memory.after_turn(second, "two", expected_end=0)
     assert memory.session("s").after_turn(second, "two", key="l", expected_end=2).end == 4
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_concurrent_calls_with_a_key_return_the_stored_answer(url: str, *, stream: bool) -> None:
+    """Wrong: the call that is stored second returns an answer that is not in the log."""
+    both, numbers = threading.Barrier(2, timeout=20), itertools.count(1)
+
+    def answer(body: dict[str, Any]) -> str:
+        both.wait()
+        return f"Answer {next(numbers)}"
+
+    def ask(_: int) -> str | None:
+        response = memory.completion("s", "hi", key="k", stream=stream)
+        if stream:
+            assert [chunk.choices[0].delta.content for chunk in response]
+            response = response.response
+        content: str | None = response.choices[0].message.content
+        return content
+
+    with (
+        FakeLLM(answer) as fake,
+        remembering(fake, url, blocks=[]) as memory,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        answers = list(pool.map(ask, range(2)))
+        assert said(memory) == ["hi", answers[0]]
+        assert answers[1] == answers[0]
+        assert len(fake.requests) == 2
 
 
 def test_an_answer_that_was_taken_back(fake: FakeLLM, memory: AgentMemory) -> None:

@@ -118,6 +118,8 @@ def test_a_second_one_is_a_failure(bad: str, fake: FakeLLM) -> None:
             (failed,) = memory.flush()
             assert failed.error is not None
             assert "ModelOutputInvalid" in failed.error
+            assert "max_tokens" not in failed.error
+            assert "Use another model" in failed.error
             assert (failed.first, failed.last) == (1, 0)
             assert len(fake.requests) == 2 * attempt
             assert memory.stats().blocks["extractive"].lag == 1

@@ -463,6 +463,7 @@ def test_it_is_recalled_by_where_one_is(memory: AgentMemory) -> None:
 def test_tools(memory: AgentMemory) -> None:
     """Wrong: a tool cannot store or find observations, or reaches another user's."""
     call = partial(memory.call_tool, "s", user_id="ada")
+    assert "null" not in json.dumps(memory.tools("s", user_id="ada"))  # schemas have no null
     told = json.loads(call("spatial_observe", {"text": "A red door.", "position": [3, 4]}))
     seen = {"text": "Perhaps a cat.", "position": [1.0, 1], "confidence": 0.5}
     call("spatial_observe", json.dumps(seen))

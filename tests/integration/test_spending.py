@@ -205,6 +205,32 @@ def test_a_price_nobody_knows_is_asked_for(fake: FakeLLM) -> None:
         assert memory.stats().dead_letters == 0
 
 
+def test_an_unknown_price_is_reported_as_a_failure_of_the_block(
+    fake: FakeLLM, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Wrong: facts are never extracted, and no warning, statistic or log line has the reason."""
+    with opened(
+        fake, spending_limits={"total": {"cost": 1.0}}, overflow_mode="background"
+    ) as memory:
+        for number in range(3):
+            say(memory, "s", number)
+            memory.flush()
+        assert any("prices={" in warning for warning in memory.get("s", user_id="ana").warnings)
+        assert "prices={" in (memory.stats().blocks["extractive"].error or "")
+        assert caplog.text.count("prices={") == 1
+        assert memory.stats().dead_letters == 0
+
+
+def test_an_unknown_price_is_the_reason_for_a_local_extract(fake: FakeLLM) -> None:
+    """Wrong: a model with an unknown price writes no summary, and no warning has the reason."""
+    summaries = {"overflow": Summarize(max_summary_tokens=60), "max_tokens": 600}
+    with opened(fake, spending_limits={"total": {"cost": 1.0}}, **summaries) as memory:
+        for number in range(120):
+            say(memory, "s", number)
+        assert any("prices={" in warning for warning in memory.get("s", user_id="ana").warnings)
+        assert fake.requests == []
+
+
 def test_a_limit_of_nothing_asks_no_model(fake: FakeLLM) -> None:
     """Wrong: a limit of 0 calls still calls a model, or adds a warning to every context."""
     with opened(

@@ -1,13 +1,14 @@
 """The user's day: times keep their offset, and recalls show the local day."""
 
-from datetime import UTC, datetime, timedelta
+import json
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from agent_memory import AgentMemory, ConfigError, Message, VectorMemory
+from agent_memory import AgentMemory, ConfigError, Message, NoteMemory, VectorMemory
 from agent_memory.core.records import Scope
 
 SINGAPORE = "2026-04-16T00:30:00+08:00"
@@ -76,6 +77,36 @@ def test_each_user_may_have_a_zone(zones: Any) -> None:
             for entry in memory.history(user):
                 at = entry.message.created_at
                 assert at == datetime(2026, 7, 1, 23, 30, tzinfo=ZoneInfo(zone)), user
+
+
+def test_days_are_compared_as_they_are_shown() -> None:
+    """Wrong: `memory_read` compares days in UTC, but shows the user's days."""
+    blocks = [VectorMemory(), NoteMemory()]
+    with AgentMemory(store="memory://", blocks=blocks, timezone="America/Los_Angeles") as memory:
+        for day, text in ("03", "I cooked a stew."), ("04", "I sold my boat."):
+            bare = {"role": "user", "content": text, "created_at": f"2026-03-{day}T20:00:00"}
+            memory.update("s", bare, user_id="ana")
+        own = {"role": "user", "content": "I planted a boat tree.", "created_at": SINGAPORE}
+        memory.update("s", own, user_id="ana")
+        memory.flush()
+        evening = datetime(2026, 3, 5, 4, tzinfo=UTC)
+        memory.remember("Ana's boat was green.", user_id="ana", at=evening)
+        memory.remember("Ana owns a stew pot.", user_id="ana", at=date(2026, 3, 3))
+
+        def read(day: str, query: str = "") -> list[tuple[str, str]]:
+            asked = {"query": query, **({"since": day, "until": day} if day else {})}
+            answer = memory.call_tool("q", "memory_read", asked, user_id="ana")
+            rows = json.loads(answer) if answer.startswith("[") else []
+            return sorted((row["date"], row["text"]) for row in rows)
+
+        boat, note = "user: I sold my boat.", "Ana's boat was green."
+        assert read("2026-03-04") == [("2026-03-04", boat)]
+        assert read("2026-03-04", "boat") == [("2026-03-04", note), ("2026-03-04", boat)]
+        assert read("2026-03-05") == read("2026-03-05", "boat") == []
+        assert read("2026-04-16") == [("2026-04-16", "user: I planted a boat tree.")]
+        assert read("") == [("2026-03-03", "Ana owns a stew pot."), ("2026-03-04", note)]
+        context = memory.get("q", "Which colour was the boat?", user_id="ana")
+        assert f"[2026-03-04] {note}" in str(context.to_messages())
 
 
 def test_today_is_of_a_known_zone_of_the_user() -> None:

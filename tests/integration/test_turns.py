@@ -60,8 +60,16 @@ def test_recalls_are_for_the_question(url: str) -> None:
 
 @pytest.mark.parametrize(
     "message",
-    [[], [{"role": "system", "content": "Be kind."}], [Q, call(["a"])], [Q, result("a")], None],
-    ids=["nothing", "system", "call", "result", "none"],
+    [
+        [],
+        [{"role": "system", "content": "Be kind."}],
+        [Q, call(["a"])],
+        [Q, result("a")],
+        None,
+        "",
+        [{"role": "user", "content": " "}, call(["a"]), result("a")],
+    ],
+    ids=["nothing", "system", "call", "result", "none", "blank", "blank, call and result"],
 )
 def test_a_turn_that_no_model_can_go_on_with_is_refused(memory: AgentMemory, message: Any) -> None:
     """Wrong: a turn that a provider would refuse is accepted."""

@@ -185,7 +185,7 @@ class Conversation:
     _offer: Offer
     _max_rounds: int
     _options: Mapping[str, Any]
-    _store: Callable[[Turn, Message], object]
+    _store: Callable[[Turn, Message, Any], Chunks]
 
     def __post_init__(self) -> None:
         messages = self._turn.asked
@@ -215,8 +215,7 @@ class Conversation:
                     setattr(response, EARLIER, [message.to_dict() for message in earlier])
                 return response
             if not answer.tool_calls:
-                self._store(turn, answer)
-                return response
+                return (yield from self._store(turn, answer, response))
             if not is_last:
                 turn = self._done(turn, [answer], answer.tool_calls)
         raise ModelOutputInvalid(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from agent_memory.core.idempotency import WriteKey, key_of
+from agent_memory.core.idempotency import KeyStored, WriteKey, key_of
 from agent_memory.core.ids import check_id
 from agent_memory.core.limits import how_many, quoted
 from agent_memory.core.messages import Message
@@ -24,7 +24,7 @@ from agent_memory.core.turns import (
     question_of,
     turn_of,
 )
-from agent_memory.engine.loop.rounds import CompletionStream, Conversation, GivenTool, Offer
+from agent_memory.engine.loop.rounds import Chunks, CompletionStream, Conversation, GivenTool, Offer
 from agent_memory.engine.recall.runner import resolve
 from agent_memory.errors import Conflict, InvalidInput, ModelRequired
 from agent_memory.ltm_blocks.base import Block
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 def answered_before(
     llm: LLM, messages: Sequence[Message], key: str | None, *, stream: bool
-) -> Generator[Any, None, Any]:
+) -> Chunks:
     """Return the answer of a stored turn as a response. With `stream`, first yield it as one chunk.
 
     Raise `Conflict` if the answer is no longer in the log.
@@ -180,8 +180,15 @@ class Turns:
         for warning in turn.context.warnings:
             logger.warning("completion: %s", warning)
 
-        def store(turn: Turn, answer: Message) -> None:
-            self.after(turn, answer, own, expected_end)
+        new = own and replace(own, is_new=True)
+
+        def store(turn: Turn, answer: Message, response: Any) -> Chunks:
+            try:
+                self.after(turn, answer, new, expected_end)
+            except KeyStored:  # a concurrent call with the key was faster: return its answer
+                first = self.stored(session_id, own, user_id=user_id) or ()
+                return (yield from answered_before(llm, first, key, stream=False))
+            return response
 
         talk = Conversation(turn, pack, llm, offer, max_rounds, options, store)
         usage_asked = bool((options.get("stream_options") or {}).get("include_usage"))

@@ -286,11 +286,13 @@ class Absorber:
                 raise
             except Exception as error:  # noqa: BLE001 - a block's failure must not lose a message
                 wrote = True  # the block may have written a part
-                if account.refusal is not None:
+                over = self._parts.services.spending.unaffordable
+                if account.refusal is not None and over(head.user_id):
                     return self._put_off(name, account.refusal, lease)
-                if is_passing(error) or not begun:  # if not begun, no message is the cause
-                    return self._postpone(name, error, cursor, last, lease)
-                return self._failed(name, error, cursor, last, head, lease)
+                cause = account.refusal or error  # a refusal within the limits: an unknown price
+                if is_passing(cause) or not begun:  # if not begun, no message is the cause
+                    return self._postpone(name, cause, cursor, last, lease)
+                return self._failed(name, cause, cursor, last, head, lease)
         except LeaseLost:
             if wrote:  # if not, the block's own store refused the write
                 self.undo_stale_writes(name, head, lease)

@@ -301,7 +301,8 @@ class Compaction:
         account = Account("summary", head.user_id)
         with account.charged():
             written = self._strategy.summarize(departure, replace(self._resources, models=models))
-        if account.refusal is not None:  # a spending limit, not a failure of the model
+        # a reached limit is not a failure of the model, but an unknown price is one
+        if account.refusal is not None and self._unaffordable(head.user_id):
             return written and self._clipped(written, most)
         if called and written and written.redo_after is not None:
             # an invalid answer concerns one session only

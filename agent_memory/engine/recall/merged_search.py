@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Literal, Self
@@ -51,6 +51,7 @@ class Filter:
     roles: frozenset[str] | None = None
     since: datetime | None = None
     until: datetime | None = None
+    days: Callable[[date], bool] | None = None  # a condition on the day that is shown
     where: Where | None = None
     least: float | None = None
     entries: bool = False
@@ -69,15 +70,15 @@ class Filter:
         """Return a filter. Raise `InvalidInput` if a condition is not valid."""
         return cls(
             _names("blocks", blocks), _names("roles", roles),
-            check_moment("since", since), check_moment("until", until),
+            check_moment("since", since), check_moment("until", until), None,
             None if where is None else check_where(where), score_of("least", least), bool(entries),
         )  # fmt: skip
 
     @property
     def is_of_messages(self) -> bool:
         """Whether conditions on messages are set."""
-        times = (self.since, self.until)
-        return self.roles is not None or bool(self.where) or times != (None, None)
+        times = (self.since, self.until, self.days)
+        return self.roles is not None or bool(self.where) or any(times)
 
     @property
     def narrows(self) -> bool:
@@ -114,12 +115,16 @@ class Filter:
         message = entry.message
         return (
             (self.roles is None or role_of(message) in self.roles)
-            and self._holds(entry.created_at)
+            and self._holds(entry.said_at)
             and matches(message.metadata, self.where or {})
         )
 
     def _holds(self, at: datetime) -> bool:
-        return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+        return (
+            (self.since is None or at >= self.since)
+            and (self.until is None or at < self.until)
+            and (self.days is None or self.days(at.date()))
+        )
 
 
 def _entries(

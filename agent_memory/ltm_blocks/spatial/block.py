@@ -177,7 +177,7 @@ class SpatialMemory(CollectionBlock):
         scope: Scope,
         position: list[float] = Field(description="From where: [x, y], or [x, y, z]."),
         radius: float | None = Field(
-            default=None, ge=0, description="Only so far; null: any distance."
+            default=None, ge=0, description="Only so far; without it any distance."
         ),
         k: int = Field(default=10, ge=1, le=_MOST, description="At most so many results."),
         query: str | None = _QUERY,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -292,7 +292,7 @@ class SpatialHandle(Collection[Any]):
             id=id_of_key(None),
             text=text,
             position=position_of(position, self._limits.dimensions),
-            at=(check_moment("at", at) or now_utc()).astimezone(UTC),
+            at=check_moment("at", at) or now_utc(),
             confidence=number_of("confidence", confidence, 0, 1),
             session_id=self._keyed.scope.session_id or "",
             metadata=self._metadata(metadata, most),
