@@ -203,12 +203,15 @@ class Editor:
             self._forget(name, head, rewound, min(reach, edit.since), lease)
         self._parts.dead_letters.forget(session_id, after=edit.since, lease=lease)
         self._parts.sent.cut(session_id, min(edit.since, edit.end), lease)
-        records = {}
+        moved, records = edit.moved, {}
         if not edit.redacts:
-            seqs = {old.seq: new.seq for old, new in edit.moved}
+            seqs = {old.seq: new.seq for old, new in moved}
             records[FORGOTTEN] = moved_tombstones(self._store, rewound, edit.end, seqs)
         after = replace(edit.after, cursors=cursors, version=rewound.version)
-        return self._commit(replace(edit, after=after), lease, records)
+        done = self._commit(replace(edit, after=after), lease, records)
+        if done is not None and moved:
+            self._parts.pins.follow(head, moved)
+        return done
 
     def _rewound(self, head: Head, cursors: Mapping[str, int], lease: Lease) -> Head | None:
         """Store the head with these cursors and return it. None if another writer was faster."""
