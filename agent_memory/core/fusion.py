@@ -220,7 +220,7 @@ def with_pinned(
     recalls: Sequence[Recall], every: Sequence[Recall], scope: Scope, limit: int
 ) -> list[Recall]:
     """Return up to `limit` recalls: the pinned ones of `every`, then the others of `recalls`."""
-    pinned = [recall for recall in every if recall.id in scope.pinned]
+    pinned = [replace(recall, pinned=True) for recall in every if recall.id in scope.pinned]
     return [*pinned, *[recall for recall in recalls if recall.id not in scope.pinned]][:limit]
 
 

@@ -5,7 +5,7 @@ Pins are stored as values of the session or of the user.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from agent_memory.core.records import Entry, Head, Scope
 from agent_memory.core.window import is_user, units
 from agent_memory.engine.paging import head_now
 from agent_memory.errors import InvalidInput
+from agent_memory.ltm_blocks.base import with_successors
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components
@@ -39,12 +40,19 @@ class Pins:
         return frozenset(value.key for value in pins if value.value is True)
 
     def pin(self, scope: Scope, name: str, *, pinned: bool = True) -> None:
-        """Pin or unpin a record by its id."""
-        values = self._values(scope)
+        """Pin or unpin a record by its id. Unpin also the facts that the record replaced."""
+        values, name = self._values(scope), text_of("id", name)
         if pinned:
-            values.put(PINNED, text_of("id", name), True)
-        else:
-            values.delete(PINNED, text_of("id", name))
+            values.put(PINNED, name, True)
+            return
+        facts = [
+            fact
+            for block in self._parts.fact_blocks
+            for fact in block.facts(scope, superseded=True)
+        ]
+        for pin in {name, *self.of(scope)}:
+            if name in with_successors([pin], facts):
+                values.delete(PINNED, pin)
 
     def pin_message(self, head: Head, seq: int) -> None:
         """Pin a message. If it left the window, put it back, with its question and tool calls."""
@@ -76,6 +84,14 @@ class Pins:
     def unpin_message(self, head: Head, seq: int) -> None:
         scope = Scope(head.user_id, head.session_id)
         self._values(scope, of_session=True).delete(PINNED, str(seq))
+
+    def follow(self, head: Head, moved: Iterable[tuple[Entry, Entry]]) -> None:
+        """Pin the new entries of pinned messages that an edit has numbered again."""
+        values = self._values(Scope(head.user_id, head.session_id), of_session=True)
+        pins = {pin.key: pin.value for pin in values.search(PINNED, limit=_MOST)}
+        for old, new in moved:
+            if str(old.seq) in pins and pins[str(old.seq)] == digest_of(old):
+                values.put(PINNED, str(new.seq), digest_of(new))
 
     def held(self, head: Head, entries: Sequence[Entry], room: int) -> frozenset[int]:
         """Return the seqs of the newest pinned entries of a window that fit into `room` tokens."""

@@ -266,12 +266,13 @@ class User:
     def pin(self, id: str) -> None:
         """Recall a note or a fact first for every question, within the budget. Idempotent.
 
-        A pinned record of another kind comes first only if a question recalls it.
+        If a newer fact supersedes a pinned fact, the newer fact is recalled first. A pinned record
+        of another kind comes first only if a question recalls it.
         """
         self._parts.pins.pin(self._scope(), id)
 
     def unpin(self, id: str) -> None:
-        """Undo `pin`. Idempotent."""
+        """Undo `pin`, also of the facts that the fact `id` superseded. Idempotent."""
         self._parts.pins.pin(self._scope(), id, pinned=False)
 
     def notes(self) -> Notes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -408,6 +408,18 @@ def message_id(block: str, owner: str, session_id: str, seq: int, number: int = 
     place = (block, owner, session_id, seq)
     # "passage" avoids equal ids: a session id may contain the separator, and end like a seq
     return record_id(*place, f"passage {number}") if number else record_id(*place)
+
+
+def with_successors(ids: Iterable[str], facts: Iterable[Fact]) -> frozenset[str]:
+    """Return ids of records, and the ids of the facts that superseded them."""
+    successors = {fact.id: fact.superseded_by for fact in facts}
+    found = set[str]()
+    for name in ids:
+        at: str | None = name
+        while at is not None and at not in found:
+            found.add(at)
+            at = successors.get(at)
+    return frozenset(found)
 
 
 def record_id(*parts: object) -> str:

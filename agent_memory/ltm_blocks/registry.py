@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Literal
 
 from pydantic import TypeAdapter
 
-from agent_memory.core.records import Head, Lease, Record, Scope
+from agent_memory.core.records import Head, Record, Scope
 from agent_memory.core.system_collections import FORGOTTEN as _COLLECTION
 from agent_memory.core.system_collections import REGISTRY
 from agent_memory.ltm_blocks.base import record_id
@@ -62,7 +63,7 @@ class Tombstone:
     span: tuple[int, int] | None
     at: datetime
     why: str
-    spared: tuple[str, ...] = ()  # ids of records that stay although their quotes overlap `span`
+    spared: tuple[str, ...] = ()  # records that stay although their quotes overlap `span`
 
     def covers(self, record_id: str, session_id: str, seq: int, span: tuple[int, int]) -> bool:
         """Return whether a record must stay forgotten.
@@ -123,16 +124,23 @@ def bury(store: RecordStore, block: str, owner: str, gone: Sequence[Tombstone]) 
     store.put_records(FORGOTTEN, [record_of(tombstone, block, owner) for tombstone in gone])
 
 
-def drop_tombstones(store: RecordStore, head: Head, end: int, lease: Lease | None = None) -> None:
-    """Delete or shorten a session's tombstones of seqs after `end`.
+def moved_tombstones(
+    store: RecordStore, head: Head, end: int, seqs: Mapping[int, int]
+) -> list[Record]:
+    """Return a session's tombstones with their seqs after an edit.
 
-    New messages of the session will reuse these seqs.
+    Args:
+        end: The last seq of the part of the log that stays.
+        seqs: The new seqs of later messages that the edit does not change, by their old seqs.
     """
-    owner = Scope(head.user_id, head.session_id).owner
-    cut = [
-        replace(note, last=end)
-        for note in store.records(FORGOTTEN, owner)
-        if note.session_id == head.session_id and note.first <= end < note.last
-    ]
-    store.put_records(FORGOTTEN, cut, lease=lease)
-    store.delete_records(FORGOTTEN, session_id=head.session_id, after=end, lease=lease)
+    owner, moved = Scope(head.user_id, head.session_id).owner, list[Record]()
+    for record in store.records(FORGOTTEN, owner):
+        if record.session_id != head.session_id:
+            continue
+        later = (new for old, new in seqs.items() if record.first <= old <= record.last)
+        places = sorted([*range(record.first, min(record.last, end) + 1), *later])
+        for _, run in groupby(enumerate(places), lambda pair: pair[1] - pair[0]):
+            part = [seq for _, seq in run]
+            tombstone = replace(_tombstone_of(record), first=part[0], last=part[-1])
+            moved.append(record_of(tombstone, record.metadata["block"], owner))
+    return moved

@@ -225,6 +225,50 @@ def test_taken_back_after_it_was_forgotten(store: Store, model: Model) -> None:
         assert now(memory) == [HOME]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda log: ["Hello.", *log[1:]],
+        lambda log: [entry for entry in log if entry.message.text() != "Hi."],
+        lambda log: ["Hello.", *log],
+        lambda log: [log[0], log[2], log[1]],
+    ],
+    ids=["replace", "remove", "insert", "swap"],
+)
+def test_an_edit_of_another_message_restores_no_forgotten_fact(store: Store, change: Any) -> None:
+    """Wrong: after an edit that renumbers a message, its forgotten fact is learned again and leaves
+    the audit, or another fact of the message is forgotten too."""
+    model, sentence = Model(), "I am a nurse from Leeds"
+    model.tell(sentence, "Is a nurse.", category="work")
+    model.tell(sentence, "Is from Leeds.", category="home")
+    model.tell("a dog named Rex", "Has a dog named Rex.", category="pets")
+    with remembering(model, store) as memory:
+        absorbed(memory, "s", said("Hi."), said(sentence), said("I have a dog named Rex"))
+        ada = memory.user("ada")
+        (nurse,) = [one for one in ada.facts() if "nurse" in one.text]
+        ada.forget(nurse.id, why="asked")
+        ada.forget(source=("s", 3, 3))
+        for _ in range(2):
+            memory.edit("s", change)
+            assert not [one.error for one in memory.flush("s") if one.error]
+            assert now(memory) == ["Is from Leeds."]
+        assert now(replayed(memory)) == ["Is from Leeds."]
+        gone = [one for one in ada.audit() if one.what == "forgotten"]
+        assert [one.fact for one in gone] == [nurse.id, None]
+        seqs = [entry.seq for entry in memory.history("s") if "nurse" in entry.message.text()]
+        assert seqs == [gone[0].first]
+
+
+def test_a_changed_message_is_absorbed_like_a_new_one(store: Store, model: Model) -> None:
+    """Wrong: a message that an edit changed yields no facts, because its old text was forgotten."""
+    with remembering(model, store) as memory:
+        absorbed(memory, "s", said("Hi."), said("I have a dog named Rex"), said("I work at Acme"))
+        memory.user("ada").forget(source=("s", 1, 9))
+        memory.edit("s", lambda log: [log[0], said("Yes, I have a dog named Rex"), log[2]])
+        absorbed(memory, "s", said("I live in Paris"))
+        assert now(memory) == ["Has a dog named Rex.", HOME]
+
+
 def test_the_audit(store: Store, model: Model) -> None:
     """Wrong: the audit omits a change, or lists it out of order or without its reason."""
     model.tell("never had a dog", "Has no dog.", ("contradict", "Has a dog named Rex."))

@@ -89,6 +89,18 @@ def test_a_pin_is_of_the_message_and_not_of_its_number() -> None:
         assert "Message 7 of" not in shown(memory)
 
 
+def test_a_pin_stays_on_its_message_when_an_edit_renumbers_it() -> None:
+    """Wrong: an edit of an earlier message ends the pins of later messages, or moves them."""
+    with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:
+        chat(memory, 0, 4)
+        memory.session("s").pin(3)
+        memory.session("s").pin(5)
+        memory.edit("s", lambda log: ["Hello.", "Hello.", *log])
+        chat(memory, 7, 60)
+        assert ["Message 0" in shown(memory), "Message 3" in shown(memory)] == [False, False]
+        assert ["Message 1 " in shown(memory), "Message 2 " in shown(memory)] == [True, True]
+
+
 def test_a_pinned_note_is_recalled_first_with_any_question() -> None:
     """Wrong: a pinned note is not recalled because it shares no word with the question."""
     with AgentMemory("memory://") as memory:
@@ -133,6 +145,24 @@ def test_a_pinned_fact_is_recalled_first() -> None:
         memory.user("ada").forget(home.id)
         found = memory.get("new", "Does she row?", user_id="ada").extracted_facts
         assert [one.text for one in found] == ["Rows."]
+
+
+@pytest.mark.parametrize("tie", ["refine", "update", "contradict"])
+def test_a_pin_applies_to_the_fact_that_replaced_the_pinned_one(tie: str) -> None:
+    """Wrong: a newer version of a pinned fact is not recalled first, or cannot be unpinned."""
+    model, old = Model(), "Is allergic to peanuts."
+    model.tell("I avoid peanuts", old, category="health")
+    model.tell("and cashews", "Is allergic to nuts.", (tie, old), category="health")
+    with remembering(model, min_relevance=0.5) as memory:
+        ada, question = memory.user("ada"), "When does the harbour open?"
+        absorbed(memory, "a", said("I avoid peanuts"))
+        (fact,) = ada.facts()
+        ada.pin(fact.id)
+        absorbed(memory, "b", said("and cashews", "2024-02-05"))
+        (recall,) = memory.get("new", question, user_id="ada").recalls
+        assert (recall.text, recall.pinned) == ("Is allergic to nuts.", True)
+        ada.unpin(recall.id)
+        assert memory.get("new", question, user_id="ada").recalls == []
 
 
 def test_pins_go_where_their_session_and_user_go(tmp_path: Path) -> None:

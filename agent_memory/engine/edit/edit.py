@@ -13,16 +13,17 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Draft, Entry, Head, Lease, Scope, Span
+from agent_memory.core.records import Draft, Entry, Head, Lease, Record, Scope, Span
 from agent_memory.core.threads import apart, given_up
 from agent_memory.engine.edit.plans import Drafts, LogEdit, Plan, answered, changed, popped
 from agent_memory.engine.leases import Leases, Unheld, busy
 from agent_memory.engine.paging import range_of
 from agent_memory.errors import LeaseLost, SessionDeleting
-from agent_memory.ltm_blocks.registry import drop_tombstones, erase_derived
+from agent_memory.ltm_blocks.registry import FORGOTTEN, erase_derived, moved_tombstones
 from agent_memory.stores.log import check_owner
 
 if TYPE_CHECKING:
@@ -202,10 +203,15 @@ class Editor:
             self._forget(name, head, rewound, min(reach, edit.since), lease)
         self._parts.dead_letters.forget(session_id, after=edit.since, lease=lease)
         self._parts.sent.cut(session_id, min(edit.since, edit.end), lease)
+        moved, records = edit.moved, {}
         if not edit.redacts:
-            drop_tombstones(self._store, rewound, edit.end, lease)
+            seqs = {old.seq: new.seq for old, new in moved}
+            records[FORGOTTEN] = moved_tombstones(self._store, rewound, edit.end, seqs)
         after = replace(edit.after, cursors=cursors, version=rewound.version)
-        return self._commit(replace(edit, after=after), lease)
+        done = self._commit(replace(edit, after=after), lease, records)
+        if done is not None and moved:
+            self._parts.pins.follow(head, moved)
+        return done
 
     def _rewound(self, head: Head, cursors: Mapping[str, int], lease: Lease) -> Head | None:
         """Store the head with these cursors and return it. None if another writer was faster."""
@@ -236,8 +242,15 @@ class Editor:
                 rewound.session_id,
             )
 
-    def _commit(self, edit: LogEdit, lease: Lease | None = None) -> Edited | None:
-        stored = self._store.rewrite(edit.after, edit.end, edit.entries, lease=lease)
+    def _commit(
+        self,
+        edit: LogEdit,
+        lease: Lease | None = None,
+        records: Mapping[str, Sequence[Record]] = MappingProxyType({}),
+    ) -> Edited | None:
+        stored = self._store.rewrite(
+            edit.after, edit.end, edit.entries, lease=lease, records=records
+        )
         if stored is None:
             return None
         self._parts.windows.forget(stored.session_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,6 +41,16 @@ class LogEdit:
     def only_adds(self) -> bool:
         """Whether all entries stay, so that no block has to delete anything."""
         return self.end == self.before.end
+
+    @property
+    def moved(self) -> list[tuple[Entry, Entry]]:
+        """The taken entries whose messages stay in the log, each with its new entry."""
+        places = defaultdict[str, list[Entry]](list)
+        for entry in reversed(self.entries):
+            places[entry.message.to_json()].append(entry)
+        return [
+            (entry, same.pop()) for entry in self.taken if (same := places[entry.message.to_json()])
+        ]
 
 
 Plan = Callable[[Head, Log], LogEdit | None]

@@ -387,7 +387,9 @@ def with_pins(by_block: BlockRecalls, scope: Scope) -> BlockRecalls:
     if not scope.pinned:
         return by_block
     return {
-        block: [replace(recall, pinned=recall.id in scope.pinned) for recall in recalls]
+        block: [
+            replace(recall, pinned=recall.pinned or recall.id in scope.pinned) for recall in recalls
+        ]
         for block, recalls in by_block.items()
     }
 

@@ -17,7 +17,7 @@ from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Sou
 from agent_memory.core.redaction import Redactor
 from agent_memory.core.settings_model import Duration
 from agent_memory.errors import ModelRequired
-from agent_memory.ltm_blocks.base import FactBlock, Resources, by_owner, record_id
+from agent_memory.ltm_blocks.base import FactBlock, Resources, by_owner, record_id, with_successors
 from agent_memory.ltm_blocks.extractive.forms import FactForm, prompt_version
 from agent_memory.ltm_blocks.extractive.history.claims import Batch, Claim
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, ImportanceScorer
@@ -182,6 +182,8 @@ class ExtractiveMemory(FactBlock):
         if not shown:
             return []
         query = self._embedder.query(question) if question else None
+        if scope.pinned:
+            scope = replace(scope, pinned=with_successors(scope.pinned, remembered.facts))
         pinned = [place for place in shown if remembered.facts[place].id in scope.pinned]
         pins = recalls(remembered, pinned, query, self.scorer, now, limit)
         best, least = list[Recall](), scope.floor * self.resources.min_relevance

@@ -100,10 +100,12 @@ def _counts_id(block: str, owner: str) -> str:
 def tombstone_of(claim: Claim, left: Sequence[Claim], why: str) -> Tombstone:
     """Return a tombstone for `claim`. It spares claims of `left` with an overlapping quote."""
     spared = tuple(
-        other.id
+        name
         for other in left
         if (other.session_id, other.seq) == (claim.session_id, claim.seq)
         and overlap(other.span, claim.span)
+        for name in (other.id, other.content_id)
+        if name != claim.content_id
     )
     place = (claim.session_id, claim.seq, claim.seq, claim.span)
     return Tombstone(claim.fact, *place, datetime.now(UTC), why, spared)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from agent_memory.core.idempotency import Append as Request
 from agent_memory.core.idempotency import Appended, KeptKey, Once, in_order
-from agent_memory.core.records import Draft, Entry, Head, Lag, Lease
+from agent_memory.core.records import Draft, Entry, Head, Lag, Lease, Record
 from agent_memory.errors import Damaged, LeaseLost, StoreError, StoreUnavailable
 from agent_memory.stores.damage import UNREADABLE_SECONDS, leave_out, undamaged
 from agent_memory.stores.kernel.appending import (
@@ -21,6 +22,7 @@ from agent_memory.stores.kernel.appending import (
     planned_blindly,
 )
 from agent_memory.stores.kernel.coding import (
+    FACT,
     HEAD,
     KEY,
     LOCK,
@@ -36,6 +38,7 @@ from agent_memory.stores.kernel.coding import (
     lag_of,
     line_of_entry,
     micros_of,
+    record_document,
     stamp_of,
 )
 from agent_memory.stores.kernel.contract import (
@@ -351,7 +354,13 @@ class SessionStore:
         return self._moved(head, [], [], lease)
 
     def rewrite(
-        self, head: Head, after: int, entries: Sequence[Entry] = (), *, lease: Lease | None = None
+        self,
+        head: Head,
+        after: int,
+        entries: Sequence[Entry] = (),
+        *,
+        lease: Lease | None = None,
+        records: Mapping[str, Sequence[Record]] = MappingProxyType({}),
     ) -> Head | None:
         """Write the head like `move`, and replace the log after seq `after`, in one transaction.
 
@@ -364,6 +373,8 @@ class SessionStore:
                 log must have at least one entry.
             entries: The new entries, with consecutive seqs from `after + 1`. Their tokens, totals
                 and times are stored unchanged.
+            records: By collection, the records that replace the session's records there. Ignored
+                for a head of version 0.
 
         Returns:
             The stored head. None, without any change, if another writer changed the head or
@@ -380,6 +391,11 @@ class SessionStore:
         end = entries[-1].seq if entries else after
         if end < head.end:
             writes.append(DeleteWhere(Scan(KEY, session=session, last_above=end)))
+        for block, new in records.items():
+            name = f"{FACT}{block}"
+            writes.append(DeleteWhere(Scan(name, session=session)))
+            unique = {record.id: record for record in new}.values()
+            writes += [Put(record_document(name, record, record.last)) for record in unique]
         return self._moved(head, [LogEndsAt(session, head.end)], writes, lease)
 
     def _moved(

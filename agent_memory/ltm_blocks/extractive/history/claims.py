@@ -18,6 +18,7 @@ from pydantic import (
 
 from agent_memory.core.forms import Count, Name, Share
 from agent_memory.core.records import Record
+from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.extractive.history.periods import day_of
 from agent_memory.ltm_blocks.registry import Tombstone
 
@@ -88,6 +89,11 @@ class Claim:
     when: str = ""  # the words that state the claim's time, if they are too vague for a date
 
     @property
+    def content_id(self) -> str:
+        """An id that does not depend on the message's seq, which an edit may change."""
+        return record_id(self.session_id, self.subject, self.text)
+
+    @property
     def begins(self) -> datetime | None:
         """When the claim became true: the stated beginning, otherwise the day of the statement.
 
@@ -135,7 +141,8 @@ class Journal:
 
 
 def covers(tombstone: Tombstone, claim: Claim) -> bool:
-    return tombstone.covers(claim.id, claim.session_id, claim.seq, claim.span)
+    names, place = (claim.id, claim.content_id), (claim.session_id, claim.seq, claim.span)
+    return all(tombstone.covers(name, *place) for name in names)
 
 
 _MOST_LINKS = 64
