@@ -75,6 +75,8 @@ def popped(count: int) -> Plan:
 
     def plan(head: Head, log: Log) -> LogEdit | None:
         least = head.expired + 1 if head.expired else 0  # an empty log would restart the seqs
+        if head.end == least > 0 and count > 0:
+            raise _never_empty(head)
         end = max(least, head.end - count)
         return splice(head, end, log(end, head.end), (), log) if end < head.end else None
 
@@ -104,6 +106,14 @@ def answered(part: Span, question: Message, drafts: Sequence[Draft]) -> Plan:
     return plan
 
 
+def _never_empty(head: Head) -> UnsupportedOperation:
+    return UnsupportedOperation(
+        f"Session {head.session_id!r} cannot be made empty: some of its messages expired, and new "
+        "messages must continue their numbers. Delete the session instead (for a chat history, "
+        "call `clear`)."
+    )
+
+
 def listed(messages: Sequence[Message], user_id: str | None, drafted: Drafts) -> Plan:
     """Return a plan that replaces a session's messages with a list of messages.
 
@@ -114,11 +124,7 @@ def listed(messages: Sequence[Message], user_id: str | None, drafted: Drafts) ->
 
     def plan(head: Head, log: Log) -> LogEdit | None:
         if head.expired and not messages:
-            raise UnsupportedOperation(
-                f"Session {head.session_id!r} cannot be made empty: some of its messages expired, "
-                "and new messages must continue their numbers. Delete the session instead (for a "
-                "chat history, call `clear`)."
-            )
+            raise _never_empty(head)
         had = log(head.expired, head.end)
         same = agreeing(had, messages)
         end = head.expired + same
