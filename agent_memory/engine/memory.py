@@ -372,6 +372,8 @@ class AgentMemory(OpenMemory):
 
         Raises:
             InvalidInput: `count` is not a whole number of 0 or more.
+            UnsupportedOperation: Only the newest message is left, because `retention` has removed
+                the others. It cannot be removed. Delete the session instead.
             StoreUnavailable: A worker did not release the session in time. Nothing was removed.
         """
         self._guard.check_session(session_id, user_id)

@@ -199,6 +199,37 @@ def test_what_was_acknowledged_is_there_once_the_file_is_put_back(
 
 
 @POSIX
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_log_without_its_file_is_not_discarded(path: Path, empty: bool) -> None:
+    """Wrong: a new file is created beside the log of a moved one, and its last writes are lost."""
+    store = SQLStore(f"sqlite:///{path}")
+    store.append("s", [draft("a")])
+    _move(path)
+    with pytest.raises(StoreUnavailable):
+        store.read("s")
+    store.close()
+    if empty:
+        path.touch()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match=r"'memory\.db-wal' has the last writes"):
+            SQLStore(f"sqlite:///{path}")
+    assert path.exists() == empty
+    path.with_name("moved.db").replace(path)
+    assert _said(path) == ["a"]
+
+
+@POSIX
+def test_a_new_database_begins_once_the_log_is_moved_away(path: Path) -> None:
+    """Wrong: a database whose file is lost cannot be replaced by a new one."""
+    store = SQLStore(f"sqlite:///{path}")
+    store.append("s", [draft("a")])
+    path.unlink()
+    store.close()
+    Path(f"{path}-wal").rename(path.with_name("lost-wal"))
+    assert _said(path) == []
+
+
+@POSIX
 def test_a_replaced_file(path: Path, caplog: pytest.LogCaptureFixture, store: SQLStore) -> None:
     """Wrong: after a file was replaced, an erase works on the old file, or fails on the new."""
     store.append("s", [draft("a")])

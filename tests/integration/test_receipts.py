@@ -58,6 +58,24 @@ def test_a_session_is_deleted(memory: AgentMemory) -> None:
     assert "log" in failed(operations.verify(memory, other))
 
 
+@pytest.mark.parametrize("whose", ["session", "user"])
+def test_a_pending_erasure_is_shown(
+    memory: AgentMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    """Wrong: a receipt says that the files are done while a reader keeps the text in the log."""
+    monkeypatch.setattr("agent_memory.stores.sql.sqlite._SCRUB_SECONDS", 0.05)
+    memory.update("a1", user("My word is xylophone."))
+    with closing(sqlite3.connect(tmp_path / "m.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM agent_memory_messages").fetchone()
+        receipt = memory.delete("a1") if whose == "session" else memory.delete_user("ana")
+        (files,) = (part for part in receipt.parts if part.place == "files")
+        assert (files.state, files.why[:8]) == ("failed", "Pending:")
+        assert failed(receipt) == ["files"]
+    assert failed(memory.delete("b1")) == []
+    assert b"xylophone" not in (tmp_path / "m.db-wal").read_bytes()
+
+
 def test_a_user_is_deleted(memory: AgentMemory) -> None:
     """Wrong: a user's leftover data counts as deleted, or newer data as leftover."""
     receipt = memory.user("ana").delete()

@@ -99,6 +99,18 @@ def test_what_holds_nothing_is_kept_as_it_is() -> None:
         assert entry.message.to_dict() == plain
 
 
+def test_a_log_from_before_is_redacted_when_it_is_stored_again(tmp_path: Path) -> None:
+    """Wrong: an edit that returns the same messages leaves them unredacted in the log."""
+    store = f"{tmp_path}/m.db"
+    with AgentMemory(store, blocks=[]) as memory:
+        memory.update("s", [{"role": "user", "content": text} for text in ("Hello.", SAID)])
+    with AgentMemory(store, blocks=[], redact=Redactor(phones=False)) as memory:
+        head = memory.edit("s", lambda log: [entry.message for entry in log])
+        assert [entry.message.content for entry in memory.history("s")] == ["Hello.", TOLD]
+        again = memory.edit("s", lambda log: [entry.message for entry in log])
+        assert again == head  # nothing was left to redact
+
+
 def test_a_retry_is_known_though_its_text_was_changed() -> None:
     """Wrong: a retry of a redacted message is stored twice or refused."""
     with AgentMemory("memory://", blocks=[], redact=Redactor(phones=False)) as memory:

@@ -9,7 +9,7 @@ import pytest
 
 from agent_memory import AgentMemory, AgentMemoryConfig, Strategy, Summarize, Trim, VectorMemory
 from agent_memory.core.records import Entry, Scope
-from agent_memory.errors import InvalidBudget, InvalidInput, InvalidSetting
+from agent_memory.errors import InvalidBudget, InvalidInput, InvalidSetting, UnsupportedOperation
 from agent_memory.strategies import Chain, Cut, FlushToLTM, Window
 from tests.kit import Silent
 
@@ -112,6 +112,18 @@ def test_pop_takes_no_more_than_there_is(url: str) -> None:
         memory.update("s", turn(99))
         assert [e.seq for e in memory.history("s")] == [kept[0].seq, kept[0].seq + 1]
         assert [m.content for m in memory.get("s").messages][-1] == turn(99)["content"]
+
+
+def test_pop_of_the_only_message_left_is_refused(url: str) -> None:
+    """Wrong: `pop` removes nothing without an error, where `edit` explains why."""
+    with AgentMemory(store=url, max_tokens=400, overflow=Trim(), retention="window") as memory:
+        filled(memory)
+        memory.pop("s", 100)
+        assert memory.pop("s", 0) == []
+        for call in (lambda: memory.pop("s"), lambda: memory.edit("s", lambda log: [])):
+            with pytest.raises(UnsupportedOperation, match="cannot be made empty"):
+                call()
+        assert len(memory.history("s")) == 1
 
 
 def test_replay_keeps_what_it_could_not_make_again(url: str) -> None:

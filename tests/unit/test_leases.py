@@ -3,7 +3,6 @@
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import pytest
 
@@ -192,10 +191,18 @@ class _Turn:
 
 
 def test_who_asks_meanwhile_shares_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a caller relies on an erasure that began before, or each caller runs its own."""
+    """Wrong: a caller relies on an erasure that began before, runs its own, or gets no result."""
     erasures, turn, begun, may_end = Erasures(), _Turn(), threading.Event(), threading.Event()
     monkeypatch.setattr(erasures, "_turn", turn)
     runs: list[str] = []
+    results: list[str | None] = []
+
+    def second() -> str:
+        runs.append("second")
+        return "unfinished"
+
+    def again() -> None:
+        results.append(erasures.share(second))
 
     def slow() -> None:
         runs.append("first")
@@ -205,7 +212,6 @@ def test_who_asks_meanwhile_shares_the_next(monkeypatch: pytest.MonkeyPatch) -> 
     threads = [threading.Thread(target=erasures.share, args=(slow,))]
     threads[0].start()
     assert begun.wait(60)
-    again = partial(erasures.share, lambda: runs.append("second"))
     threads += [threading.Thread(target=again) for _ in range(8)]
     for thread in threads[1:]:
         thread.start()
@@ -215,6 +221,7 @@ def test_who_asks_meanwhile_shares_the_next(monkeypatch: pytest.MonkeyPatch) -> 
     for thread in threads:
         thread.join(60)
     assert runs == ["first", "second"]
+    assert results == ["unfinished"] * 8
     again()
     assert runs == ["first", "second", "second"]
 

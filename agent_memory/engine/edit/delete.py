@@ -195,9 +195,11 @@ class Deletion:
         """Erase traces from files. Then delete the scrub notes `noted`, by default all."""
         if noted is None:
             noted = self._records.read(Kind.SCRUBS)
-        self._store.secure_erase()
+        pending = self._store.secure_erase()
         for key in noted:
             self._records.drop(Kind.SCRUBS, key)
+        if pending:
+            return Part("files", "failed", f"Pending: {pending}")
         return _SERVER if self._store.remote else Part("files")
 
     def _mark(self, session_id: str, before: float = inf, user_id: str | None = None) -> bool:

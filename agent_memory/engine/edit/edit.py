@@ -103,7 +103,7 @@ class Editor:
         A session that does not exist is created.
         """
         begins = Head(session_id, user_id, created_at=datetime.now(UTC))
-        plan = changed(change, user_id, drafted)
+        plan = changed(change, user_id, drafted, self._parts.config.redact)
         consequence = "Nothing was changed; try again."
         done = self.edit(session_id, plan, consequence, begins, user_id=user_id)
         if done:

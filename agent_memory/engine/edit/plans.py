@@ -10,6 +10,7 @@ from typing import Any
 from agent_memory.core.limits import check_callable
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Span
+from agent_memory.core.redaction import redacted as as_redacted
 from agent_memory.core.redaction import redacted_message
 from agent_memory.core.window import begun_anew, ruled
 from agent_memory.errors import InvalidInput, InvalidMessage, UnsupportedOperation
@@ -20,6 +21,9 @@ Log = Callable[[int, int], Sequence[Entry]]
 
 Drafts = Callable[[Sequence[Message]], list[Draft]]
 """Returns drafts of messages, with their token counts."""
+
+Redact = Callable[[str], str]
+"""Returns a text without personal data and secrets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ def popped(count: int) -> Plan:
 
     def plan(head: Head, log: Log) -> LogEdit | None:
         least = head.expired + 1 if head.expired else 0  # an empty log would restart the seqs
+        if head.end == least > 0 and count > 0:
+            raise _never_empty(head)
         end = max(least, head.end - count)
         return splice(head, end, log(end, head.end), (), log) if end < head.end else None
 
@@ -115,23 +121,29 @@ def answered(part: Span, question: Message, drafts: Sequence[Draft]) -> Plan:
     return plan
 
 
-def listed(messages: Sequence[Message], user_id: str | None, drafted: Drafts) -> Plan:
+def _never_empty(head: Head) -> UnsupportedOperation:
+    return UnsupportedOperation(
+        f"Session {head.session_id!r} cannot be made empty: some of its messages expired, and new "
+        "messages must continue their numbers. Delete the session instead (for a chat history, "
+        "call `clear`)."
+    )
+
+
+def listed(
+    messages: Sequence[Message], user_id: str | None, drafted: Drafts, redact: Redact | None = None
+) -> Plan:
     """Return a plan that replaces a session's messages with a list of messages.
 
-    The messages at the beginning that are equal in the log and in the list stay. If a block has
-    absorbed a replaced message, it deletes its records of the log, and absorbs the log from the
-    beginning. A session without a user gets `user_id`.
+    The messages at the beginning that are equal in the log and in the list, after `redact`, stay.
+    If a block has absorbed a replaced message, it deletes its records of the log, and absorbs the
+    log from the beginning. A session without a user gets `user_id`.
     """
 
     def plan(head: Head, log: Log) -> LogEdit | None:
         if head.expired and not messages:
-            raise UnsupportedOperation(
-                f"Session {head.session_id!r} cannot be made empty: some of its messages expired, "
-                "and new messages must continue their numbers. Delete the session instead (for a "
-                "chat history, call `clear`)."
-            )
+            raise _never_empty(head)
         had = log(head.expired, head.end)
-        same = agreeing(had, messages)
+        same = agreeing(had, messages, redact)
         end = head.expired + same
 
         def read(after: int, upto: int) -> Sequence[Entry]:
@@ -150,7 +162,10 @@ def listed(messages: Sequence[Message], user_id: str | None, drafted: Drafts) ->
 
 
 def changed(
-    change: Callable[[list[Entry]], Iterable[Any]], user_id: str | None, drafted: Drafts
+    change: Callable[[list[Entry]], Iterable[Any]],
+    user_id: str | None,
+    drafted: Drafts,
+    redact: Redact | None,
 ) -> Plan:
     """Return a plan that replaces a session's log with the result of a function. See `listed`."""
     check_callable("change", change)
@@ -160,7 +175,7 @@ def changed(
         messages = [
             new.message if isinstance(new, Entry) else new for new in entries_and_messages(edited)
         ]
-        return listed(messages, user_id, drafted)(head, log)
+        return listed(messages, user_id, drafted, redact)(head, log)
 
     return plan
 
@@ -173,9 +188,16 @@ def entries_and_messages(value: object) -> list[Entry | Message]:
     ]
 
 
-def agreeing(log: Sequence[Entry], messages: Sequence[Message]) -> int:
-    """Return how many leading messages are equal in a log and a list. Times are ignored."""
+def agreeing(
+    log: Sequence[Entry], messages: Sequence[Message], redact: Redact | None = None
+) -> int:
+    """Return how many leading messages are equal in a log and a list. Times are ignored.
+
+    The messages of the list are compared as they would be stored, after `redact`.
+    """
     for count, (entry, message) in enumerate(zip(log, messages, strict=False)):
+        if redact is not None:
+            message = as_redacted(message, redact)
         if entry.message.to_json() != message.to_json():
             return count
     return min(len(log), len(messages))

@@ -344,9 +344,12 @@ class Kernel(Protocol):
         """Return the number of documents in a collection, and the number of all lines."""
         raise NotImplementedError
 
-    def erase(self) -> None:
-        """Erase deleted data from the database's files, as far as possible."""
-        return
+    def erase(self) -> str | None:
+        """Erase deleted data from the database's files, as far as possible.
+
+        If the erasure is unfinished, return the reason.
+        """
+        return None
 
     def sync(self) -> None:
         """Wait until every acknowledged write survives a power loss. Does nothing on a server."""

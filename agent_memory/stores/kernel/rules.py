@@ -111,21 +111,24 @@ class Erasures:
 
     def __init__(self) -> None:
         self._begun = self._ended = 0
+        self._pending: str | None = None
         self._turn = checked_lock()
         begin_anew_in_child(self, Erasures._let_go)
 
-    def share(self, erase: Callable[[], None]) -> None:
+    def share(self, erase: Callable[[], str | None]) -> str | None:
         """Erase, or wait for an erasure that another thread begins after this call.
 
+        Return the result of the erasure: the reason if it is unfinished.
         An error is raised only in the thread that ran the erasure.
         """
         before = self._begun
         with self._turn:
             if self._ended > before:
-                return
+                return self._pending
             number = self._begun = self._begun + 1
-            erase()
+            self._pending = pending = erase()
             self._ended = max(self._ended, number)
+            return pending
 
     def _let_go(self) -> None:
         self._turn = checked_lock()

@@ -513,15 +513,17 @@ class SessionStore:
         self._write(lease, Batch(conditions, [Delete([at]), keys, Truncate(session_id, 0)]))
         self._known.drop(session_id)
 
-    def secure_erase(self) -> None:
+    def secure_erase(self) -> str | None:
         """Erase traces of deleted data from the database's files.
+
+        If traces remain on SQLite, for example because of a reader, return the reason.
 
         PostgreSQL, MySQL, MariaDB and MongoDB erase deleted data later, without this call. Redis
         rewrites its append-only file if it has one, and its snapshot if `save` is set. The rewrite
         of a large database continues after the call. Backups, files of replicas, and memory that
         the server has freed are not erased.
         """
-        self._kernel.erase()
+        return self._kernel.erase()
 
     def sync(self) -> None:
         """Wait until every acknowledged write survives a power loss.

@@ -108,9 +108,8 @@ class KernelWrapper(Kernel):
     def counts(self, collection: str) -> tuple[int, int]:
         return self.inner.counts(collection)
 
-    def erase(self) -> None:
-        for kernel in self._all:
-            kernel.erase()
+    def erase(self) -> str | None:
+        return next(filter(None, [kernel.erase() for kernel in self._all]), None)
 
     def sync(self) -> None:
         for kernel in self._all:

@@ -94,9 +94,12 @@ class SQLDatabase(Protocol):
         """
         self.write(work)
 
-    def secure_erase(self) -> None:
-        """Erase traces of deleted data, as far as the database allows."""
-        return
+    def secure_erase(self) -> str | None:
+        """Erase traces of deleted data, as far as the database allows.
+
+        If the erasure is unfinished, return the reason.
+        """
+        return None
 
     def sync(self) -> None:
         """Wait until every acknowledged write survives a power loss."""

@@ -280,8 +280,8 @@ class SQLKernel(SQLReader):
         else:
             it.run_each(APPEND, rows)
 
-    def erase(self) -> None:
-        self._database.secure_erase()
+    def erase(self) -> str | None:
+        return self._database.secure_erase()
 
     def sync(self) -> None:
         self._database.sync()

@@ -36,6 +36,7 @@ _SCRUB_SECONDS = 5.0
 _PAGES_AT_ONCE = 500  # writers wait while this many pages are cleared
 _MOST_READERS = 32
 _MOST_IDLE = 8
+_HELD = "A reader holds the write-ahead log open. The next deletion retries."
 _ROOTS = "SELECT rootpage FROM sqlite_master WHERE rootpage > 0"
 
 logger = logging.getLogger(__name__)
@@ -117,22 +118,23 @@ class Database(SQLDatabase):
         except sqlite3.Error as error:
             raise self._failure(error) from error
 
-    def secure_erase(self) -> None:
+    def secure_erase(self) -> str | None:
         """Erase deleted data from the write-ahead log and from the gaps of pages.
 
         `sqlite_pages` explains the gaps. Writers continue during the search for data in gaps, and
         wait briefly while a group of pages is cleared. Concurrent calls share one run. If a step
-        fails (another process reads an old state, the disk is full), a warning is logged. The next
-        call tries again.
+        fails (another process reads an old state, the disk is full), a warning is logged, and the
+        reason is returned. The next call tries again.
         """
-        self._writer.erasures.share(self._erase)
+        return self._writer.erasures.share(self._erase)
 
-    def _erase(self) -> None:
+    def _erase(self) -> str | None:
         deadline = time.monotonic() + _SCRUB_SECONDS
         if is_own(self._writer.lock):
             raise StoreUnavailable(WITHIN_HANDLER)
         if not self._until(deadline, lambda: self.read(_write_back)):
-            return
+            return _HELD
+        pending = None
         try:
             suspects = list(self._raw().untidy())
             # `_tidy` runs at least once. If a process was killed after it cleared pages, other
@@ -140,14 +142,15 @@ class Database(SQLDatabase):
             for start in range(0, max(len(suspects), 1), _PAGES_AT_ONCE):
                 group = suspects[start : start + _PAGES_AT_ONCE]
                 if not self._until(deadline, partial(self._tidy, group)):
-                    return
+                    return _HELD
         except (StoreUnavailable, OSError) as error:
             logger.warning(
                 "%s Copies of data deleted from %r could not be overwritten: they may remain in "
                 "the gaps of its pages until the next deletion.", error, self._file.path,
             )  # fmt: skip
+            pending = "Copies in gaps of pages could not be overwritten. The next deletion retries."
         self.read(_write_back)  # while writers continue, so that `_empty_log` takes less time
-        self._until(deadline, lambda: self.alone(_empty_log))
+        return pending if self._until(deadline, lambda: self.alone(_empty_log)) else _HELD
 
     def _until(self, deadline: float, step: Callable[[], bool]) -> bool:
         while not step():

@@ -174,8 +174,17 @@ class SQLiteFile:
     def _create(self, path: str) -> None:
         """Create the file, readable only by its owner.
 
-        An existing file is not changed. SQLite creates its other files with the same mode.
+        An existing file is not changed. SQLite creates its other files with the same mode. SQLite
+        would discard a log beside a new file, so a log without its file raises an error.
         """
+        # the log is read first, because another process may be creating the file and then the log
+        log, database = _stat(self._log), _stat(path)
+        if log is not None and log.st_size and (database is None or not database.st_size):
+            raise StoreUnavailable(
+                f"The SQLite database {self.name!r} is missing or empty, but its write-ahead log "
+                f"{self.name + '-wal'!r} has the last writes. Put the database file back, or move "
+                f"{self.name + '-wal'!r} away to begin a new database."
+            )
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except OSError as error:
