@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 from uuid import uuid4
+from zoneinfo import ZoneInfo
 
 from agent_memory.core.forms import Form, check_depth
 from agent_memory.core.limits import MAX_DEPTH, is_whole, quoted, text_of
@@ -72,6 +73,11 @@ class KeyedRecords:
 
     def redacted(self, text: str) -> str:
         return self._resources.redact(text)
+
+    @property
+    def zone(self) -> ZoneInfo | None:
+        """The time zone that is configured for the user."""
+        return self._resources.zones.of(self.scope.user_id)
 
     def put(
         self,

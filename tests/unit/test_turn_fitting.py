@@ -19,6 +19,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.packing import Packer
 from agent_memory.core.records import Entry, Head, Recall, Summary
 from agent_memory.core.rendering import rendered
+from agent_memory.core.shapes import shape_of
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.turns import (
     EARLIER,
@@ -27,6 +28,7 @@ from agent_memory.core.turns import (
     check_whole,
     messages_of,
     open_calls,
+    question_of,
 )
 from agent_memory.errors import InvalidMessage
 from tests.histories import call, histories, log_of, result, texts, unpaired
@@ -288,14 +290,16 @@ def ids_answered(view: dict[str, Any]) -> str:
 
 @given(histories())
 def test_a_turn_is_refused_just_where_a_call_or_result_is_alone(messages: list[Any]) -> None:
-    """Wrong: half a pair is accepted, or a whole turn is refused."""
+    """Wrong: half a pair or a blank question is accepted, or a whole turn is refused."""
     said = messages_of(messages, "user")
     plain = [m for m in said if not m.is_system and m.to_openai() is not None]
     assume(plain)
     views = [view for message in plain for view in message.views()]
     calls = Counter(call_id for view in views for call_id in ids_called(view))
     results = Counter(ids_answered(view) for view in views if view["role"] in ("tool", "function"))
-    if calls != results:
+    asked = [shape_of(message) for message in question_of(plain)]
+    is_blank = not any(one.speaks or one.calls or one.answers for one in asked)
+    if calls != results or is_blank:
         with pytest.raises(InvalidMessage):
             check_so_far(said)
     elif not unpaired(views) and not any(asked_twice(said[:end]) for end in range(len(said) + 1)):
