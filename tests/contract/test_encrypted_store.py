@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from agent_memory import AgentMemory, Message, VectorMemory
+from agent_memory import AgentMemory, Message, NoteMemory, VectorMemory
 from agent_memory.core.records import Draft, Entry, Scope, Summary
 from agent_memory.engine.edit.repair import look
 from agent_memory.errors import ConfigError, StoreUnavailable, Undecryptable
@@ -213,6 +213,25 @@ def test_without_the_keys_a_failure_does_not_prevent_later_work(
     ):
         memory.update("s", f"My cat is {CANARY}.")
         assert [fed.error for fed in memory.flush("s")] == [None]
+
+
+def test_records_cannot_be_read_without_the_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: without the keys, reading a block's records raises an error without the reason."""
+    monkeypatch.setenv("K", f"k:{base64.b64encode(SECRET).decode()}")
+    given: dict[str, Any] = {"store": f"sqlite:///{tmp_path}/memory.db", "blocks": [NoteMemory()]}
+    with AgentMemory(**given, encryption="K") as memory:
+        memory.user("ana").notes().add(CANARY)
+        memory.user("ana").values().put((), "key", CANARY)
+    with AgentMemory(**given) as memory:
+        with pytest.raises(Undecryptable, match="'notes' are encrypted"):
+            memory.user("ana").notes().all()
+        with pytest.raises(Undecryptable, match="Give the memory its keys"):
+            memory.user("ana").values().get((), "key")
+        memory.delete_user("ana")
+    with AgentMemory(**given, encryption="K") as memory:
+        assert memory.user("ana").notes().all() == []
 
 
 @pytest.mark.parametrize("given", [SECRET.hex(), base64.urlsafe_b64encode(SECRET).decode()[:-1]])
