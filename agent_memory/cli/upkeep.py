@@ -162,6 +162,8 @@ def delete(
             plain(f"Delete {session} with its {count} messages and all records from them?"),
             abort=True,
         )
+    if receipt is not None:
+        receipt.open("a", encoding="utf-8").close()  # an error must come before the deletion
     proof = memory.delete(session)
     if receipt is not None:
         receipt.write_text(proof.to_json() + "\n", encoding="utf-8")

@@ -13,7 +13,7 @@ from agent_memory.core.cache import Cache
 from agent_memory.core.records import Draft, Entry, Head
 from agent_memory.engine.paging import picked_of, read_of
 from agent_memory.stores.base import SessionStore
-from agent_memory.stores.log import entries_after, entry_for_caller
+from agent_memory.stores.log import decrypted, entries_after, entry_for_caller
 
 _MOST = 20_000
 """Maximum number of cached entries. An entry counts once more for each 1,000 tokens."""
@@ -58,7 +58,7 @@ class Windows:
         entries = window.entries.copy()  # other threads may append meanwhile
         end = max(window.head.end, entries[-1].seq if entries else 0)
         if end < head.end:
-            newer = read_of(self._store, head, after=end)
+            newer = decrypted(read_of(self._store, head, after=end))
             # the running total must continue: see `_CachedWindow.serves`
             follows = not entries or not newer or newer[0].before == entries[-1].total
             window = self._put(head, [*entries, *newer]) if follows else self._read(head)
@@ -67,7 +67,8 @@ class Windows:
 
     def _read(self, head: Head) -> _CachedWindow:
         pinned = picked_of(self._store, head, head.pinned) if head.pinned else []
-        return self._put(head, [*pinned, *read_of(self._store, head, after=head.start)])
+        read = read_of(self._store, head, after=head.start)
+        return self._put(head, decrypted([*pinned, *read]))
 
     def appended(self, head: Head, drafts: Sequence[Draft]) -> None:
         """Add appended messages to the cached window of their session, if there is one."""

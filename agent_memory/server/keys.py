@@ -132,10 +132,10 @@ class KeyRing:
                 f"There is no key {quoted(prefix)}. Pass a prefix that `agent-memory keys list` "
                 "shows."
             )
-        key = _CODEC.validate_python(record.metadata)
+        digest, key = record.metadata["digest"], _CODEC.validate_python(record.metadata)
         if key.revoked_at is None:
             key = replace(key, revoked_at=datetime.now(UTC))
-            self._put(key, record.metadata["digest"])
+            self._put(key, digest)
         return key
 
     def _put(self, key: Key, digest: str) -> None:

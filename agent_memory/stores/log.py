@@ -1,12 +1,13 @@
-"""Computes the head and the entries after an append, and checks a session's owner. Pure."""
+"""Computes the head and the entries after an append, and checks owners and encryption. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from agent_memory.core.formats.registry import ENCRYPTED
 from agent_memory.core.records import Draft, Entry, Head
-from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
+from agent_memory.errors import SessionDeleting, SessionOfAnotherUser, Undecryptable
 
 LOST = "Another worker took over session {!r}. The write of this worker was refused."
 
@@ -90,6 +91,17 @@ def _stands(head: Head, system: Draft) -> bool:
     if head.system is None or head.system_tokens != system.tokens:
         return False
     return head.system.to_json() == system.message.to_json()
+
+
+def decrypted(entries: list[Entry]) -> list[Entry]:
+    """Return the entries. Raise `Undecryptable` if the store has no keys and one is encrypted."""
+    for entry in entries:
+        if entry.message.format == ENCRYPTED:
+            raise Undecryptable(
+                f"The session {entry.session_id!r} is encrypted. Give the memory its keys: "
+                "`encryption`."
+            )
+    return entries
 
 
 def entry_for_caller(entry: Entry) -> Entry:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent_memory.core.cache import Cache
 from agent_memory.core.records import Entry, Lag, Scope
+from agent_memory.stores.log import decrypted
 
 if TYPE_CHECKING:
     from agent_memory.stores.base import SessionStore
@@ -127,7 +128,9 @@ class Pending:
             most = max(lag.end - lag.after for lag in page)
             names = [lag.session_id for lag in page]
             entries: dict[str, list[Entry]] = {name: [] for name in names}
-            for entry in self._store.tails(block, names, before=_BEFORE, limit=most + _BEFORE):
+            for entry in decrypted(
+                self._store.tails(block, names, before=_BEFORE, limit=most + _BEFORE)
+            ):
                 entries[entry.session_id].append(entry)
             tails |= {lag.session_id: Tail(lag, entries[lag.session_id]) for lag in page}
         return [tails[lag.session_id] for lag, _ in wanted]
@@ -147,7 +150,7 @@ class Pending:
             return None
         if last.seq >= end:
             return cached
-        newer = self._store.read(lag.session_id, after=last.seq, limit=end - last.seq)
+        newer = decrypted(self._store.read(lag.session_id, after=last.seq, limit=end - last.seq))
         if not newer or newer[0].before != last.total:
             return None
         return Tail(lag, [*entries, *newer])

@@ -4,7 +4,7 @@ import base64
 import re
 import sqlite3
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +13,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from agent_memory import AgentMemory, Message, VectorMemory
-from agent_memory.core.records import Draft, Summary
+from agent_memory import AgentMemory, Message, NoteMemory, VectorMemory
+from agent_memory.core.records import Draft, Entry, Scope, Summary
 from agent_memory.engine.edit.repair import look
 from agent_memory.errors import ConfigError, StoreUnavailable, Undecryptable
 from agent_memory.retrieval.query import Query
@@ -160,6 +160,78 @@ def test_encryption_by_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         with pytest.raises(Undecryptable, match="Give the memory its keys"):
             memory.get("s")
         memory.delete("s")
+
+
+def test_without_the_keys_messages_stay_pending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: a process without keys moves cursors past encrypted messages, or prevents later work.
+
+    Or: it cuts their window, or its search does not mention them.
+    """
+    monkeypatch.setenv("K", f"k:{base64.b64encode(SECRET).decode()}")
+    url, why = f"sqlite:///{tmp_path}/memory.db", "'s' is encrypted. Give the memory its keys"
+    given: dict[str, Any] = {"store": url, "blocks": [VectorMemory()]}
+    with AgentMemory(**given, encryption="K") as memory:
+        before = memory.update("s", [f"My cat is {CANARY}.", "And my dog."], user_id="ana")
+    with AgentMemory(**given) as memory:
+        (failed,) = memory.flush()
+        assert failed.last == 0
+        assert why in str(failed.error)
+        assert why in str(memory.stats().blocks["vector"].error)
+        assert why in str(memory.get("new", "Which cat?", user_id="ana").warnings)
+        with pytest.raises(Undecryptable, match=why):
+            memory.components.compaction.compact(before, 1)
+    with AgentMemory(**given, encryption="K") as memory:
+        assert memory.stats().blocks["vector"].error is None
+        assert [fed.error for fed in memory.flush()] == [None]
+        assert CANARY in memory.search("Which cat?", user_id="ana")[0].text
+
+
+def test_without_the_keys_a_failure_does_not_prevent_later_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: a process without keys stores its failure as plain text.
+
+    Processes with keys refuse to read it, and no longer absorb the session.
+    """
+
+    def fail(block: VectorMemory, scope: Scope, entries: Sequence[Entry]) -> None:
+        raise Undecryptable("Give the memory its keys.")
+
+    url, blocks = f"sqlite:///{tmp_path}/memory.db", [VectorMemory()]
+    with (
+        monkeypatch.context() as patch,
+        AgentMemory(store=url, blocks=blocks) as memory,
+    ):
+        patch.setattr(VectorMemory, "update", fail)
+        memory.update("plain", f"My cat is {CANARY}.")
+        assert "Give" in str(memory.flush()[0].error)
+    with (
+        closing(encrypted(open_store(url))) as store,
+        AgentMemory(store=store, blocks=blocks) as memory,
+    ):
+        memory.update("s", f"My cat is {CANARY}.")
+        assert [fed.error for fed in memory.flush("s")] == [None]
+
+
+def test_records_cannot_be_read_without_the_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: without the keys, reading a block's records raises an error without the reason."""
+    monkeypatch.setenv("K", f"k:{base64.b64encode(SECRET).decode()}")
+    given: dict[str, Any] = {"store": f"sqlite:///{tmp_path}/memory.db", "blocks": [NoteMemory()]}
+    with AgentMemory(**given, encryption="K") as memory:
+        memory.user("ana").notes().add(CANARY)
+        memory.user("ana").values().put((), "key", CANARY)
+    with AgentMemory(**given) as memory:
+        with pytest.raises(Undecryptable, match="'notes' are encrypted"):
+            memory.user("ana").notes().all()
+        with pytest.raises(Undecryptable, match="Give the memory its keys"):
+            memory.user("ana").values().get((), "key")
+        memory.delete_user("ana")
+    with AgentMemory(**given, encryption="K") as memory:
+        assert memory.user("ana").notes().all() == []
 
 
 @pytest.mark.parametrize("given", [SECRET.hex(), base64.urlsafe_b64encode(SECRET).decode()[:-1]])

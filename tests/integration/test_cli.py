@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -266,6 +267,16 @@ def test_search_prints_what_the_engine_finds() -> None:
     assert "Bella" in run("search", "hamster", "--session", "s")
     assert "Nothing found" in run("search", "hamster", "--user", "bob")
     assert "Only shared records" in run("search", "hamster")
+
+
+def test_search_prints_why_a_block_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: `search` prints "Nothing found" without a warning that a block failed."""
+    monkeypatch.setenv("K", f"k:{b64encode(bytes(32)).decode()}")
+    with store(encryption="K") as memory:
+        memory.update("s", user("My hamster is called Bella."), user_id="ann")
+    done = invoke(["search", "hamster", "--user", "ann"])
+    assert "Nothing found" in done.stdout
+    assert "The block 'vector' failed: Undecryptable: The session 's' is encrypted" in done.stderr
 
 
 def test_terminal_steering_characters_are_not_printed() -> None:

@@ -263,7 +263,10 @@ def test_what_a_provider_was_sent_is_told(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: an operator cannot verify a receipt against the store."""
+    """Wrong: an operator cannot verify a receipt against the store.
+
+    Or: a session is deleted although its receipt cannot be written.
+    """
     monkeypatch.chdir(tmp_path)
     with AgentMemory("m.db") as memory:
         memory.update("a1", SAID, user_id="ana")
@@ -273,6 +276,9 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         done = invoke([*arguments, "--store", "sqlite:///m.db"])
         return done.exit_code, done.output
 
+    assert run("delete", "a1", "--yes", "--receipt", "missing/r.json")[0] == 1
+    with AgentMemory("m.db") as memory:
+        assert memory.history("a1", user_id="ana")
     assert run("delete", "a1", "--yes", "--receipt", "r.json")[0] == 0
     code, told = run("verify", "r.json")
     assert code == 0

@@ -3,7 +3,7 @@
 import re
 import threading
 import time
-from base64 import urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -93,6 +93,22 @@ def test_a_key_is_revoked_as_the_list_or_as_its_program_has_it(
     assert unknown.exit_code == 1
     assert token[16:] not in unknown.output
     assert invoke(["keys", "revoke", token, *store]).exit_code == 0
+
+
+def test_nothing_is_served_without_the_keys_of_an_encrypted_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: `serve` starts without the keys, and each request is an internal error."""
+    monkeypatch.setenv("K", f"k:{b64encode(bytes(32)).decode()}")
+    store = ["--store", f"sqlite:///{tmp_path}/m.db"]
+    monkeypatch.setenv("AGENT_MEMORY_ENCRYPTION", "K")
+    given = ["--label", "phone", "--users", "ana"]
+    token = invoke(["keys", "create", *given, *store]).stdout.strip()
+    monkeypatch.delenv("AGENT_MEMORY_ENCRYPTION")
+    for command in (["keys", "list"], ["keys", "revoke", token], ["serve", "--port", "0"]):
+        done = invoke([*command, *store])
+        assert done.exit_code == 1
+        assert "Give the memory its keys" in done.stderr
 
 
 def test_no_key_is_made_for_a_store_that_ends_with_the_command() -> None:

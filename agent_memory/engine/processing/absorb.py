@@ -24,12 +24,18 @@ from agent_memory.core.tracing import operation, tell_absorbed
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.processing.failures import Failures, is_passing
 from agent_memory.engine.recall.runner import TimeLimited, in_parallel, resolve
-from agent_memory.errors import ConfigError, LeaseLost, SpendingLimitReached, StoreError
+from agent_memory.errors import (
+    ConfigError,
+    LeaseLost,
+    SpendingLimitReached,
+    StoreError,
+    Undecryptable,
+)
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.models.usage import Account
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.damage import read_around
-from agent_memory.stores.log import LOST
+from agent_memory.stores.log import LOST, decrypted
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components
@@ -158,7 +164,11 @@ class Absorber:
         if cursor >= target:
             return None
         while cursor < target and error is None and fed < most and not (fed and is_unwanted()):
-            batch, last = next_batch(self._store, lease.session_id, cursor, target)
+            try:
+                batch, last = next_batch(self._store, lease.session_id, cursor, target)
+            except Undecryptable as failure:
+                error = self._locked_out(block, failure, lease.session_id)
+                break
             result = self._feed(head, block, batch, cursor, last, lease, account)
             fed += 1
             if isinstance(result, str):
@@ -284,15 +294,21 @@ class Absorber:
                 return after
             except LeaseLost:
                 raise
-            except Exception as error:  # noqa: BLE001 - a block's failure must not lose a message
+            except Exception as error:  # a block's failure must not lose a message
                 wrote = True  # the block may have written a part
                 over = self._parts.services.spending.unaffordable
-                if account.refusal is not None and over(head.user_id):
-                    return self._put_off(name, account.refusal, lease)
                 cause = account.refusal or error  # a refusal within the limits: an unknown price
-                if is_passing(cause) or not begun:  # if not begun, no message is the cause
-                    return self._postpone(name, cause, cursor, last, lease)
-                return self._failed(name, cause, cursor, last, head, lease)
+                if account.refusal is not None and over(head.user_id):
+                    message = self._put_off(name, account.refusal, lease.session_id)
+                elif isinstance(error, Undecryptable):
+                    message = self._locked_out(name, error, lease.session_id)
+                elif is_passing(cause) or not begun:  # if not begun, no message is the cause
+                    message = self._postpone(name, cause, cursor, last, lease)
+                else:
+                    return self._failed(name, cause, cursor, last, head, lease)
+                if not self._held(lease):
+                    raise LeaseLost(_TAKEN_OVER) from error
+                return message
         except LeaseLost:
             if wrote:  # if not, the block's own store refused the write
                 self.undo_stale_writes(name, head, lease)
@@ -337,12 +353,17 @@ class Absorber:
             self._dead_letters.clear(block, cursor + 1, lease)
             self._clean.put((block, lease.session_id), True)
 
-    def _put_off(self, block: str, refusal: SpendingLimitReached, lease: Lease) -> str:
+    def _put_off(self, block: str, refusal: SpendingLimitReached, session_id: str) -> str:
         """Wait for the next day's budget. A reached spending limit is not a failure."""
-        self._unaffordable[block, lease.session_id] = monotonic() + refusal.seconds
-        if not self._held(lease):
-            raise LeaseLost(_TAKEN_OVER)
+        self._unaffordable[block, session_id] = monotonic() + refusal.seconds
         return error_text(refusal)
+
+    def _locked_out(self, block: str, error: Undecryptable, session_id: str) -> str:
+        """Wait for a missing key. Nothing is stored: with the key, plain text would be refused."""
+        message = error_text(error)
+        self.failures.met(block, message)
+        self._backoff.failed((block, session_id))
+        return message
 
     def _postpone(self, block: str, error: Exception, cursor: int, last: int, lease: Lease) -> str:
         """Wait after a temporary failure: no attempt is counted, and no message is skipped."""
@@ -351,8 +372,6 @@ class Absorber:
         if self.failures.note(block, cursor + 1, last, message, lease):
             self._clean.drop((block, lease.session_id))
         self._backoff.failed(block if is_passing(error) else (block, lease.session_id))
-        if not self._held(lease):
-            raise LeaseLost(_TAKEN_OVER)
         return message
 
     def _failed(
@@ -403,6 +422,6 @@ class Absorber:
             head = self._store.head(before.session_id)
 
 
-def without_system(entries: Sequence[Entry]) -> list[Entry]:
+def without_system(entries: list[Entry]) -> list[Entry]:
     """Return the entries without system messages, which blocks and summaries ignore."""
-    return [entry for entry in entries if not entry.message.is_system]
+    return [entry for entry in decrypted(entries) if not entry.message.is_system]

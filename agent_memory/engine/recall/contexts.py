@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_memory.core.context import BlockInfo, MemoryContext, left_out_of
-from agent_memory.core.formats.registry import ENCRYPTED, format_of
+from agent_memory.core.formats.registry import format_of
 from agent_memory.core.fusion import merge
 from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
@@ -28,7 +28,7 @@ from agent_memory.engine.guard import scope_of
 from agent_memory.engine.paging import is_there, picked_of
 from agent_memory.engine.recall.fan_out import FanOut
 from agent_memory.engine.recall.prompt_log import Prompts
-from agent_memory.errors import InvalidBudget, StoreError, Undecryptable
+from agent_memory.errors import InvalidBudget, StoreError
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.models.usage import Account, current_account
 from agent_memory.stores.base import SessionStore
@@ -272,10 +272,6 @@ class Contexts:
         head = self._guard.owned(session_id, user_id)
         windows, compaction = self._parts.windows, self._parts.compaction
         entries = compaction.cleared(head, windows.of(head)) if head else []
-        if entries and entries[0].message.format == ENCRYPTED:
-            raise Undecryptable(
-                f"The session {session_id!r} is encrypted. Give the memory its keys: `encryption`."
-            )
         packer = packer or self.packer
         if shown is None:
             window = _window(packer, head, entries, messages, once, form)

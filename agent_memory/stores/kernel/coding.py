@@ -16,7 +16,8 @@ from agent_memory.core.idempotency import KeptKey
 from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Entry, Head, Lag, Record, Scope, Summary
-from agent_memory.errors import Damaged, StoreError
+from agent_memory.errors import Damaged, StoreError, Undecryptable
+from agent_memory.stores.encrypted.keys import MARK
 from agent_memory.stores.kernel.contract import (
     LONGEST_LEASE_SECONDS,
     DocId,
@@ -316,11 +317,36 @@ def record_document(collection: str, record: Record, version: int) -> Document:
     )
 
 
+class _Encrypted(dict[str, Any]):
+    """The metadata of a record that is read without the keys. A lookup raises `Undecryptable`.
+
+    The record itself can be read, because a process without keys must be able to delete it.
+    """
+
+    def __init__(self, block: str) -> None:
+        super().__init__()
+        self._block = block
+
+    def __missing__(self, name: str) -> Any:
+        raise Undecryptable(
+            f"The records of {self._block!r} are encrypted. Give the memory its keys: `encryption`."
+        )
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name]
+
+    def __contains__(self, name: Any) -> bool:
+        return bool(self[name])
+
+
 def record_from(document: Document, kind: Literal["fact", "vector"], block: str) -> Record:
     """Return the record of a document. Raise `Damaged` if the record is damaged."""
     text = _text_of(document)
     try:
         body = json.loads(text)
+        metadata = dict(body["metadata"])
+        if kind == "fact" and not metadata and body["text"].startswith(MARK):
+            metadata = _Encrypted(block)
         return Record(
             id=_as_text(document.id),
             owner=_as_text(document.owner),
@@ -330,7 +356,7 @@ def record_from(document: Document, kind: Literal["fact", "vector"], block: str)
             text=_as_text(body["text"]),
             sources=tuple(body["sources"]),
             created_at=from_micros(int(document.about)),
-            metadata=dict(body["metadata"]),
+            metadata=metadata,
         )
     except UNREADABLE as error:
         first = document.first if isinstance(document.first, int) else 0
