@@ -71,13 +71,8 @@ def answers(
     if sure and least and are_keywords:
         return [hit for hit in results if hit.words or not results[0].words]
     if not corrects:
-        return sorted(results, key=lambda hit: hit.relevance < _SURE or not is_of_the_days(hit))
+        return sorted(results, key=lambda hit: hit.relevance < _SURE or not _is_of_the_days(hit))
     return corrected(question, results, sure, hits, newer, in_context=in_context)
-
-
-def is_of_the_days(hit: Hit) -> bool:
-    """Return whether a hit is of the days that the question is about."""
-    return bool(hit.parts) and hit.parts[PARTS.index("dated")] == 1
 
 
 def informative_hits(question: str, hits: Sequence[Hit]) -> list[Hit]:
@@ -103,6 +98,11 @@ def informative_hits(question: str, hits: Sequence[Hit]) -> list[Hit]:
     results = [_fainter(hit) if hit.record.id in copies else hit for hit in results]
     results.sort(key=lambda hit: -hit.score)
     return _without_echoes(results, query_words, languages, replies)
+
+
+def _is_of_the_days(hit: Hit) -> bool:
+    """Return whether a hit is of the days that the question is about."""
+    return bool(hit.parts) and hit.parts[PARTS.index("dated")] == 1
 
 
 def _repeats(hit: Hit, query_words: frozenset[str], languages: frozenset[str]) -> bool:
