@@ -16,8 +16,8 @@ from agent_memory.core.formats.registry import ENCRYPTED
 from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import SYSTEM_ROLES, Message, compact_json
 from agent_memory.errors import Undecryptable
-from agent_memory.stores.encrypted.keys import MARK, Keys, Place
-from agent_memory.stores.kernel.coding import FACT, HEAD, KEY, SEGMENT, VECTOR, from_micros
+from agent_memory.stores.encrypted.keys import Keys, Place
+from agent_memory.stores.kernel.coding import FACT, HEAD, KEY, MARK, SEGMENT, VECTOR, from_micros
 from agent_memory.stores.kernel.contract import Document, Kernel, Line, Unreadable
 from agent_memory.stores.kernel.wrapping import KernelWrapper
 

@@ -17,6 +17,7 @@ from typing import Self
 from agent_memory.core.messages import compact_json
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.errors import ConfigError, MissingExtra, StoreUnavailable, Undecryptable
+from agent_memory.stores.kernel.coding import MARK
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")  # another "name" may be a key, passed by mistake
@@ -28,9 +29,6 @@ Place = tuple[object, ...]
 
 _KEY_BYTES = 32
 _MOST_TERMS = 100_000
-MARK = "sealed.1."
-"""The beginning of every ciphertext, with the version of the format."""
-
 _PREFIX = len(MARK) + 65  # the length of the mark, the longest id and a dot
 
 _NONCE_BYTES = 12

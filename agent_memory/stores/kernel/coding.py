@@ -17,7 +17,6 @@ from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Entry, Head, Lag, Record, Scope, Summary
 from agent_memory.errors import Damaged, StoreError, Undecryptable
-from agent_memory.stores.encrypted.keys import MARK
 from agent_memory.stores.kernel.contract import (
     LONGEST_LEASE_SECONDS,
     DocId,
@@ -30,6 +29,9 @@ from agent_memory.stores.kernel.contract import (
 HEAD, KEY, LOCK, BLOCKS = "head", "key", "lock", "vectors"
 FACT, VECTOR, CATALOG, SEGMENT = "fact:", "vector:", "catalog:", "segment:"
 """Prefixes of the collections of a block. The block's name follows."""
+
+MARK = "sealed.1."
+"""The beginning of every ciphertext, with the version of the format."""
 
 _MIX = 0x9E3779B97F4A7C15
 _IN_BODY = ("system", "system_at", "summary")
