@@ -112,7 +112,8 @@ class Candidates(NamedTuple):
 
     def following(self, rows: np.ndarray) -> np.ndarray:
         """Return the rows of the next two records of each record in its session."""
-        near = np.concatenate([_shifted(self.places, step)[rows] for step in range(1, REACH + 1)])
+        steps = range(1, REACH + 1)
+        near = np.concatenate([_shifted(self.places, step, rows) for step in steps])
         return near[near >= 0]
 
     def neighbours(self) -> list[np.ndarray]:
@@ -121,7 +122,8 @@ class Candidates(NamedTuple):
         A row is -1 if there is no such neighbour, or if the record and its neighbours have too many
         words together. A long record needs no neighbours.
         """
-        before, after, second = (_shifted(self.places, step) for step in (-1, 1, -2))
+        every = np.arange(len(self.places))
+        before, after, second = (_shifted(self.places, step, every) for step in (-1, 1, -2))
         words = self.places["words"].astype(np.int64)
         taken = np.minimum(words, _NEIGHBOUR_WORDS)
 
@@ -148,16 +150,16 @@ def _repeated(places: np.ndarray, names: Named) -> np.ndarray:
     return repeated
 
 
-def _shifted(places: np.ndarray, step: int) -> np.ndarray:
-    """Return for each record the row of the record `step` further in the session; -1 if none."""
-    count = len(places)
-    near = np.arange(count) + step
+def _shifted(places: np.ndarray, step: int, rows: np.ndarray) -> np.ndarray:
+    """Return for each of `rows` the row of the record `step` further in the session; -1 if none."""
+    count, own = len(places), places[rows]
+    near = rows + step
     there = (near >= 0) & (near < count)
     near = near.clip(0, max(0, count - 1))
     if count:
-        gap = np.abs(places["seq"][near].astype(np.int64) - places["seq"])
-        there &= (places["session"][near] == places["session"]) & (gap <= abs(step) * _GAP)
-        there &= places["seq"] > 0
+        gap = np.abs(places["seq"][near].astype(np.int64) - own["seq"])
+        there &= (places["session"][near] == own["session"]) & (gap <= abs(step) * _GAP)
+        there &= own["seq"] > 0
     return np.where(there, near, -1)
 
 
