@@ -38,7 +38,7 @@ def doubles(texts: Sequence[str]) -> dict[int, int]:
     by_pair: dict[int, list[int]] = defaultdict(list)
     duplicates: dict[int, int] = {}
     for place, own in enumerate(words):
-        near = sorted({other for pair in own.first for other in by_pair.get(pair, ())})
+        near = sorted({other for pair in own.first if pair in by_pair for other in by_pair[pair]})
         repeated = (at for at in near if _alike(own, words[at]) and named(at) == named(place))
         if (first := next(repeated, None)) is not None:
             duplicates[place] = first

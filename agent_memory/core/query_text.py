@@ -28,6 +28,7 @@ _END = MOST // 2
 _LINE = 200
 _TAIL = 40
 _MOST_CACHED = 4_000
+_MOST_QUESTIONS = 100
 _BREAK = "\n\n"
 
 _MOST_JOINED = 3  # a follow-up question, and the questions before it
@@ -125,11 +126,13 @@ def ends_asking(text: str) -> bool:
     return any(_OPENS_ASKING.search(last) for last in sentences(text)[-1:])
 
 
+@lru_cache(_MOST_QUESTIONS)  # each query checks its question several times
 def asks_assistant(text: str) -> bool:
     """Return whether a text asks what the assistant said before."""
     return _ASSISTANT.search(text) is not None
 
 
+@lru_cache(_MOST_QUESTIONS)
 def asks_for_all(text: str) -> bool:
     """Return whether a text asks for all things of a kind, or for an amount."""
     return _ALL.search(text) is not None

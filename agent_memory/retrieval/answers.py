@@ -138,6 +138,7 @@ def _without_echoes(
         if is_user
     ]
 
+    said = frozenset[str]().union(*(theirs for _, theirs in user_turns))
     places = [place_of(hit.record) for hit in hits if is_statement(hit) and hit.relevance >= _SURE]
 
     def is_echo(hit: Hit) -> bool:
@@ -153,6 +154,8 @@ def _without_echoes(
         if not news or len(words) > 2 * FULL:
             return False
         least, place = _REPEATED * len(news), place_of(hit.record)
+        if len(news & said) < least:  # the most common case
+            return False
         return any(len(news & theirs) >= least and at < place for at, theirs in user_turns)
 
     return [hit for hit in hits if not is_echo(hit)]

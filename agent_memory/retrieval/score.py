@@ -152,14 +152,13 @@ def _repeated(places: np.ndarray, names: Named) -> np.ndarray:
 
 def _shifted(places: np.ndarray, step: int, rows: np.ndarray) -> np.ndarray:
     """Return for each of `rows` the row of the record `step` further in the session; -1 if none."""
-    count, own = len(places), places[rows]
+    count, sessions, seqs = len(places), places["session"], places["seq"].astype(np.int64)
     near = rows + step
-    there = (near >= 0) & (near < count)
-    near = near.clip(0, max(0, count - 1))
-    if count:
-        gap = np.abs(places["seq"][near].astype(np.int64) - own["seq"])
-        there &= (places["session"][near] == own["session"]) & (gap <= abs(step) * _GAP)
-        there &= own["seq"] > 0
+    inside = (near >= 0) & (near < count)
+    near = np.where(inside, near, rows)
+    own = seqs[rows]
+    there = inside & (sessions[near] == sessions[rows]) & (own > 0)
+    there &= np.abs(seqs[near] - own) <= abs(step) * _GAP
     return np.where(there, near, -1)
 
 
