@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from agent_memory.core.messages import Message, content_text
 from agent_memory.core.records import Entry
+from agent_memory.core.shapes import pairs, shape_of
 
 Json = dict[str, Any]
 
@@ -271,22 +272,25 @@ def unpaired(chat: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def torn(entries: Sequence[Entry]) -> list[str]:
-    """Return the calls and results among these entries without their other half."""
-    calls, spare_calls, results, spare_results = (Counter[str]() for _ in range(4))
-    for entry in entries:
+    """Return the results among these entries without their call, and the messages without text
+    whose calls all lack a result."""
+    calls, results, lonely = Counter[str](), Counter[str](), list[str]()
+    answered = {
+        place for place, _ in pairs([shape_of(entry.message) for entry in entries]).values()
+    }
+    for place, entry in enumerate(entries):
         views = entry.message.views() or [{"role": "none"}]
         spoken = [one for one in views if one["role"] not in ("tool", "function")]
         says = any(content_text(one.get("content")).strip() or _has_parts(one) for one in spoken)
         for view in views:
-            if view["role"] in ("tool", "function"):
-                key = str(view.get("tool_call_id", f"function {view.get('name')}"))
-                (spare_results if says else results)[key] += 1
+            if view["role"] in ("tool", "function") and not says:
+                results[str(view.get("tool_call_id", f"function {view.get('name')}"))] += 1
             keys = [str(one.get("id")) for one in view.get("tool_calls") or ()]
             if view.get("function_call"):
                 keys.append(f"function {view['function_call'].get('name')}")
-            (spare_calls if says else calls).update(keys)
-    wrong = [key for key in results if results[key] > calls[key] + spare_calls[key]]
-    return wrong + [key for key in calls if calls[key] > results[key] + spare_results[key]]
+            calls.update(keys)
+            lonely += keys if not says and place not in answered else []
+    return [*(results - calls), *lonely]
 
 
 def _has_parts(view: Mapping[str, Any]) -> bool:

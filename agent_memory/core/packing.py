@@ -150,6 +150,7 @@ class Packer:
                 self._as_plain(entry, _LATE) if entry.seq in late else entry for entry in all_of_it
             ]
         shown = visible(all_of_it, was_cut=was_cut)
+        early = len(visible(all_of_it, was_cut=False)) - len(shown) if was_cut else 0
         if once and drafts and _ends_with_question(shown, drafts):
             shown, drafts = [entry for entry in shown if entry.seq < drafts[0].seq], []
         unpaired = _unpaired(all_of_it)
@@ -165,8 +166,7 @@ class Packer:
             window = Shown(*above, turns, current, total)
         else:
             window = self._in_part(head, system, shown, drafts, most)
-        begins_later = was_cut and shown and shown[0] is not all_of_it[0]
-        if begins_later and (early := visible(all_of_it, was_cut=False).index(shown[0])):
+        if early:
             warning = f"Before the user's first message, {_many(early, 'message')} left out."
             window = replace(window, warnings=(*window.warnings, warning))
         return replace(window, warnings=(*window.warnings, *unpaired)) if unpaired else window
@@ -366,8 +366,7 @@ def _unpaired(entries: Sequence[Entry]) -> tuple[str, ...]:
     pending, orphans = unshown(entries)
     warnings: list[str] = []
     if pending:
-        calls = _many(pending, "message", " with tool calls")
-        warnings.append(f"{calls} left out until all results are stored.")
+        warnings.append(f"{_many(pending, 'tool call', ' without a result')} left out.")
     if orphans:
         results = _many(orphans, "tool result", " without a call in the window")
         warnings.append(f"{results} left out.")

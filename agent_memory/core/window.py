@@ -1,8 +1,8 @@
 """The entries of a window that are shown, and the places where a window may be cut. Pure.
 
 Two rules hold everywhere. A tool call and its results form a *group* and are cut together. After a
-cut, a window starts at a user message if it has one. If a cut must fall inside a turn, the user
-message that opened the turn is pinned: it stays in the window.
+cut, a window starts at a user message if it has one, or at a call whose results came later. If a cut
+must fall inside a turn, the user message that opened the turn is pinned: it stays in the window.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Layout:
     shown: list[bool]
     group: list[int]
     first_open: int | None
-    """Index of the first entry in the newest turn that has a call without a result, if any."""
+    """Index of the first entry with a call that waits for its result, if any; see `_laid_out`."""
     pending: int = 0
     orphans: int = 0
 
@@ -85,18 +85,20 @@ def visible(entries: Sequence[Entry], *, was_cut: bool) -> list[Entry]:
 
     System messages are left out, because a context shows them at the top. Calls without results,
     results without calls, empty messages, and raw items without a chat form are left out too. If a
-    message has text and calls without results, its text is shown.
+    message has text and calls without results, its text is shown. If only some of its calls have
+    results, these are shown once the conversation has continued.
 
     Args:
         was_cut: Whether earlier entries have left the window. If so, entries before the first user
-            message are left out too.
+            message are left out too, except calls whose results came after this message.
     """
-    shown = _shown(entries)
-    if was_cut:
-        first = next((i for i, entry in enumerate(shown) if is_user(entry)), 0)
-        if first:
-            shown = _shown(shown[first:])
-    return shown
+    layout = _layout(entries)
+    if not was_cut:
+        return [*compress(entries, layout.shown)]
+    places = [place for place, ok in enumerate(layout.shown) if ok]
+    first = next((place for place in places if is_user(entries[place])), 0)
+    groups = {layout.group[place] for place in places if place >= first}
+    return [entries[place] for place in places if layout.group[place] in groups]
 
 
 def choose_cut(
@@ -106,8 +108,7 @@ def choose_cut(
 
     A cut between two turns is preferred. If the remaining window would use less than half of the
     bounds, because the next older turn is long, the cut falls inside that turn, between groups. The
-    turn's user message is then pinned. In the newest turn, a call without a result is never cut
-    away.
+    turn's user message is then pinned. A call that waits for its result is never cut away.
 
     Returns:
         The cut. None if no legal cut removes anything. The newest group always stays, with the user
@@ -211,7 +212,7 @@ def units(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 
 def unshown(entries: Sequence[Entry]) -> tuple[int, int]:
-    """Count the messages with pending calls, and the results without a call."""
+    """Count the calls without a result, and the results without a call."""
     layout = _layout(entries)
     return layout.pending, layout.orphans
 
@@ -285,15 +286,8 @@ def _anchors(entries: Sequence[Entry]) -> list[Entry | None]:
     return anchors
 
 
-def _shown(entries: Sequence[Entry]) -> list[Entry]:
-    return [*compress(entries, _layout(entries).shown)]
-
-
 def _layout(entries: Sequence[Entry]) -> _Layout:
-    """Return the layout of a window. The layout before the newest user message is cached.
-
-    An entry may be shown if all calls of its group have results, or if it has other content.
-    """
+    """Return the layout of a window. The layout before the newest user message is cached."""
     if not entries:
         return _Layout([], [], None)
     key = (id(entries[0].message),)
@@ -318,6 +312,12 @@ def _layout(entries: Sequence[Entry]) -> _Layout:
 
 
 def _laid_out(entries: Sequence[Entry]) -> _Layout:
+    """Return the layout of entries that are not cached.
+
+    A group waits if one of its calls has no result, and the conversation has not continued after
+    this call: with a message, or after a result with further calls and their results. An entry may
+    be shown if its group does not wait, or if it has content besides calls and results.
+    """
     shapes = shapes_of([entry.message for entry in entries])
     shown = [shape.speaks for shape in shapes]
     for place, shape in enumerate(shapes):
@@ -336,18 +336,31 @@ def _laid_out(entries: Sequence[Entry]) -> _Layout:
         for number in range(len(shapes[place].calls))
         if (place, number) not in answered_calls
     ]
-    incomplete = {group[place] for place in pending_calls}
-    paired = {place for place, _ in (*answered, *answered_calls)}
-    for place in paired:
-        shown[place] = shown[place] or group[place] not in incomplete
-    for place in tools if incomplete else ():
-        if group[place] in incomplete:
+    open_calls: list[int] = []
+    if pending_calls:
+        continued = _last_continued(shapes, group, {group[place] for place in pending_calls})
+        open_calls = [place for place in pending_calls if place >= continued]
+    waiting = {group[place] for place in open_calls}
+    for place in {place for place, _ in (*answered, *answered_calls)}:
+        shown[place] = shown[place] or group[place] not in waiting
+    for place in tools if waiting else ():
+        if group[place] in waiting:
             group[place] = place
-    users = (i for i in reversed(range(len(shapes))) if _is_users(shapes[i]))
-    last_user = next(users, -1)
-    first_open = min((i for i in pending_calls if i > last_user), default=None)
     orphans = sum(len(shapes[place].answers) for place in tools) - len(answered)
-    return _Layout(shown, group, first_open, len(set(pending_calls)), orphans)
+    first_open = open_calls[0] if open_calls else None
+    return _Layout(shown, group, first_open, len(pending_calls), orphans)
+
+
+def _last_continued(shapes: Sequence[Shape], group: Sequence[int], incomplete: set[int]) -> int:
+    """Return the last index such that calls before it do not wait for results; see `_laid_out`."""
+    last = len(shapes)
+    while last := last - 1:
+        shape = shapes[last]
+        if shape.speaks and shape.role not in SYSTEM_ROLES:
+            break
+        if shape.calls and group[last] not in incomplete:
+            return max((i for i in range(last) if shapes[i].answers or shapes[i].speaks), default=0)
+    return last
 
 
 def _join(group: list[int], joined: Sequence[tuple[int, int]]) -> None:

@@ -15,7 +15,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
 
-from agent_memory import AgentMemory, StaticMemory
+from agent_memory import AgentMemory, StaticMemory, Trim
 from agent_memory.core import rendering
 from agent_memory.core.cache import Cache
 from agent_memory.core.formats.exact import read
@@ -619,6 +619,28 @@ def test_reasoning_does_not_go_with_the_late_result_of_an_earlier_call(hidden: b
     sent = of("go", first, thought, late, "more", form=RESPONSES)
     check_context(RESPONSES, sent)
     assert sent[1:] == [first, late, {"role": "user", "content": "more"}]
+
+
+@pytest.mark.parametrize("form", SHAPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_result_is_sent_without_the_lost_one_of_a_parallel_call(shape: str, form: str) -> None:
+    """Wrong: one of two results never comes, and no context has the other one."""
+    logs = Logs(0)
+    calls = logs._called(shape, [("a", "search"), ("b", "get_policy")])
+    log = [*calls, *logs._answered(shape, [("a", "search", "17 found")])]
+    sent = of("Search.", *log, "And?", form=form)
+    assert "17 found" in str(sent)
+    assert "get_policy" not in str(sent)
+    check_context(form, sent)
+
+
+@pytest.mark.parametrize("form", SHAPES)
+def test_a_late_result_is_sent_although_the_turn_of_its_call_has_left(form: str) -> None:
+    """Wrong: the user speaks while a tool runs, the call's turn leaves the window, and no context
+    has the result."""
+    sent = of("one", CALL, "two", TOOL, form=form, overflow=Trim(max_turns=1))
+    assert "'4'" in str(sent)
+    check_context(form, sent)
 
 
 TOOL = {"role": "tool", "tool_call_id": "c", "content": "4"}

@@ -54,21 +54,8 @@ def is_user(entry: Entry) -> bool:
     return role_of(entry.message) == "user" and any(shape_of(entry.message).says)
 
 
-def pending(entries: Sequence[Entry]) -> list[int]:
-    """Return the calls of the newest turn that still wait for a result."""
-    shapes = [shape_of(entry.message) for entry in entries]
-    answered = set(pairs(shapes).values())
-    last_user = max((e.seq for e in entries if is_user(e)), default=0)
-    return [
-        entry.seq
-        for place, entry in enumerate(entries)
-        if entry.seq > last_user
-        and any((place, at) not in answered for at in range(len(shapes[place].calls)))
-    ]
-
-
-def whole_groups(entries: Sequence[Entry]) -> list[set[int]]:
-    """Return the seqs of complete groups of calls and results."""
+def groups_of(entries: Sequence[Entry]) -> tuple[list[set[int]], set[int]]:
+    """Return the seqs of each group of calls and results, and of the calls without a result."""
     shapes = [shape_of(entry.message) for entry in entries]
     answered = pairs(shapes)
     groups: list[set[int]] = []
@@ -77,12 +64,36 @@ def whole_groups(entries: Sequence[Entry]) -> list[set[int]]:
         touching = [group for group in groups if group & both]
         groups = [group for group in groups if not group & both] + [both.union(*touching)]
     called = set(answered.values())
-    waiting = {
+    return groups, {
         entry.seq
         for place, entry in enumerate(entries)
         if any((place, at) not in called for at in range(len(shapes[place].calls)))
     }
-    return [group for group in groups if not group & waiting]
+
+
+def pending(entries: Sequence[Entry]) -> list[int]:
+    """Return the calls that wait for a result: nothing that the model or the user did follows."""
+    groups, unanswered = groups_of(entries)
+    results = {e.seq for e in entries if shape_of(e.message).answers or says(e)}
+    calls = {e.seq for e in entries if shape_of(e.message).calls}
+    rounds = [
+        max((seq for seq in results if seq < call), default=0)
+        for group in groups
+        if not group & unanswered
+        for call in group & calls
+    ]
+    last = max([*rounds, *(e.seq for e in entries if says(e))], default=0)
+    return [seq for seq in sorted(unanswered) if seq >= last]
+
+
+def says(entry: Entry) -> bool:
+    return role_of(entry.message) in ("user", "assistant") and any(shape_of(entry.message).says)
+
+
+def whole_groups(entries: Sequence[Entry]) -> list[set[int]]:
+    """Return the seqs of the groups of calls and results that do not wait for a result."""
+    waiting = set(pending(entries))
+    return [group for group in groups_of(entries)[0] if not group & waiting]
 
 
 def legal_starts(entries: Sequence[Entry]) -> list[int]:
@@ -127,8 +138,10 @@ def test_visible_shows_whole_groups_in_order(entries: list[Entry], was_cut: bool
     assert wrong(shown) == []
     assert seqs(shown) == sorted(set(seqs(shown)) & set(seqs(entries)))
     assert not any(entry.message.is_system for entry in shown)
-    if was_cut and any(is_user(entry) for entry in shown):
-        assert is_user(shown[0])
+    users = [entry.seq for entry in shown if is_user(entry)]
+    if was_cut and users:
+        late = [group for group in groups_of(shown)[0] if max(group) > users[0]]
+        assert {seq for seq in seqs(shown) if seq < users[0]} <= set().union(*late)
 
 
 @given(logs())
@@ -156,7 +169,7 @@ def test_visible_pairs_by_id_and_format() -> None:
 
 
 def test_visible_leaves_out_what_is_not_whole() -> None:
-    """Wrong: half of a pair is shown, or calls and results without ids count as a pair."""
+    """Wrong: a call or result is shown alone, or those without ids count as a pair."""
     nameless = {"role": "assistant", "content": None, "tool_calls": [{"type": "function"}]}
     messages = [
         U,
@@ -170,7 +183,7 @@ def test_visible_leaves_out_what_is_not_whole() -> None:
         {"role": "tool", "content": "names no call", "tool_call_id": None},
         A,
     ]
-    assert seqs(visible(entries_of(messages), was_cut=False)) == [1, 4, 10]
+    assert seqs(visible(entries_of(messages), was_cut=False)) == [1, 2, 3, 4, 10]
 
 
 @given(logs(), st.integers(1, 1500), st.none() | st.integers(1, 8))
@@ -245,6 +258,7 @@ def test_what_is_alone_is_counted() -> None:
     """Wrong: a pending call or a stray result is left out without a warning."""
     entries = entries_of([S, U, call(["a", "b"]), result("a"), result("stray"), A])
     assert unshown(entries) == (1, 1)
+    assert unshown(entries_of([U, call(["a", "b"]), U])) == (2, 0)
     whole = entries_of([S, U, call(["a"]), result("a")])
     assert unshown(whole) == (0, 0)
 
@@ -288,7 +302,11 @@ def test_a_window_is_cut_at_turns() -> None:
     assert turns([]) == []
     assert snap([], 5) == 0
     entries = entries_of([call(["a"]), U, result("a"), A])
-    assert seqs(visible(entries, was_cut=True)) == [2, 4]
+    assert visible(entries, was_cut=True) == entries
+    entries = entries_of([call(["a"]), A, U, result("a")])
+    assert seqs(visible(entries, was_cut=True)) == [1, 3, 4]
+    entries = entries_of([A, call(["a"]), result("a"), U])
+    assert seqs(visible(entries, was_cut=True)) == [4]
     assert choose_cut(entries_of([U, A]), 15) is None
     assert choose_cut(entries_of([U, call(["a"]), result("a")]), 25) is None
 
@@ -318,6 +336,26 @@ def test_what_is_under_way_stays_whatever_its_size() -> None:
     assert choose_cut(entries_of(rounds, (999, 5, 5, 5, 5)), 10) == Cut(3, (1,))
 
 
+def test_a_result_is_shown_without_its_siblings_once_the_conversation_continues() -> None:
+    """Wrong: if one of two parallel results never comes, no context shows the other one. Or it is
+    shown while the agent still waits for both."""
+    begun = [U, call(["a", "b"]), result("a")]
+
+    def shown(*more: Any) -> list[int]:
+        return seqs(visible(entries_of([*begun, *more]), was_cut=False))
+
+    assert shown() == [1]
+    assert shown(S) == [1]
+    assert shown(U) == [1, 2, 3, 4]
+    assert shown(A) == [1, 2, 3, 4]
+    assert shown(call(["c"])) == [1]
+    assert shown(call(["c"]), result("c")) == [1, 2, 3, 4, 5]
+    assert shown(call(["c", "d"]), result("c")) == [1]
+    assert shown(call(["c", "d"]), result("c"), A, result("b")) == [1, 2, 3, 4, 5, 6, 7]
+    rounds = [one for name in "cdefg" for one in (call([name]), result(name))]
+    assert choose_cut(entries_of([*begun, *rounds]), 60) == Cut(9, (1,))
+
+
 def test_results_of_several_calls_in_one_item_stand_and_fall_together() -> None:
     """Wrong: an item that shows as several messages hides its calls."""
 
@@ -336,11 +374,11 @@ def test_results_of_several_calls_in_one_item_stand_and_fall_together() -> None:
     asks = item("assistant", use("a"), use("b"))
     answers = item("user", given("a"), given("b"), {"type": "text", "text": "Go on."})
     assert shown(U, asks, answers, A) == [1, 2, 3, 4]
-    assert shown(U, asks, item("user", given("a")), A) == [1, 4]  # one result is missing
+    assert shown(U, asks, item("user", given("a")), A) == [1, 2, 3, 4]  # one result is missing
     assert shown(U, answers, A) == [1, 2, 3]  # text next to the results stays
     apart = item("assistant", use("a")), item("assistant", use("b"))
     assert shown(U, *apart, answers, A) == [1, 2, 3, 4, 5]
-    assert shown(U, item("assistant", use("a"), use("c")), apart[1], answers, A) == [1, 4, 5]
+    assert shown(U, item("assistant", use("a"), use("c")), apart[1], answers, A) == [1, 2, 3, 4, 5]
     log = entries_of([U, *apart, answers, A, U])
     assert [snap(log, start) for start in (1, 2, 3, 4, 5)] == [1, 1, 1, 4, 5]
 
