@@ -61,6 +61,10 @@ def test_no_message_is_refused_and_no_context(part: int) -> None:
     assert not failures
 
 
+VOID = ("tool_calls", None)
+"""What the SDK's `model_dump()` gives, and OpenAI refuses."""
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_message_goes_out_as_it_came_in(shape: str) -> None:
     """Wrong: a field, a signature or an id is lost in the log or in the context."""
@@ -71,7 +75,10 @@ def test_a_message_goes_out_as_it_came_in(shape: str) -> None:
                 memory.update("s", message)
             sent = memory.get("s", format=shape).to_messages()
             assert sent == [
-                {**one, "role": "user"} if one.get("role") == "function" else one for one in said
+                {**one, "role": "user"}
+                if one.get("role") == "function"
+                else {key: value for key, value in one.items() if (key, value) != VOID}
+                for one in said
             ]
             logged = [entry.message for entry in memory.history("s")]
             assert [read(one.raw) if one.raw else one.to_dict() for one in logged] == said
@@ -641,6 +648,23 @@ def test_a_late_result_is_sent_although_the_turn_of_its_call_has_left(form: str)
     sent = of("one", CALL, "two", TOOL, form=form, overflow=Trim(max_turns=1))
     assert "'4'" in str(sent)
     check_context(form, sent)
+
+
+def test_litellms_signed_thinking_is_sent_only_until_the_turn_is_answered() -> None:
+    """Wrong: after a change of the model, another provider refuses Claude's signed thinking. Or
+    Claude does not get it back with the results of its calls."""
+    block = {"type": "thinking", "thinking": "Hm.", "signature": "EqQB"}
+    more = {"reasoning_content": "Hm.", "provider_specific_fields": {"citations": None}}
+    thinking = {"thinking_blocks": [block], **more}
+    answer = {"role": "assistant", "content": "Four."}
+    log = ["How many?", {**CALL, **thinking}, TOOL, {**answer, **thinking}]
+    assert of(*log[:3])[1:] == [{**CALL, **thinking}, TOOL]
+    assert of(*log[:3], "Well?")[1] == {**CALL, **thinking}
+    assert of(*log)[1:] == log[1:]
+    assert of(*log, "Sure?")[1:4] == [CALL, TOOL, answer]
+    assert of(*log, "Sure?", log[1], TOOL)[5:] == [{**CALL, **thinking}, TOOL]
+    unsigned = {**answer, "reasoning_content": "Hm."}  # DeepSeek wants it back in later turns
+    assert of("How many?", unsigned, "Sure?")[1] == unsigned
 
 
 TOOL = {"role": "tool", "tool_call_id": "c", "content": "4"}

@@ -12,6 +12,8 @@ from agent_memory.core.formats.neutral import Json, is_text, says
 
 _NO_NAME = re.compile(r"[\s<|\\/>]+")
 _MOST_NAME = 64
+_SIGNED = ("thinking_blocks", "reasoning_content", "provider_specific_fields")
+"""The fields in which litellm returns Claude's signed thinking."""
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
@@ -61,7 +63,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         new = [*map(_with_text, calls)]
         if not all(map(is_, new, calls)):
             fixed["tool_calls"] = new
-    if view.get("tool_calls") == []:  # the API refuses an empty list
+    if not view.get("tool_calls", True):  # the API refuses an empty list and None
         view = {key: field for key, field in view.items() if key != "tool_calls"}
     return [{**view, **fixed}] if fixed else [view]  # type: ignore[list-item]
 
@@ -83,6 +85,30 @@ def converted(view: Mapping[str, Any]) -> Json:
     if isinstance(name := view.get("name"), str) and view.get("role") == "tool":
         converted_view["name"] = neutral.tool_name(name)
     return converted_view
+
+
+def is_counted(message: Any) -> bool:
+    return isinstance(message, Mapping) and bool(message.get(_SIGNED[0]))
+
+
+def limited(context: list[Any]) -> list[Any]:
+    """Return a context without the signed thinking of answered turns.
+
+    Claude needs its thinking only together with the results of its calls. Others refuse it.
+    """
+    places = range(len(context))
+    asked = max((at for at in places if context[at].get("role") == "user"), default=0)
+    answered = max((at for at in places[:asked] if _is_answer(context[at])), default=-1)
+    return [
+        {key: field for key, field in message.items() if key not in _SIGNED}
+        if at <= answered and is_counted(message)
+        else message
+        for at, message in enumerate(context)
+    ]
+
+
+def _is_answer(message: Mapping[str, Any]) -> bool:
+    return message.get("role") == "assistant" and not neutral.calls_of(message)
 
 
 def _with_text(call: Any) -> Any:
