@@ -30,6 +30,7 @@ _HOLDERS = ("choices", "candidates", "output", "message", "content")
 _WITH_IDS = ("google.contents", "anthropic.messages", "bedrock.converse", "ai_sdk")
 """Formats in which only responses have a provider's `id`. Any other `id` is the caller's."""
 _GOOGLE = "google.genai"
+_LLAMA_INDEX = "llama_index"  # its roles are enums, and its pictures are bytes
 _BY_JSON = ("openai", "anthropic")
 
 _WANTED = (
@@ -152,7 +153,7 @@ def plain(value: Any, depth: int = 0) -> Any:
         return dump(exclude_none=True)  # the mode "json" would encode bytes
     if package.partition(".")[0] in _BY_JSON:
         return dump(mode="json", exclude_unset=True)  # the fields that the API sent
-    return dump()
+    return dump(mode="json") if package.startswith(_LLAMA_INDEX) else dump()
 
 
 def dated(fields: Fields, zone: tzinfo) -> Fields:

@@ -383,6 +383,8 @@ HELLO = [{"text": "hello"}]
      ({"role": "user", "content": [{"type": "input_text", "text": "hello"}]}, "user"),
      ({"candidates": [{"content": {"role": "model", "parts": HELLO}}]}, "assistant"),
      ({"output": {"message": {"role": "assistant", "content": HELLO}}}, "assistant"),
+     ({"role": "assistant", "additional_kwargs": {}, "blocks": [{"block_type": "text", **HELLO[0]}]},
+      "assistant"),
      ({"choices": [{"message": {"role": "assistant", "content": "hello"}}]}, "assistant")],
 )  # fmt: skip
 def test_a_message_is_known_by_its_shape(given: Any, role: str) -> None:

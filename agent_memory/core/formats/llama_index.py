@@ -17,6 +17,10 @@ _SHOWN = ("text", "image", "audio", "video", "document", "tool_call")
 _FIELDS = ("tool_calls", "tool_call_id", "name")
 
 
+def recognises(value: Mapping[str, Any]) -> bool:
+    return isinstance(value.get("blocks"), list) and "additional_kwargs" in value
+
+
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     """Return a message as a chat message. Thinking is left out."""
     role, blocks = _ROLES.get(str(raw.get("role"))), raw.get("blocks")
