@@ -223,7 +223,7 @@ def _check_responses(items: Sequence[Any]) -> None:
                 _refuse(place, f"the call_id {called[1]!r} is used twice")
             used.add(called)
             waiting[called] = place
-        elif kind.endswith("_output"):
+        elif called[0] in _PAIRED:
             if waiting.pop(called, None) is None:
                 _refuse(place, "it is an output, but no call with its id precedes it")
             if item.get("output") in (None, []):
@@ -240,7 +240,7 @@ def _check_responses(items: Sequence[Any]) -> None:
             )
             if not is_own:
                 _refuse(place, "no output item follows the reasoning directly")
-        elif role is not None:
+        elif role is not None and kind != "additional_tools":
             _refuse(place, f"the type {kind!r} is unknown")
     for (kind, called_id), place in waiting.items():
         _refuse(place, f"no output answers the {kind} {called_id!r}")

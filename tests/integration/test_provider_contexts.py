@@ -383,8 +383,8 @@ HELLO = [{"text": "hello"}]
      ({"role": "user", "content": [{"type": "input_text", "text": "hello"}]}, "user"),
      ({"candidates": [{"content": {"role": "model", "parts": HELLO}}]}, "assistant"),
      ({"output": {"message": {"role": "assistant", "content": HELLO}}}, "assistant"),
-     ({"role": "assistant", "additional_kwargs": {}, "blocks": [{"block_type": "text", **HELLO[0]}]},
-      "assistant"),
+     ({"role": "user", "additional_kwargs": {}, "blocks": [{"block_type": "text", **HELLO[0]}]},
+      "user"),
      ({"choices": [{"message": {"role": "assistant", "content": "hello"}}]}, "assistant")],
 )  # fmt: skip
 def test_a_message_is_known_by_its_shape(given: Any, role: str) -> None:
@@ -650,6 +650,19 @@ def test_a_late_result_is_sent_although_the_turn_of_its_call_has_left(form: str)
     sent = of("one", CALL, "two", TOOL, form=form, overflow=Trim(max_turns=1))
     assert "'4'" in str(sent)
     check_context(form, sent)
+
+
+def test_tools_that_are_added_on_the_way_are_sent_to_openai_alone() -> None:
+    """Wrong: the search for a tool, or the tool that it added, is lost. Or the item replaces the
+    session's instructions."""
+    search = {"type": "tool_search_call", "execution": "server", "call_id": "ts_1", "arguments": {}}
+    added = {"type": "additional_tools", "role": "developer", "tools": [{"type": "function"}]}
+    log = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "go"}, REASONS]
+    log += [search, FC, OUT, added, {"role": "user", "content": "on"}]
+    sent = of(*log, form=RESPONSES)
+    assert sent == log
+    check_context(RESPONSES, sent)
+    assert [one["role"] for one in of(*log)] == ["system", "user", "assistant", "tool", "user"]
 
 
 def test_litellms_signed_thinking_is_sent_only_until_the_turn_is_answered() -> None:

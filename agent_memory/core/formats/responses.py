@@ -22,7 +22,10 @@ _APPROVALS = {"mcp_approval_request": "id", "mcp_approval_response": "approval_r
 _TEXTS = {"input_text": "text", "output_text": "text", "summary_text": "text", "refusal": "refusal"}
 _OWN_PARTS = frozenset({"input_text", "output_text", "input_image", "input_file", "input_audio"})
 _ITEMS = frozenset(
-    {"reasoning", "compaction", "item_reference", "mcp_list_tools", *_APPROVALS, "program"}
+    {
+        *("reasoning", "compaction", "item_reference", "mcp_list_tools", *_APPROVALS, "program"),
+        *("additional_tools", "configuration_update"),
+    }
 )
 _ENDS = ("_call", "_call_output", "_output")
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
@@ -33,7 +36,7 @@ _CUSTOM = ("custom_tool_call", "custom_tool_call_output")
 def recognises(value: Mapping[str, Any]) -> bool:
     """Return whether a value is an item, by its type or by the types of its parts."""
     kind, role = value.get("type"), value.get("role")
-    if role is None:
+    if role is None or kind in _ITEMS:
         return isinstance(kind, str) and (kind in _ITEMS or kind.endswith(_ENDS))
     if kind == "message":
         return role in _CHAT_ROLES
@@ -110,7 +113,7 @@ def items(raw: Mapping[str, Any]) -> list[Any]:
     output, content = raw.get("output"), raw.get("content")
     if raw.get("object") == COMPACTED and isinstance(output, list):
         return output
-    if "role" not in raw:
+    if "role" not in raw or raw.get("type") in _ITEMS:
         return [raw if output != [] else {**raw, "output": ""}]
     if not isinstance(content, list):
         return [raw] if says(content) else []
@@ -171,8 +174,13 @@ def compacts(raw: Mapping[str, Any]) -> bool:
 
 
 def pair(raw: Mapping[str, Any]) -> str | None:
-    """Return the common key of a call and its output, or of an approval request and response."""
+    """Return the common key of a call and its output, or of an approval request and response.
+
+    A call that the provider runs itself may have no output.
+    """
     kind, call_id = str(raw.get("type")), raw.get("call_id")
+    if raw.get("execution") == "server":
+        return None
     if kind in _APPROVALS:
         kind, call_id = "approval", raw.get(_APPROVALS[kind])
     name = kind.removesuffix("_output").removesuffix("_call")
