@@ -272,7 +272,7 @@ class Logs:
             content = [{"type": "text", "text": ""}]
         if role == "assistant" and isinstance(content, list) and self._random.random() < 0.3:
             content = [{"type": "thinking", "thinking": "hm", "signature": "sig"}, *content]
-        return {"role": role, "content": content, **self._extra()}
+        return {"role": role, "content": content}
 
     def _called_anthropic_messages(self, calls: list[tuple[str, str]], text: str) -> list[Json]:
         blocks: list[Json] = []

@@ -20,7 +20,7 @@ from agent_memory.errors import InvalidMessage
 Fields = Mapping[str, Any]
 
 _NESTED = ("content", "tool_calls", "function_call", "parts", "output", "candidates", "message")
-_SHAPED = frozenset({"parts", "type", "blocks", "contents", "kind"})
+_SHAPED = frozenset({"parts", "type", "blocks", "contents", "kind", "phase"})
 """Fields that no chat message has."""
 _OWN = ("created_at", "metadata")
 _MESSAGE = frozenset({"role", "raw", "type", "parts", "kind"})

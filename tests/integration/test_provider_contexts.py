@@ -652,6 +652,20 @@ def test_a_late_result_is_sent_although_the_turn_of_its_call_has_left(form: str)
     check_context(form, sent)
 
 
+def test_fields_of_one_provider_are_not_sent_to_another() -> None:
+    """Wrong: Anthropic refuses a field of OpenAI's messages, or OpenAI does not get it back."""
+    log = [{"role": "user", "content": "go", "cache_control": {"type": "ephemeral"}, "extra": 1},
+           {"role": "assistant", "content": "Yes.", "phase": "final_answer"}]  # fmt: skip
+    bare = [{key: one[key] for key in ("role", "content")} for one in log]
+    assert of(*log, form=ANTHROPIC) == bare
+    assert of(*log, form=RESPONSES) == [bare[0], log[1]]
+    assert of(*log) == [log[0], bare[1]]
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}  # of Mistral
+    said = {"role": "assistant", "content": [thinking, {"type": "text", "text": "Yes."}]}
+    assert of("go", said)[1] == said
+    assert "signature" not in str(of("go", said, form=ANTHROPIC))
+
+
 def test_tools_that_are_added_on_the_way_are_sent_to_openai_alone() -> None:
     """Wrong: the search for a tool, or the tool that it added, is lost. Or the item replaces the
     session's instructions."""

@@ -24,14 +24,6 @@ _THOUGHTS = ("thinking", "redacted_thinking")
 _ENVELOPE = frozenset({"stop_reason", "model", "usage"})
 """Fields of a response that a request must not have."""
 
-_CHAT_ONLY = frozenset(
-    {
-        *("role", "content", "name", "refusal", "annotations", "audio", "function_call", "images"),
-        *("tool_calls", "tool_call_id", "reasoning", "reasoning_content", "reasoning_details"),
-        *("thinking_blocks", "provider_specific_fields", "parsed", "id"),
-    }
-)
-
 
 def recognises(value: Mapping[str, Any]) -> bool:
     """Return whether a value is a message or a whole response of this API."""
@@ -47,6 +39,8 @@ def _is_own(block: Json) -> bool:
         return False
     if kind == "image":
         return isinstance(block.get("source"), dict)
+    if kind == "thinking":
+        return isinstance(block.get("thinking"), str)  # a list in messages of Mistral
     return (
         kind in _BLOCKS
         or kind.endswith("_tool_result")
@@ -97,9 +91,8 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         if isinstance(blocks, str):
             blocks = [neutral.text_part(blocks)] if says(blocks) else []
         return [{"role": role, "content": [*blocks, *uses]}]
-    more = {key: value for key, value in view.items() if key not in _CHAT_ONLY}
     is_empty = not (says(blocks) if isinstance(blocks, str) else blocks)
-    return [] if is_empty else [{"role": role, "content": blocks, **more}]
+    return [] if is_empty else [{"role": role, "content": blocks}]
 
 
 def items(raw: Mapping[str, Any]) -> list[Json]:

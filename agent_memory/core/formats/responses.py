@@ -41,7 +41,7 @@ def recognises(value: Mapping[str, Any]) -> bool:
     if kind == "message":
         return role in _CHAT_ROLES
     parts = dicts(value.get("content"))
-    return any(
+    return "phase" in value or any(
         str(part.get("type")) in _OWN_PARTS and not isinstance(part.get("input_audio"), dict)
         for part in parts
     )
