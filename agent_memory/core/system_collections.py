@@ -82,6 +82,9 @@ RESERVED = (
 )
 """All system collections. Deletion, export and migration use this list."""
 
+PLAIN = (NOTES, REGISTRY, DELETED, SPENDING, FIGURES)
+"""Collections with only ids, names and numbers. All users need them: they are not encrypted."""
+
 
 def reserved(name: str) -> Reserved | None:
     """Return the system collection with this name. None for any other name."""

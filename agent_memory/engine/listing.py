@@ -14,7 +14,8 @@ from agent_memory.core.limits import how_many, text_of
 from agent_memory.core.records import Entry, Head, Scope
 from agent_memory.engine.paging import all_heads, is_there, page_of
 from agent_memory.engine.recall.merged_search import NOBODY
-from agent_memory.errors import InvalidInput
+from agent_memory.errors import Damaged, InvalidInput
+from agent_memory.stores.damage import leave_out
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components
@@ -94,7 +95,11 @@ class Listing:
         return entries
 
     def _metadata(self, session_id: str) -> dict[str, Any]:
-        item = self._values(Scope(None, session_id)).get((), _NAME)
+        try:
+            item = self._values(Scope(None, session_id)).get((), _NAME)
+        except Damaged as error:  # one session's lost key must not hide the others
+            leave_out(error)
+            return {}
         value = None if item is None else item.value
         return value if isinstance(value, dict) else {}  # a caller may store another value
 

@@ -16,6 +16,8 @@ import pytest
 from agent_memory import AgentMemory, Message, NoteMemory, VectorMemory
 from agent_memory.core.records import Draft, Entry, Scope, Summary
 from agent_memory.engine.edit.repair import look
+from agent_memory.engine.processing.worker import Housekeeping
+from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import ConfigError, StoreUnavailable, Undecryptable
 from agent_memory.retrieval.query import Query
 from agent_memory.stores import SplitStore, open_store
@@ -232,6 +234,32 @@ def test_records_cannot_be_read_without_the_keys(
         memory.delete_user("ana")
     with AgentMemory(**given, encryption="K") as memory:
         assert memory.user("ana").notes().all() == []
+
+
+def test_a_lost_key_makes_only_its_own_data_unreadable() -> None:
+    """Wrong: no user can write notes or list sessions after one key is lost.
+
+    Or: a worker cannot read the engine's notes, which a process without keys may have written.
+    """
+    inner, blocks = MemoryStore(), [NoteMemory(), VectorMemory()]
+    for key_id, user in (("old", "ana"), ("new", "bo")):
+        keys = Keys({"old": SECRET, "new": LATER}, key_id)
+        with AgentMemory(store=EncryptedStore(inner, keys), blocks=blocks) as memory:
+            memory.update(user, CANARY, user_id=user)
+            memory.describe(user, {"title": user})
+            memory.user(user).notes().add(CANARY)
+            Housekeeping(memory.components).run()
+        assert CANARY not in repr([*inner.all_records()])
+    SystemRecords(inner).write(Kind.JOBS, "vector", again_at=None)
+    store = EncryptedStore(inner, Keys({"new": LATER}))
+    with AgentMemory(store=store, blocks=blocks) as memory:
+        memory.user("bo").notes().add("another")
+        assert len(memory.user("bo").notes().all()) == 2
+        titles = {head.session_id: head.metadata for head in memory.sessions()}
+        assert titles == {"ana": {}, "bo": {"title": "bo"}}
+        Housekeeping(memory.components).run()
+        with pytest.raises(Undecryptable, match="'old'"):
+            memory.user("ana").notes().all()
 
 
 @pytest.mark.parametrize("given", [SECRET.hex(), base64.urlsafe_b64encode(SECRET).decode()[:-1]])

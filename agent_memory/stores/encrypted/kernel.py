@@ -15,6 +15,7 @@ from agent_memory.core.damage import Damage
 from agent_memory.core.formats.registry import ENCRYPTED
 from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import SYSTEM_ROLES, Message, compact_json
+from agent_memory.core.system_collections import PLAIN
 from agent_memory.errors import Undecryptable
 from agent_memory.stores.encrypted.keys import Keys, Place
 from agent_memory.stores.kernel.coding import FACT, HEAD, KEY, MARK, SEGMENT, VECTOR, from_micros
@@ -24,6 +25,7 @@ from agent_memory.stores.kernel.wrapping import KernelWrapper
 _BEFORE, _AFTER = '"raw":{"sealed":"', f'"}},"format":"{ENCRYPTED}"}}'
 _SYSTEM = '"role":"system",'
 _BYTES_MARK = MARK.encode()
+_PLAIN = {f"{FACT}{collection.name}" for collection in PLAIN}
 
 
 _Failure = tuple[Undecryptable, str, Damage]
@@ -74,6 +76,8 @@ class Cipher:
 
     def encoded(self, document: Document) -> Document:
         collection = document.collection
+        if collection in _PLAIN:
+            return document
         if collection.startswith((FACT, VECTOR)):
             body = json.loads(document.body)
             plain = compact_json([body["text"], body["metadata"]]).encode()
@@ -121,7 +125,7 @@ class Cipher:
     def _decoded_record(self, doc: Document, failures: list[_Failure]) -> str:
         body = json.loads(doc.body)
         text = body["text"]
-        if self._plaintext and not text.startswith(MARK):
+        if (self._plaintext or doc.collection in _PLAIN) and not text.startswith(MARK):
             return doc.body
         try:
             plain = self.keys.open(self._record(doc, body), text)
