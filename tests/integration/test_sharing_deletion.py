@@ -15,7 +15,7 @@ from agent_memory.core.redaction import DELETED
 from agent_memory.engine.assembly import Components
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.sharing.shares import Share
-from agent_memory.errors import AccessDenied
+from agent_memory.errors import AccessDenied, StoreUnavailable
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.stores.kernel.vectors import KernelStore
@@ -415,3 +415,27 @@ def test_what_is_being_written_meanwhile_goes_too() -> None:
             other.share("team").agent("ann").update("s", user("anncanary"))
         assert said(share, "s") == [DELETED]
         assert "anncanary" not in everything(store)
+
+
+def test_what_was_written_meanwhile_to_a_busy_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: the message stays for good, because no later deletion finds the namespace."""
+    monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.05)
+    store = MemoryStore()
+    with AgentMemory(store=store) as memory:
+        share, session = team(memory), shared_session("team", "s")
+        share.agent("ben").update("s", user("by ben"))
+
+        def watch(step: str) -> None:
+            if step == "before append" and share.has_access("ann"):
+                memory.delete_user("ann")
+                assert store.lease(session, "worker", 60)
+
+        with (
+            AgentMemory(store=watched(store, watch)) as other,
+            pytest.raises(StoreUnavailable, match="call delete_user again"),
+        ):
+            other.share("team").agent("ann").update("s", user("anncanary"))
+        store.release(session, "worker")
+        memory.delete_user("ann")
+        assert said(share, "s") == ["by ben", DELETED]
+        assert "ann" not in everything(store)

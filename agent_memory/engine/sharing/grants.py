@@ -43,12 +43,12 @@ class Grants:
 
     def begin(self, shares: Mapping[str, Mapping[str, Access]]) -> None:
         """Store the configured grants of agents that have no record in the namespace yet."""
-        new = []
-        for share, access_of in shares.items():
-            stored = self._accesses(share)
-            for agent, access in access_of.items():
-                if agent not in stored:
-                    new += _records(share, agent, access, is_initial=True)
+        new = [
+            record
+            for share, access_of in shares.items()
+            for agent in access_of.keys() - self._accesses(share).keys()
+            for record in _records(share, agent, access_of[agent], is_initial=True)
+        ]
         if new:
             self._store.put_records(_GRANTS, new)
 
@@ -96,9 +96,9 @@ class Grants:
         for share in self.shares_of(agent):
             self.put(share, agent, None)
 
-    def drop_agent(self, agent: str) -> None:
-        """Delete an agent's grants, except those made after `close`."""
-        for share in self.shares_of(agent):
+    def drop_agent(self, agent: str, shares: Iterable[str]) -> None:
+        """Delete an agent's grants in namespaces, except those made after `close`."""
+        for share in shares:
             if self.access(share, agent) is None:
                 self._drop(share, agent, found_by="agent")
 
@@ -239,16 +239,20 @@ class Redaction:
         """Empty the messages that a user wrote as an agent, and delete the user's grants."""
         if share_of(user_id) is not None:
             return
-        for share in self._grants.shares_of(user_id):
+        shares = self._grants.shares_of(user_id)
+        for share in shares:
             for head in all_heads(self._store, shared_user(share)):
                 self._redact(head, user_id)
-        self._grants.drop_agent(user_id)
+        self._grants.drop_agent(user_id, shares)
 
     def late(self, agent: str, session_id: str) -> None:
         """Empty the messages of an agent that was deleted while it wrote to a session."""
-        head = self._store.head(session_id)
-        if head is not None and share_of(session_id) not in self._grants.shares_of(agent):
+        head, share = self._store.head(session_id), share_of(session_id)
+        if head is not None and share and share not in self._grants.shares_of(agent):
+            # if this fails, a later deletion finds the namespace; no concurrent grant is overridden
+            self._store.put_records(_GRANTS, _records(share, agent, None, is_initial=True))
             self._redact(head, agent)
+            self._grants.drop_agent(agent, [share])
 
     def _redact(self, head: Head, agent: str) -> None:
         if head.deleting or not self._took_part(head, agent):
