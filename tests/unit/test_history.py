@@ -212,6 +212,17 @@ def test_what_was_before_holds_again_after_a_stay_only() -> None:
     assert oslo.is_current(DAYS[5])
 
 
+def test_a_fact_that_was_replaced_on_its_first_day_ends_with_that_day() -> None:
+    """Wrong: a history shows no end of the fact, as if it were still true."""
+    told = [claim("oslo", 1), claim("bergen", 1, seq=2, links=[("update", "oslo")])]
+    oslo, bergen = facts_of(told)
+    assert (oslo.why, oslo.valid_to, bergen.valid_to) == ("updated", DAYS[2], None)
+    assert oslo.time == "2024-01-02"
+    assert held(told, 1) == ["bergen"]
+    told = [claim("oslo", 1, 0, 1), claim("bergen", 1, 0, seq=2, links=[("update", "oslo")])]
+    assert facts_of(told)[0].valid_to == DAYS[1]
+
+
 def test_agreeing_says_no_more_than_was_said() -> None:
     """Wrong: "yes, Paris" to an assistant's "never Rome" denies Rome."""
     claims = [

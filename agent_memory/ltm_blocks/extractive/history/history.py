@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, get_args
 
 from agent_memory.core.timestamps import BEGINNING
@@ -186,7 +186,9 @@ def _fact(group: _ClaimGroup, block: str) -> Fact:
         [] if group.is_void else without(group.period, (rival.stated_period for rival in winners))
     )
     after, why = _successor(group, winners, periods)
-    valid_to = periods[-1][1] if periods else group.stated_period[1]
+    valid_to = periods[-1][1] if periods else group.end
+    if why == "updated" and not periods and group.begin > BEGINNING:  # it was true for a day
+        valid_to = min(group.end, group.begin + timedelta(days=1))
     if valid_to == group.end:
         valid_to = first.valid_to or END
     return Fact(
