@@ -38,15 +38,25 @@ if TYPE_CHECKING:
 def read_config(file: Path | None, options: dict[str, Any]) -> AgentMemoryConfig:
     """Return the settings of FILE or FILE#NAME. The environment and `options` override the file."""
     from agent_memory.config.settings import AgentMemoryConfig
-    from agent_memory.config.sources import read_settings
-    from agent_memory.engine.deployment import STORES, store_config, store_tables
+    from agent_memory.engine.deployment import store_config
 
     if file is None:
         return AgentMemoryConfig(**options)
+    name, table = settings_in(file)
+    if name is None:
+        return AgentMemoryConfig.from_file(file, **options)
+    return store_config(name, table, **options)
+
+
+def settings_in(file: Path) -> tuple[str | None, dict[str, Any]]:
+    """Return the name and settings of the store of FILE or FILE#NAME, without the environment."""
+    from agent_memory.config.sources import read_settings
+    from agent_memory.engine.deployment import STORES, store_tables
+
     path, name = _parted(file)
     table = read_settings(path)
     if name is None and STORES not in table:
-        return AgentMemoryConfig.from_file(path, **options)
+        return None, table
     tables = store_tables(table)
     if name is None and len(tables) == 1:
         name = next(iter(tables))
@@ -54,7 +64,7 @@ def read_config(file: Path | None, options: dict[str, Any]) -> AgentMemoryConfig
         which = "several stores" if name is None else f"no store {name!r}"
         ways = " or ".join(f"--config {path}#{store}" for store in tables)
         raise ConfigError(f"{path} describes {which}. Name one: {ways}")
-    return store_config(name, tables[name], **options)
+    return name, tables[name]
 
 
 def store_files(file: Path | None) -> dict[str, Path | None]:
@@ -158,8 +168,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except AgentMemoryError as error:
-            code = BAD_SETTINGS if isinstance(error, InvalidSetting) else FAILED
-            fail(" ".join([str(error), *getattr(error, "__notes__", ())]), code)
+            fail(*line_of(error))
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
@@ -168,6 +177,12 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             fail("A file is not UTF-8 text.", BAD_SETTINGS)
 
     return run
+
+
+def line_of(error: AgentMemoryError) -> tuple[str, int]:
+    """Return an error as one line, and its exit code."""
+    code = BAD_SETTINGS if isinstance(error, InvalidSetting) else FAILED
+    return " ".join([str(error), *getattr(error, "__notes__", ())]), code
 
 
 def with_settings(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,14 +11,18 @@ import typer
 
 from agent_memory.cli.common import (
     guarded,
+    line_of,
+    note,
     out,
     read_config,
     say,
+    settings_in,
     store_files,
     with_settings,
     without_password,
 )
 from agent_memory.cli.view import cell, grid
+from agent_memory.errors import ConfigError, InvalidShares
 from agent_memory.models.embedders import is_remote
 
 if TYPE_CHECKING:
@@ -41,13 +45,42 @@ def check(
 
     Opens no store and uses no network. `agent-memory doctor --config FILE` checks the stores.
     """
-    configs = {name: read_config(place, {}) for name, place in store_files(file).items()}
+    configs: dict[str, AgentMemoryConfig] = {}
+    errors: dict[str, int] = {}
+    for name, place in store_files(file).items():
+        try:
+            configs[name] = read_config(place, {})
+        except ConfigError as error:
+            errors.update(_mistakes(error, settings_in(place or file)[1]))
+    for text in errors:
+        note(f"error: {text}", "red")
+    if errors:
+        raise typer.Exit(max(errors.values()))
     for name, config in configs.items():
         table = grid("part", "what it does", header=False)
         for part, text in describe(config):
             table.add_row(cell(f"  {part}", "dim"), cell(text))
         out().print(cell(name, "bold"), table, "", sep="\n")
     say(f"{file}: no errors. No store was opened. `agent-memory doctor --config {file}` opens all.")
+
+
+def _mistakes(error: ConfigError, table: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Yield the text and exit code of an error, and those of each setting on its own.
+
+    An error may hide the errors of other settings.
+    """
+    from agent_memory.config.settings import AgentMemoryConfig
+
+    yield line_of(error)
+    for name, value in table.items():
+        try:
+            AgentMemoryConfig.alone(**{name: value})
+        except InvalidShares:  # the setting may fit the others
+            continue
+        except ConfigError as further:
+            if str(further) not in str(error):
+                further.__notes__ = getattr(error, "__notes__", [])
+                yield line_of(further)
 
 
 def describe(config: AgentMemoryConfig) -> Iterator[tuple[str, str]]:

@@ -33,13 +33,14 @@ def from_environment(model: type[BaseModel], prefix: str = PREFIX) -> dict[str, 
     from difflib import get_close_matches
 
     names = [*model.model_fields, "stores"]  # `stores` belongs to a deployment
-    for variable in variables:
-        name = variable[len(prefix) :].partition(NESTED)[0].lower()
-        near = get_close_matches(name, names, n=1, cutoff=0.9)
-        if near and name not in names:
-            raise InvalidSetting(
-                f"{variable} is not a setting. Did you mean {prefix}{near[0].upper()}?"
-            )
+    unknown = [
+        f"{variable} is not a setting. Did you mean {prefix}{near[0].upper()}?"
+        for variable in sorted(variables)
+        for name in [variable[len(prefix) :].partition(NESTED)[0].lower()]
+        if name not in names and (near := get_close_matches(name, names, n=1, cutoff=0.9))
+    ]
+    if unknown:
+        raise InvalidSetting(" ".join(unknown))
     from pydantic_settings import EnvSettingsSource, SettingsError  # slow, and rarely needed
 
     source = EnvSettingsSource(

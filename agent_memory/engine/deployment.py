@@ -113,9 +113,10 @@ def store_tables(table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     stores = table[STORES]
     if not isinstance(stores, dict) or not stores:
         raise ConfigError("`stores` must be a table with a table for each store, [stores.NAME].")
-    for name, own in stores.items():
-        if problem := store_problem(name, own):
-            raise ConfigError(f"stores.{name}: {problem}")
+    problems = {name: store_problem(name, own) for name, own in stores.items()}
+    if any(problems.values()):
+        shown = (f"stores.{name}: {problem}" for name, problem in problems.items() if problem)
+        raise ConfigError(" ".join(shown))
     return {name: {**top, **own} for name, own in stores.items()}
 
 

@@ -113,6 +113,34 @@ def test_each_mistake_is_said_with_its_place(text: str) -> None:
     assert re.search(MISTAKES[text], checked(text).stderr)
 
 
+def test_all_mistakes_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: one mistake, or one store with a mistake, hides the others. Or one is listed twice.
+
+    Or: a setting that fits the others is refused for the default of another setting.
+    """
+    text = """max_tokens = 8
+    store = "oracle://h/m"
+    retenton = 3
+    timezone = "Atlantis"
+    """
+    told = checked(text).stderr
+    wrong = ["at least 64", "serves oracle", "`retenton`", "'Atlantis'"]
+    assert [told.count(one) for one in wrong] == [1] * 4
+    good = 'overflow = { kind = "summarize", max_summary_tokens = 60000 }\nmax_tokens = 200000'
+    assert "60000" not in checked(f"{good}\nretenton = 3").stderr
+    told = checked(f"[stores.a]\n{text}[stores.b]\nmax_messages = 1").stderr
+    assert len(re.findall("(?m)^error: .*the store 'a'", told)) == 4
+    assert len(re.findall("(?m)^error: .*the store 'b'", told)) == 1
+    assert all(
+        one in checked('[stores]\n"a b" = {}\nc = 3').stderr for one in ("a b", "[stores.c]")
+    )
+    monkeypatch.setenv("AGENT_MEMORY_MAX_TOKNES", "1")
+    monkeypatch.setenv("AGENT_MEMORY_RETENTON", "1")
+    told = checked("").stderr
+    assert "RETENTION?" in told
+    assert "MAX_TOKENS?" in told
+
+
 @pytest.mark.parametrize(
     "text", ['store = "memory://"', 'overflow = "trim"', 'blocks = ["vector", { kind = "notes" }]']
 )
