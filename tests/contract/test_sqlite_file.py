@@ -1,5 +1,6 @@
 """A SQLite file that is moved, deleted or replaced while it is open, and its permissions."""
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from agent_memory import AgentMemory
 from agent_memory.errors import StoreUnavailable
+from agent_memory.server.logs import JsonLines
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft
 
@@ -65,9 +67,17 @@ GONE = [
 @pytest.mark.parametrize(("act", "says"), GONE)
 @pytest.mark.parametrize("first", ["append", "read"])
 def test_a_file_that_is_gone_is_told(
-    path: Path, act: Callable[[Path], None], says: str, first: str, store: SQLStore
+    path: Path,
+    act: Callable[[Path], None],
+    says: str,
+    first: str,
+    store: SQLStore,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Wrong: updates to a file that was moved or deleted are acknowledged, and lost."""
+    """Wrong: updates to a file that was moved or deleted are acknowledged, and lost.
+
+    Or: the service's log does not name the cause.
+    """
     store.append("s", [draft("a")])
     calls: list[Callable[[], object]] = [
         lambda: store.append("s", [draft("b")]),
@@ -79,6 +89,8 @@ def test_a_file_that_is_gone_is_told(
         with pytest.raises(StoreUnavailable, match=says) as caught:
             call()
         assert str(path.parent) not in str(caught.value)
+    (line,) = [json.loads(JsonLines().format(record)) for record in caplog.records]
+    assert (line["level"], line["event"]) == ("error", str(caught.value))
 
 
 @POSIX
@@ -238,6 +250,7 @@ def test_a_replaced_file(path: Path, caplog: pytest.LogCaptureFixture, store: SQ
     path.with_name("new.db").replace(path)
     with pytest.raises(StoreUnavailable):
         store.secure_erase()
+    caplog.clear()
     another = SQLStore(f"sqlite:///{path}")
     another.secure_erase()
     assert caplog.messages == []
@@ -323,6 +336,23 @@ def test_a_link_to_a_file_that_is_not_there(path: Path) -> None:
     with _umask(0o022), closing(SQLStore(f"sqlite:///{link}")) as store:
         store.append("s", [draft("a")])
     assert _modes(path) == {"": 0o600}
+
+
+def test_a_file_that_may_not_be_written(
+    path: Path, store: SQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: a read-only file raises SQLite's own words without what to do."""
+    store.append("s", [draft("a")])
+
+    def read_only(path: str, durability: object) -> tuple[sqlite3.Connection, int]:
+        # root may write to any file: SQLite itself must refuse
+        return sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None), 0
+
+    monkeypatch.setattr("agent_memory.stores.sql.sqlite.connect", read_only)
+    with closing(SQLStore(f"sqlite:///{path}")) as other:
+        assert len(other.read("s")) == 1
+        with pytest.raises(StoreUnavailable, match=r"Allow this process .* folder\."):
+            other.append("s", [draft("b")])
 
 
 @POSIX

@@ -32,6 +32,7 @@ T = TypeVar("T")
 
 _NO_TABLE = "no such table"
 _MALFORMED = "disk image is malformed"
+_DENIED = ("readonly database", "unable to open database file")
 _SCRUB_SECONDS = 5.0
 _PAGES_AT_ONCE = 500  # writers wait while this many pages are cleared
 _MOST_READERS = 32
@@ -262,6 +263,10 @@ class Database(SQLDatabase):
         text = f"The SQLite database {self._file.name!r} failed: {error}."
         if _NO_TABLE in str(error):
             self.read(is_current)  # raises an error for a newer release
+        if any(words in str(error) for words in _DENIED):
+            return StoreUnavailable(
+                f"{text} Allow this process to write to the file and its folder."
+            )
         if isinstance(error, sqlite3.OperationalError):
             return StoreUnavailable(text)
         if _MALFORMED in str(error):  # other pages of the file may be intact

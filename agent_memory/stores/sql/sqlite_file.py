@@ -5,6 +5,7 @@ A new file is readable only by its owner. All calls check that the file is still
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import sqlite3
@@ -23,6 +24,8 @@ from agent_memory.stores.sql.database import SQLConnection
 from agent_memory.stores.sql.sqlite_pages import LENGTH, page_size
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 BUSY_SECONDS = 30.0
 """The seconds to wait for other connections."""
@@ -97,6 +100,7 @@ class SQLiteFile:
                 return status
             else:
                 self._trouble = self._loss_text(identity)
+            logger.error(self._trouble)  # the service's log has no texts of errors
         raise StoreUnavailable(self._trouble)
 
     def is_written(self, there: os.stat_result) -> bool:
@@ -111,6 +115,7 @@ class SQLiteFile:
         header = header_of(first)
         if header is None or self._is_harmed(header, status.st_size, self._compared[0]):
             self._trouble = self._written_over()
+            logger.error(self._trouble)
             raise StoreUnavailable(self._trouble)
         self._changes, self._compared = header.changes, (status.st_size, status.st_mtime_ns)
 
