@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, TextIO
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.limits import quoted
 from agent_memory.core.receipts import Receipt
-from agent_memory.core.records import Absorbed, DeadLetter, Head
+from agent_memory.core.records import Absorbed, DeadLetter, Head, Scope
+from agent_memory.core.system_collections import VALUES
 from agent_memory.engine.assembly import Components
 from agent_memory.engine.edit.repair import look
 from agent_memory.engine.listing import UserSize, users_of
@@ -21,6 +22,7 @@ from agent_memory.engine.stats import Progress
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.engine.transfer.migrate import migrate
 from agent_memory.errors import Damaged, DimensionMismatch, InvalidInput
+from agent_memory.ltm_blocks.registry import registered
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
@@ -129,9 +131,15 @@ def shares(memory: AgentMemory, *, agent_id: str | None = None, prefix: str = ""
 
 
 def users(memory: AgentMemory) -> list[UserSize]:
-    """Return all users that have a session, by id. The call reads the heads of all sessions."""
+    """Return all users with sessions, notes or other items, by id.
+
+    The call reads the heads of all sessions. Users who have only skills are missing.
+    """
     memory.components.guard.check(None, None)
-    return users_of(all_heads(memory.components.store))
+    store = memory.components.store
+    places = sorted({*registered(store), VALUES.name})
+    owners = [owner for place in places for owner in store.owners(place, Scope("").owner)]
+    return users_of(all_heads(store), owners)
 
 
 def verify(memory: AgentMemory, receipt: Receipt | str) -> Receipt:

@@ -14,6 +14,7 @@ from agent_memory.core.limits import how_many, text_of
 from agent_memory.core.records import Entry, Head, Scope
 from agent_memory.engine.paging import all_heads, is_there, page_of
 from agent_memory.engine.recall.merged_search import NOBODY
+from agent_memory.engine.values.items import END
 from agent_memory.errors import Damaged, InvalidInput
 from agent_memory.stores.damage import leave_out
 
@@ -39,9 +40,10 @@ class UserSize:
     messages: int
 
 
-def users_of(heads: Iterable[Head]) -> list[UserSize]:
-    """Return the users of sessions, in order of their ids, without shared namespaces."""
-    sizes: dict[str, list[int]] = {}
+def users_of(heads: Iterable[Head], owners: Iterable[str]) -> list[UserSize]:
+    """Return the users of sessions and records by id, without shared namespaces."""
+    users = {owner.removeprefix(Scope("").owner).partition(END)[0] for owner in owners}
+    sizes: dict[str, list[int]] = {user: [] for user in users if share_of(user) is None}
     for head in heads:
         if head.user_id is not None and _is_listed(head):
             sizes.setdefault(head.user_id, []).append(head.end)

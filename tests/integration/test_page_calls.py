@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import agent_memory.server
+from agent_memory import operations
 from tests.integration.page_world import fill, model_of_a_year, paging
 from tests.integration.serving import Service
 
@@ -82,19 +83,24 @@ def test_the_history_of_facts(service: Service) -> None:
 
 
 def test_users(service: Service) -> None:
-    """Wrong: a user with a session is missing, or a shared namespace is listed as a user."""
+    """Wrong: a user with sessions or notes is missing, or a shared namespace is listed."""
     service.memory.share("team").grant("ana", "write")
+    service.memory.user("cy").notes().add("Cy likes tea.")
+    service.memory.user("dan").values().put(("a", "b"), "key", 1)
     service.memory.share("team").agent("ana").update("t", {"role": "user", "content": "hello"})
     admin = service.key("*", rights="admin")
     told = service.call("list_users", admin).json
-    assert [one["id"] for one in told["users"]] == ["ana", "ben"]
-    assert (told["total"], told["users"][1]["sessions"]) == (2, 2)
+    assert [one["id"] for one in told["users"]] == ["ana", "ben", "cy", "dan"]
+    assert [told["total"], *(one["sessions"] for one in told["users"][1:])] == [4, 2, 0, 0]
     sizes = [len(service.memory.history(one)) for one in ("ben-1", "ben-scan")]
     assert told["users"][1]["messages"] == sum(sizes)
     page = service.call("list_users", admin, {"limit": 1}).json
     assert [one["id"] for one in page["users"]] == ["ana"]
     rest = service.call("list_users", admin, {"after": page["next"]}).json
-    assert [one["id"] for one in rest["users"]] == ["ben"]
+    assert [one["id"] for one in rest["users"]] == ["ben", "cy", "dan"]
+    for user_id in ("cy", "dan"):
+        service.memory.delete_user(user_id)
+    assert [user.user_id for user in operations.users(service.memory)] == ["ana", "ben"]
     service.memory.share("team").delete()
 
 

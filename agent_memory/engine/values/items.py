@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Namespace = tuple[str, ...]
 
-_END = "\x1f"
+END = "\x1f"
 _LONGEST = 320  # maximum characters of an owner in a store
 _MOST_SECONDS = 1e10
 _LONGEST_TTL = timedelta(days=36_500)
@@ -186,7 +186,7 @@ def _is_list(value: object) -> bool:
 
 def owner_of(root: str, namespace: Namespace) -> str:
     """Return the owner of the records of a namespace."""
-    owner = root + _END + "".join(f"{_written(label)}{_END}" for label in namespace)
+    owner = root + END + "".join(f"{_written(label)}{END}" for label in namespace)
     if len(owner) > _LONGEST:
         raise InvalidInput(
             f"The namespace {quoted(namespace)} is too long: at most {_LONGEST} characters are "
@@ -202,12 +202,12 @@ def own_root(session_id: str) -> str:
 
 def is_owned(owner: str, root: str) -> bool:
     """Return whether `owner` is `root` itself, or the owner of a namespace below `root`."""
-    return owner == root or owner.startswith(root + _END)
+    return owner == root or owner.startswith(root + END)
 
 
 def namespace_of(root: str, owner: str) -> Namespace:
     """Return the namespace of an owner. The inverse of `owner_of`."""
-    return tuple(unquote(label) for label in owner[len(root) + 1 :].split(_END)[:-1])
+    return tuple(unquote(label) for label in owner[len(root) + 1 :].split(END)[:-1])
 
 
 def id_of(owner: str, key: str) -> str:
@@ -216,7 +216,7 @@ def id_of(owner: str, key: str) -> str:
 
 def _written(label: str) -> str:
     """Return a label with separators escaped."""
-    return label.replace("%", "%25").replace(_END, quote(_END))
+    return label.replace("%", "%25").replace(END, quote(END))
 
 
 def _until(ttl: float, now: datetime) -> str:
