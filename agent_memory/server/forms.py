@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, takewhile
 from operator import attrgetter
 from typing import Any, Literal, get_args
 
@@ -24,6 +25,7 @@ Paged = Literal["", "all", "part"]
 
 _JSON = dict[str, Any]
 _RESULT = object()
+_PAGE_BYTES = 4 * 2**20
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,9 @@ def _sessions(heads: list[Head], at: At, request: Any) -> _JSON:
 
 
 def _log(entries: list[Entry], at: At, request: Any) -> _JSON:
-    page, more = cut(entries, request.limit, lambda entry: str(entry.seq))
+    sizes = accumulate(len(entry.message.to_json().encode()) for entry in entries)
+    fitting = sum(1 for _ in takewhile(lambda size: size <= _PAGE_BYTES, sizes))
+    page, more = cut(entries, min(request.limit, max(fitting, 1)), lambda entry: str(entry.seq))
     expired, end = at.length(request.session_id)
     total = None if hasattr(request, "share") else end - expired
     return {"messages": page, "next": more, "total": total}

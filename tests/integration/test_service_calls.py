@@ -127,6 +127,20 @@ def test_pages_give_all_once(service: Service) -> None:
     assert service.call("read_session", key, {"session_id": "more/3"}).json["id"] == "more/3"
 
 
+def test_a_page_of_messages_has_at_most_4_mib_or_one_message(service: Service) -> None:
+    """Wrong: a page of long messages has tens of megabytes, or a message in no page."""
+    for mib in (1, 2, 3, 5, 1):
+        service.memory.update("long", "x" * (mib * 2**20 - 1_000), user_id="ana")
+    key, after, pages = service.key("ana"), {}, []
+    while not pages or after["after"]:
+        asked = {"session_id": "long", "limit": 10, **after}
+        page = service.call("list_messages", key, asked).json
+        pages.append([one["seq"] for one in page["messages"]])
+        after = {"after": page["next"]}
+    assert pages == [[1, 2], [3], [4], [5]]
+    service.memory.delete("long")
+
+
 def test_folders_of_files(service: Service) -> None:
     """Wrong: a folder is not found, or the beginning of its name is."""
     key = service.key("ana")
