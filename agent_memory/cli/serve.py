@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -29,6 +32,7 @@ UNENCRYPTED = (
     "warning: This serves unencrypted HTTP to the network. Put a proxy with TLS in front of it"
 )
 _MOST_REQUESTS = 1_000_000
+_WORK_SECONDS = 10.0  # for background work, after the requests in progress
 _FIRST_KEY = 'agent-memory keys create --label backend --users "*" --rights read,write,delete,admin'
 
 _NO_MCP = f"MCP is not served. To serve it: {install_command('mcp')}"
@@ -127,7 +131,25 @@ def listening(
         memory.warm_up()  # connections wait in the socket's queue meanwhile
         address, port = listener.getsockname()[:2]
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        yield memory, listener, url, ip_address(address.partition("%")[0]).is_loopback
+        try:
+            yield memory, listener, url, ip_address(address.partition("%")[0]).is_loopback
+        except SystemExit:
+            try:
+                memory._close(_WORK_SECONDS)
+            finally:
+                _leave_calls()
+            raise
+
+
+def _leave_calls() -> None:
+    """End the process if calls still run, for example because a model does not answer.
+
+    The interpreter would wait for their threads. Stores survive the end of a process at any line.
+    """
+    threads = [thread for thread in threading.enumerate() if not thread.daemon]
+    if threads != [threading.main_thread()]:
+        atexit._run_exitfuncs()
+        os._exit(0)
 
 
 def _served(settings: AgentMemoryConfig) -> AgentMemoryConfig:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from agent_memory.config.settings import AgentMemoryConfig
@@ -103,11 +104,16 @@ class OpenMemory:
 
         Afterwards, other calls raise `MemoryClosed`.
         """
+        self._close()
+
+    def _close(self, seconds: float | None = None) -> None:
+        """Close as `close` does. Leave work that takes more than `seconds` to the next process."""
         if not self._guard.closed:
             self._guard.closed = True
+            until = None if seconds is None else monotonic() + seconds
             if self._background is not None:
-                self._background.drain()
-            self._behind.stop()
+                self._background.drain(seconds)
+            self._behind.stop(None if until is None else max(0.0, until - monotonic()))
             self.components.close()
 
     def _update_all(self, updates: Sequence[Update]) -> list[Head | Exception]:

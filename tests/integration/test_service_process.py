@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory
-from tests.kit import piped
+from agent_memory.testing import FakeLLM
+from tests.kit import piped, until
 
 COMMAND = [sys.executable, "-c", "from agent_memory.cli.entry import main; main()"]
 CONFIG = 'store = "sqlite:///m.db"\nblocks = [{kind = "vector"}]\n'
@@ -59,7 +60,7 @@ def key_of(folder: Path, users: str = "ana", rights: str = "read,write") -> str:
 
 @contextmanager
 def serving(
-    folder: Path, *more: str, files: int | None = None, extra: bool = True
+    folder: Path, *more: str, files: int | None = None, extra: bool = True, config: str = CONFIG
 ) -> Iterator[Server]:
     """Run the service in the folder, with or without the extra `mcp`. Check its log at the end."""
     command = (
@@ -70,7 +71,7 @@ def serving(
         if files is not None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 
-    (folder / "m.toml").write_text(CONFIG, encoding="utf-8")
+    (folder / "m.toml").write_text(config, encoding="utf-8")
     log = folder / "log"
     with log.open("ab") as stream:
         command = [*command, "serve", "--port", "0", "--config", "m.toml", *more]
@@ -149,6 +150,35 @@ def test_what_is_under_way_is_finished(tmp_path: Path, number: signal.Signals) -
             socket.create_connection(("127.0.0.1", server.port), timeout=5)
     with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", blocks=[]) as memory:
         assert len(memory.history("s", user_id="ana")) == 1
+
+
+def test_a_model_that_hangs_does_not_delay_the_end(tmp_path: Path) -> None:
+    """Wrong: after SIGTERM the service waits for a model until the service manager kills it.
+
+    Or: the next process does not continue the work.
+    """
+    with FakeLLM('{"facts": []}') as fake:
+        config = (
+            'store = "sqlite:///m.db"\nmodel = "openai/fake"\napi_key = "k"\nmodel_timeout = 600\n'
+            f'api_base = "{fake.api_base}"\nquiet_seconds = 0\n[overflow]\nkind = "flush_to_ltm"\n'
+            'absorb = "every_update"\nblocks = ["extractive"]\n'
+        )
+        fake.outage("hang")
+        with serving(tmp_path, config=config) as server:
+            key = key_of(tmp_path)
+            server.ask("POST", "/v1/sessions/s/messages", key, SAID)
+            peer = http.client.HTTPConnection("127.0.0.1", server.port)
+            given = {"Authorization": f"Bearer {key}"}
+            peer.request("POST", "/v1/sessions/t/turn", '{"message": "hello"}', given)
+            until(lambda: len(fake.requests) == 2)
+            server.process.terminate()
+            assert server.process.wait(60) == 0
+            peer.close()
+        fake.clear()
+        with serving(tmp_path, config=config) as server:
+            until(lambda: len(fake.requests) == 3)
+        with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", blocks=[]) as memory:
+            assert memory.sessions(user_id="ana")[0].cursors == {"extractive": 1}
 
 
 def test_a_killed_server_loses_and_doubles_nothing(tmp_path: Path) -> None:

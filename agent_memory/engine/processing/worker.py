@@ -187,8 +187,11 @@ class Worker:
             backlog.done(session_id, None)
 
     @apart
-    def drain(self) -> None:
-        """Wait until all sessions in the queue have been processed, or have failed once."""
+    def drain(self, seconds: float | None = None) -> None:
+        """Wait until all sessions in the queue have been processed, or have failed once.
+
+        Wait at most `seconds`. None means no limit.
+        """
         with self._lock:
             key = object()
             # a session that was woken while in work is processed once more
@@ -196,7 +199,7 @@ class Worker:
             left.update(dict.fromkeys(self._queue, 1))
             self._drains[key] = left
             try:
-                self._changed.wait_for(lambda: self._stopping or not left)
+                self._changed.wait_for(lambda: self._stopping or not left, seconds)
             finally:
                 del self._drains[key]
 
