@@ -11,6 +11,7 @@ from agent_memory.core.records import Entry
 from agent_memory.ltm_blocks.extractive.history.findings import Grounded, grounded
 from agent_memory.ltm_blocks.extractive.history.sources import SourceMessage, sources
 from tests.histories import texts
+from tests.unit.claiming import claim
 
 DAY = datetime(2024, 1, 5, tzinfo=UTC)
 WEIGHTS = {"user": 2, "assistant": 1, "tool": 0}
@@ -162,6 +163,19 @@ def test_a_code_of_an_assistant_or_a_tool_is_of_its_role() -> None:
     )  # fmt: skip
     assert isinstance(found, Grounded)
     assert found.role == "tool"
+
+
+@pytest.mark.parametrize("who", ["user", "assistant"])
+def test_a_code_of_a_known_fact_is_of_the_facts_role(who: str) -> None:
+    """Wrong: a finding that refines a known fact is refused, because it repeats the fact's code."""
+    known = [claim("a", "Buys a house for 690000 euros.", role=who)]
+    lines = shown(("user", "We move in on Friday."))
+    text = "Moves into the house that costs 690000 euros."
+    found = grounded(1, "We move in", text, lines, WEIGHTS, known)
+    assert isinstance(found, Grounded)
+    assert found.role == who
+    other = text.replace("690000", "680000")
+    assert grounded(1, "We move in", other, lines, WEIGHTS, known) == "invented"
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,8 @@ class Absorbing:
             journal: The known claims, without those from the messages in `shown`.
         """
         findings = [replace(finding, text=unmarked(finding.text)) for finding in findings]
-        drafted, refused = drafts(findings, shown, journal.forgotten, self.rules, self._id)
+        known = [claim for claim in journal.claims if claim.fact in self.shown]
+        drafted, refused = drafts(findings, shown, journal.forgotten, self.rules, self._id, known)
         settled, echoes = self._settled(drafted, journal)
         news = self._news(settled, journal)
         refused["echo"] += echoes + len(settled) - len(news)

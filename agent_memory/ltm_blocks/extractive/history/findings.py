@@ -116,6 +116,7 @@ def grounded(
     text: str,
     shown: Sequence[SourceMessage],
     weights: Mapping[str, int] | None = None,
+    known: Sequence[Claim] = (),
 ) -> Grounded | str:
     """Return the source of a finding, or the reason why it is refused.
 
@@ -123,9 +124,13 @@ def grounded(
     occurs only in messages of a role of less weight, that role counts: a user who says "yes" to a
     text did not state its content.
 
+    Args:
+        known: The claims of the facts in the prompt. A finding may repeat their codes.
+
     Returns:
         The source, or one of three reasons. "message": there is no message of this number. "quote":
-        the message does not contain the quote. "invented": a code occurs in no message.
+        the message does not contain the quote. "invented": a code occurs in no message and in no
+        known claim.
     """
     source = next((message for message in shown if message.number == number), None)
     if source is None:
@@ -133,7 +138,7 @@ def grounded(
     place = find(quote, source.text)
     if place is None:
         return "quote"
-    role = _origin(source, text, shown, weights or {})
+    role = _origin(source, text, shown, weights or {}, known)
     if role is None:
         return "invented"
     return Grounded(source, source.text[slice(*place)], place, role)
@@ -158,14 +163,23 @@ def find(quote: str, text: str) -> tuple[int, int] | None:
 
 
 def _origin(
-    source: SourceMessage, text: str, shown: Sequence[SourceMessage], weights: Mapping[str, int]
+    source: SourceMessage,
+    text: str,
+    shown: Sequence[SourceMessage],
+    weights: Mapping[str, int],
+    known: Sequence[Claim],
 ) -> str | None:
     """Return the role that stated a finding; None if it contains a code that nobody said."""
-    ranked = sorted(shown, key=lambda message: -weights.get(message.role, 0))
+
+    def weight(item: SourceMessage | Claim) -> int:
+        return -weights.get(item.role, 0)
+
+    ranked = sorted(shown, key=weight)
+    stated = [*ranked, *sorted(known, key=weight)]
     roles = [source.role]
     for code in _codes(text):
         bare = _bare(code)
-        if not (holders := [message.role for message in ranked if bare in _bare(message.text)]):
+        if not (holders := [item.role for item in stated if bare in _bare(item.text)]):
             return None
         roles.append(holders[0])
     for name in names(text):
@@ -222,12 +236,16 @@ def drafts(
     forgotten: Collection[Tombstone],
     rules: Rules,
     id_of: Callable[[SourceMessage, Candidate], str],
+    known: Sequence[Claim] = (),
 ) -> tuple[list[Draft], Counter[str]]:
-    """Return the accepted findings in message order, and the numbers of refusals by reason."""
+    """Return the accepted findings in message order, and the numbers of refusals by reason.
+
+    `known` has the claims of the facts in the prompt.
+    """
     refused: Counter[str] = Counter()
     by_id: dict[str, Draft] = {}
     for place, finding in enumerate(findings):
-        grounding = _judged(finding, shown, rules)
+        grounding = _judged(finding, shown, rules, known)
         if isinstance(grounding, str):
             refused[grounding] += 1
             continue
@@ -240,7 +258,9 @@ def drafts(
     return sorted(by_id.values(), key=lambda draft: draft.claim.seq), refused
 
 
-def _judged(finding: Candidate, shown: Sequence[SourceMessage], rules: Rules) -> Grounded | str:
+def _judged(
+    finding: Candidate, shown: Sequence[SourceMessage], rules: Rules, known: Sequence[Claim]
+) -> Grounded | str:
     if not finding.fits:
         return "value"
     if finding.field is None:
@@ -250,7 +270,7 @@ def _judged(finding: Candidate, shown: Sequence[SourceMessage], rules: Rules) ->
             return "category"
     if finding.confidence < rules.least:
         return "confidence"
-    grounding = grounded(finding.number, finding.quote, finding.text, shown, rules.weights)
+    grounding = grounded(finding.number, finding.quote, finding.text, shown, rules.weights, known)
     if isinstance(grounding, Grounded) and finding.field is None and is_chatter(finding, shown):
         return "chatter"
     return grounding
