@@ -345,6 +345,17 @@ def test_what_recall_shows(model: Model) -> None:
             assert MOVED in str(context.to_messages())
 
 
+@pytest.mark.parametrize("question", ["Which dogs do I have?", "Do I have a dog?"])
+def test_a_context_has_only_relevant_facts(model: Model, question: str) -> None:
+    """Wrong: one relevant fact brings all others into the context of a question for a list."""
+    with remembering(model, min_relevance=0.1) as memory:
+        told(memory)
+        found = memory.get("new", question, user_id="ada").recalls
+        assert texts(found) == ["Has a dog named Rex."]
+        found = memory.search(question, user_id="ada", least=0)
+        assert len(found) == 3
+
+
 def test_another_embedder(tmp_path: Path, model: Model) -> None:
     """Wrong: after a change of the embedder, vectors of two models are compared."""
     with FakeLLM(model) as fake:

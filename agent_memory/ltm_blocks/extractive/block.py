@@ -186,13 +186,16 @@ class ExtractiveMemory(FactBlock):
             scope = replace(scope, pinned=with_successors(scope.pinned, remembered.facts))
         pinned = [place for place in shown if remembered.facts[place].id in scope.pinned]
         pins = recalls(remembered, pinned, query, self.scorer, now, limit)
-        best, least = list[Recall](), scope.floor * self.resources.min_relevance
+        least = scope.floor * self.resources.min_relevance
         counts = self._keeper.recalled(scope.owner) if self.counts_recalls else {}
         if self.choose is not None and scope.floor > 0:
             most = max(limit, self.choose.most)
             ranked = recalls(remembered, shown, query, self.scorer, now, most, counts)
             best = self.choose.choose(self.resources, question, ranked)
-        elif not query or remembered.relevance(query)[shown].max() >= least:
+        else:
+            if query:
+                relevance = remembered.relevance(query)
+                shown = [place for place in shown if relevance[place] >= least]
             best = recalls(remembered, shown, query, self.scorer, now, limit, counts)
         return with_pinned(best, pins, scope, limit)
 
