@@ -36,6 +36,10 @@ def claim(name: str, day: int, *links: tuple[LinkKind, str], fact: str | None = 
     )  # fmt: skip
 
 
+def date(day: int) -> datetime:
+    return NOON.replace(hour=0) + timedelta(days=day)
+
+
 A, B = claim("a", 1), claim("b", 2, ("update", "a"))
 
 
@@ -131,6 +135,27 @@ def test_what_is_told_again_with_more_keeps_its_time(told: int | None) -> None:
     assert kept.valid_from == (began or A.recorded_at)
     (current,) = [fact for fact in facts_of([old, kept]) if fact.is_current(new.recorded_at)]
     assert current.id == "new"
+
+
+@pytest.mark.parametrize("until", [4, 14])
+def test_after_a_planned_move_the_former_home_does_not_return(until: int) -> None:
+    """Wrong: the day after a planned move, or after its new date, the user lives in the former
+    home. After a planned stay, the user does not."""
+    home = replace(claim("home", 1), kind="state")
+    claims = [home]
+    for name, old, day in (("plan", "home", 3), ("later plan", "plan", 9)):
+        facts = facts_of(claims)
+        known = Existing(facts, {fact.id for fact in facts}, claims, np.zeros((len(facts), 0)))
+        period = {"valid_from": date(day), "valid_to": date(day + until - 3)}
+        new = replace(claim(name, 2), seq=day, kind="plan", **period)
+        draft = Draft(new, corrects=False, relation="update", related=(old,))
+        (planned,), _ = settle([draft], np.zeros((1, 0)), known, {}, lambda groups: {})
+        claims.append(planned)
+    homes = {fact.id: fact for fact in facts_of(claims)}
+    assert homes["home"].holds(date(8))
+    assert not homes["home"].holds(date(9))
+    assert homes["home"].holds(date(30)) == (until == 14)
+    assert homes["later plan"].is_current(date(30))
 
 
 # --- Which facts may be equal, or change one another ----------------------------------------------

@@ -24,7 +24,7 @@ from agent_memory.ltm_blocks.extractive.history.claims import (
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, listed
 from agent_memory.ltm_blocks.extractive.history.findings import Draft
 from agent_memory.ltm_blocks.extractive.history.likeness import ALIKE, candidates, key_of
-from agent_memory.ltm_blocks.extractive.history.periods import day_of
+from agent_memory.ltm_blocks.extractive.history.periods import day_of, is_date
 from agent_memory.models.usage import Account, current_account
 
 if TYPE_CHECKING:
@@ -293,10 +293,19 @@ def _tied(
     tied = replace(claim, links=tuple(link for link in links if link.fact != claim.id))
     if tied.valid_from is tied.valid_to is None:
         tied = _dated_as(tied, [fact for _, fact in targets if fact is not None], named)
-    if claim.kind == "event" and any(kind == "update" for kind, _ in named):
+    updates = any(kind == "update" for kind, _ in named)
+    if claim.kind == "event" and updates:
         # "moved to Lisbon" means that the user has lived there since
         return replace(tied, kind="state", valid_to=None)
+    if claim.kind == "plan" and is_date(tied.valid_from, tied.valid_to):
+        # "in June I move to Lisbon" means that the user will live there from June on
+        if updates or any(fact is not None and _goes_on(fact) for _, fact in targets):
+            return replace(tied, valid_to=None)
     return tied
+
+
+def _goes_on(fact: Fact) -> bool:
+    return fact.kind == "plan" and fact.valid_from is not None and fact.valid_to is None
 
 
 def _dated_as(claim: Claim, older: Sequence[Fact], named: Sequence[tuple[LinkKind, str]]) -> Claim:

@@ -60,6 +60,11 @@ def written(begin: datetime | None, end: datetime | None) -> str:
     return f"{begin:%Y-%m-%d} to {end - timedelta(days=1):%Y-%m-%d}"
 
 
+def is_date(begin: datetime | None, end: datetime | None) -> bool:
+    """Return whether a period is one day, month or year."""
+    return begin is not None and end is not None and parse(written(begin, end)) == (begin, end)
+
+
 def _shown(day: datetime, bound: datetime) -> str:
     """Return a day with the likely precision of its bound: a bound on 1 January gives a year."""
     if bound.day > 1:
