@@ -297,10 +297,10 @@ def _tied(
     if claim.kind == "event" and updates:
         # "moved to Lisbon" means that the user has lived there since
         return replace(tied, kind="state", valid_to=None)
-    if claim.kind == "plan" and is_date(tied.valid_from, tied.valid_to):
+    goes_on = updates or any(fact is not None and _goes_on(fact) for _, fact in targets)
+    if claim.kind == "plan" and goes_on and is_date(tied.valid_from, tied.valid_to):
         # "in June I move to Lisbon" means that the user will live there from June on
-        if updates or any(fact is not None and _goes_on(fact) for _, fact in targets):
-            return replace(tied, valid_to=None)
+        return replace(tied, valid_to=None)
     return tied
 
 
