@@ -13,10 +13,13 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.core.timestamps import BEGINNING
 from agent_memory.ltm_blocks.extractive.history.claims import Kind
-from agent_memory.ltm_blocks.extractive.history.findings import Candidate, times
+from agent_memory.ltm_blocks.extractive.history.fact import listed
+from agent_memory.ltm_blocks.extractive.history.findings import Candidate, Rules, drafts, times
+from agent_memory.ltm_blocks.extractive.history.history import facts_of
 from agent_memory.ltm_blocks.extractive.history.periods import (
     END,
     Period,
+    Precision,
     day_of,
     meant,
     parse,
@@ -194,7 +197,7 @@ def test_times_of_a_finding(
     """Wrong: a date that the text does not support is stored, or a supported one is lost."""
     found = replace(_FOUND, kind=kind, when=when, since=since, until=until)
     shown = said(text)
-    assert times(found, shown[0], shown) == (at(begin), at(end), kept)
+    assert times(found, shown[0], shown)[:3] == (at(begin), at(end), kept)
 
 
 def test_the_words_may_stand_in_another_message() -> None:
@@ -282,6 +285,44 @@ def test_day_of_is_the_day_where_it_was_said() -> None:
 def test_times_as_people_write_them(begin: str | None, end: str | None, text: str) -> None:
     """Wrong: one day is shown as two, or a year as its first day."""
     assert written(begin and at(begin), end and at(end)) == text
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "precision", "text"),
+    [
+        ("2025-08-01", None, "day", "since 2025-08-01"),
+        ("2026-01-01", None, "month", "since 2026-01"),
+        ("2025-08-15", None, "day", "since 2025-08-15"),
+        ("2025-08-01", "2027-01-01", "day", "2025-08-01 to 2026-12-31"),
+        ("2025-05-01", "2026-01-01", "month", "2025-05 to 2025-12"),
+        ("2025-08-01", "2025-08-02", "day", "2025-08-01"),
+    ],
+)
+def test_a_known_first_day_is_shown(
+    begin: str, end: str | None, precision: Precision, text: str
+) -> None:
+    """Wrong: "from 1 August" is shown as "since August", and "since January" as the year."""
+    assert written(at(begin), end and at(end), precision) == text
+
+
+@pytest.mark.parametrize(
+    ("said_text", "when", "since", "time"),
+    [
+        ("I start on 1 August", "on 1 August", "2023-08-01", "since 2023-08-01"),
+        ("I swim since January", "since January", "2023-01", "since 2023-01"),
+        ("I live here since 2019", "since 2019", "2019", "since 2019"),
+    ],
+)
+def test_a_fact_keeps_the_precision_of_its_beginning(
+    said_text: str, when: str, since: str, time: str
+) -> None:
+    """Wrong: a fact that began on the first day of a month does not show this day."""
+    finding = replace(_FOUND, kind="state", when=when, since=since, quote=said_text)
+    rules = Rules({}, (), (), 0.0, "m", "p")
+    (draft,), _ = drafts([finding], said(said_text), (), rules, lambda source, finding: "id")
+    (fact,) = facts_of([draft.claim])
+    assert fact.time == time
+    assert listed(draft.claim) == f"other, state [{time}]: Fact."
 
 
 @given(st.dates(datetime(1000, 1, 1).date(), datetime(9998, 12, 30).date()))

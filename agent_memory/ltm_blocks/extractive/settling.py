@@ -318,7 +318,8 @@ def _dated_as(claim: Claim, older: Sequence[Fact], named: Sequence[tuple[LinkKin
     for fact in older:
         dated = fact.valid_from is not None or fact.valid_to is not None
         if fact.id in refined and dated and fact.kind == claim.kind:
-            return replace(claim, valid_from=fact.valid_from, valid_to=fact.valid_to, when="")
+            begin, end, precision = fact.valid_from, fact.valid_to, fact.precision
+            return replace(claim, valid_from=begin, valid_to=end, precision=precision, when="")
     return claim
 
 

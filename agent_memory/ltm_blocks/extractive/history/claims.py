@@ -19,7 +19,7 @@ from pydantic import (
 from agent_memory.core.forms import Count, Name, Share
 from agent_memory.core.records import Record
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.ltm_blocks.extractive.history.periods import day_of
+from agent_memory.ltm_blocks.extractive.history.periods import Precision, day_of
 from agent_memory.ltm_blocks.registry import Tombstone
 
 LinkKind = Literal["update", "refine", "contradict", "end"]
@@ -87,6 +87,7 @@ class Claim:
     place: Count = 0  # the claim's position among the findings of its batch
     kind: Kind = ""
     when: str = ""  # the words that state the claim's time, if they are too vague for a date
+    precision: Precision = "year"  # the precision of `valid_from`, if its day does not show it
 
     @property
     def content_id(self) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from agent_memory.core.records import Source
 from agent_memory.core.settings_model import Range, SettingsModel, Weight
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, Kind
-from agent_memory.ltm_blocks.extractive.history.periods import Period, written
+from agent_memory.ltm_blocks.extractive.history.periods import Period, Precision, written
 
 _NEVER = "said since never to have been so"
 _NOT_THE_USERS = "not what the user says"
@@ -69,6 +69,8 @@ class Fact:
         value: The field's value, as JSON.
         kind: "event", "state" or "plan"; empty if unknown.
         when: The words that state the fact's time, if they are too vague for a date.
+        precision: The precision of `valid_from`: "month" or "day" if 1 January or the first of a
+            month is meant as such.
     """
 
     id: str
@@ -90,6 +92,7 @@ class Fact:
     value: Any = None
     kind: Kind = ""
     when: str = ""
+    precision: Precision = "year"
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -122,7 +125,7 @@ class Fact:
     def time(self) -> str:
         """The time of the fact in words. If this time is unknown, the time of the statement."""
         stated = f"said {self.recorded_at:%Y-%m-%d}"
-        dates = written(self.valid_from, self.valid_to)
+        dates = written(self.valid_from, self.valid_to, self.precision)
         if self.kind == "plan" and self.valid_from is not None:
             return f"planned for {dates.removeprefix('since ')}"
         time = dates or (f'"{self.when}", {stated}' if self.when else stated)
@@ -148,7 +151,7 @@ def listed(fact: Fact | Claim) -> str:
     """Return a fact as a line of text for a model that compares facts."""
     about = ("" if fact.subject == "user" else fact.subject, fact.category, fact.kind)
     stated = "" if fact.valid_from else f"said {fact.recorded_at:%Y-%m-%d}"
-    time = filter(None, (written(fact.valid_from, fact.valid_to), stated))
+    time = filter(None, (written(fact.valid_from, fact.valid_to, fact.precision), stated))
     return f"{', '.join(filter(None, about))} [{', '.join(time)}]: {fact.text}"
 
 

@@ -12,7 +12,14 @@ from typing import Any, Literal
 
 from agent_memory.core.text import identifiers, names
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, Kind, Relation, covers
-from agent_memory.ltm_blocks.extractive.history.periods import Period, day_of, meant, parse
+from agent_memory.ltm_blocks.extractive.history.periods import (
+    Period,
+    Precision,
+    day_of,
+    meant,
+    parse,
+    precision_of,
+)
 from agent_memory.ltm_blocks.extractive.history.sources import SourceMessage
 from agent_memory.ltm_blocks.registry import Tombstone
 from agent_memory.retrieval.words import words
@@ -175,7 +182,7 @@ def _origin(
         return -weights.get(item.role, 0)
 
     ranked = sorted(shown, key=weight)
-    stated = [*ranked, *sorted(known, key=weight)]
+    stated: list[SourceMessage | Claim] = [*ranked, *sorted(known, key=weight)]
     roles = [source.role]
     for code in _codes(text):
         bare = _bare(code)
@@ -280,7 +287,7 @@ def _draft(
     finding: Candidate, grounding: Grounded, period: Times, name: str, rules: Rules, place: int
 ) -> Draft:
     entry = grounding.source.entry
-    begin, end, when = period
+    begin, end, when, precision = period
     claim = Claim(
         id=name,
         fact=name,
@@ -304,6 +311,7 @@ def _draft(
         alone=finding.alone,
         kind=finding.kind,
         when=when,
+        precision=precision,
     )
     return Draft(claim, finding.corrects, finding.relation, finding.related)
 
@@ -325,11 +333,13 @@ _TIME = re.compile(
 _TODAY = re.compile(r"\b(?:today|tonight|this (?:morning|afternoon|evening)|just|now|earlier)\b")
 
 
-Times = tuple[datetime | None, datetime | None, str]
+Times = tuple[datetime | None, datetime | None, str, Precision]
 
 
 def times(finding: Candidate, source: SourceMessage, shown: Sequence[SourceMessage]) -> Times:
-    """Return a finding's start and exclusive end, and its words for the time if both are unknown.
+    """Return a finding's start, exclusive end, words for the time, and precision of the start.
+
+    The words are empty if the start or the end is known.
 
     The calendar meaning of these words overrides the model's dates. Vague words remove the dates.
     If the words are not in a message, the dates count only if the source names a time. An event has
@@ -357,7 +367,7 @@ def times(finding: Candidate, source: SourceMessage, shown: Sequence[SourceMessa
     begin, end = (first[0] if first else None), (last[1] if last else None)
     if begin is not None and end is not None and end <= begin:
         end = first[1] if finding.kind == "event" and first else None
-    return begin, end, words or ""
+    return begin, end, words or "", precision_of(first) if first else "year"
 
 
 def _is_exact(words: str) -> bool:

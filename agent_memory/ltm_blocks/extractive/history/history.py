@@ -214,6 +214,7 @@ def _fact(group: _ClaimGroup, block: str) -> Fact:
         value=first.value,
         kind=first.kind,
         when=first.when,
+        precision=first.precision,
     )
 
 

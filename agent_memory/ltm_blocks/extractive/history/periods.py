@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from agent_memory.retrieval.dates import MONTHS, NUMBERS, WEEKDAYS, dates
 
 Period = tuple[datetime, datetime]
 """Start and end; the end is exclusive."""
+
+Precision = Literal["year", "month", "day"]
+"""The calendar unit of a date. A period whose bounds need a finer unit is shown in that unit."""
 
 END = datetime.max.replace(tzinfo=UTC)
 
@@ -43,16 +46,19 @@ def day_of(moment: datetime) -> datetime:
     return datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
 
 
-def written(begin: datetime | None, end: datetime | None) -> str:
+def written(begin: datetime | None, end: datetime | None, precision: Precision = "year") -> str:
     """Return a period in words: "2024-03", "2019 to 2024-03", "since 2019" or "until 2020".
 
     Return "" if both bounds are None.
+
+    Args:
+        precision: The precision of `begin`.
     """
-    first = begin and _shown(begin, begin)
-    last = end and _shown(end - timedelta(days=1), end)
+    first = begin and _shown(begin, begin, precision)
+    last = end and _shown(end - timedelta(days=1), end, precision)
     if begin is None or end is None:
         return f"since {first}" if first else f"until {last}" if last else ""
-    for form in (f"{begin:%Y}", f"{begin:%Y-%m}", f"{begin:%Y-%m-%d}"):
+    for form in (f"{begin:{each}}" for each in _FORMS):
         if parse(form) == (begin, end):
             return form
     if begin.day == end.day == 1:
@@ -65,11 +71,21 @@ def is_date(begin: datetime | None, end: datetime | None) -> bool:
     return begin is not None and end is not None and parse(written(begin, end)) == (begin, end)
 
 
-def _shown(day: datetime, bound: datetime) -> str:
-    """Return a day with the likely precision of its bound: a bound on 1 January gives a year."""
-    if bound.day > 1:
-        return f"{day:%Y-%m-%d}"
-    return f"{day:%Y-%m}" if bound.month > 1 else f"{day:%Y}"
+_FORMS = ("%Y", "%Y-%m", "%Y-%m-%d")
+
+
+def _shown(day: datetime, bound: datetime, precision: Precision) -> str:
+    """Return a day at least as precise as its bound: a bound on 1 January may give a year."""
+    least = 2 if bound.day > 1 else 1 if bound.month > 1 else 0
+    return f"{day:{_FORMS[max(least, get_args(Precision).index(precision))]}}"
+
+
+def precision_of(period: Period) -> Precision:
+    """Return the calendar unit of a period: "day" if it is neither a year nor a month."""
+    begin, _ = period
+    if parse(f"{begin:%Y}") == period:
+        return "year"
+    return "month" if parse(f"{begin:%Y-%m}") == period else "day"
 
 
 def without(period: Period, others: Iterable[Period]) -> list[Period]:
