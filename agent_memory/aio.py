@@ -1,8 +1,8 @@
 """`AsyncAgentMemory`: the calls of `AgentMemory` for async code.
 
 Each call runs on a thread, through anyio. This works with asyncio and trio, and with several event
-loops at the same time. Each loop has at most 16 threads for a memory. A call that has started
-finishes even if its caller is cancelled. In a cancelled scope (anyio, trio), the caller waits for
+loops at the same time. Each loop has at most 16 threads for a memory. A running call continues to
+its end even if its caller is cancelled. In a cancelled scope (anyio, trio), the caller waits for
 the call. After `asyncio.Task.cancel`, the caller does not wait.
 """
 
@@ -298,7 +298,7 @@ class AsyncAgentMemory:
             pad = await memory.session("s-1").working()
             await memory.run(pad.set, "plan", ["book a table"])
 
-        A started call finishes even if its caller is cancelled.
+        A running call continues to its end even if its caller is cancelled.
         """
         return await self._run(partial(call, *args, **kwargs))
 

@@ -109,7 +109,7 @@ class AccessDenied(AgentMemoryError):
 
 
 class SessionOfAnotherUser(AccessDenied):
-    """The session belongs to another user. Its owner is the first user that a call named for it."""
+    """The session belongs to another user. Its owner is the first user named for it."""
 
 
 class ConfigError(AgentMemoryError):

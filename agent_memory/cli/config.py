@@ -61,7 +61,7 @@ def check(
         for part, text in describe(config):
             table.add_row(cell(f"  {part}", "dim"), cell(text))
         out().print(cell(name, "bold"), table, "", sep="\n")
-    say(f"{file}: no errors. No store was opened. `agent-memory doctor --config {file}` opens all.")
+    say(f"{file}: no errors. To open the stores: `agent-memory doctor --config {file}`")
 
 
 def _mistakes(error: ConfigError, table: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

@@ -115,7 +115,7 @@ def audit(memory: AgentMemory, user: UserOption = None, session: SessionOption =
 def forget(
     memory: AgentMemory,
     fact: Annotated[
-        str | None, typer.Argument(help="A fact's id or its beginning; needs --user.")
+        str | None, typer.Argument(help="A fact's id, or the beginning of the id; needs --user.")
     ] = None,
     user: UserOption = None,
     source: Annotated[

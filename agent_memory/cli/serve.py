@@ -76,9 +76,9 @@ def serve(
 ) -> None:
     """Serve HTTP until SIGTERM: the API at /v1, the web page at /, and MCP at /mcp.
 
-    The credential of a request decides its users and rights: see `agent-memory keys`. Any number of
-    these processes can share a store. The log goes to stderr, one JSON object per line, without
-    message content.
+    A request's credential decides for which users the request may act, and with which rights: see
+    `agent-memory keys`. Any number of these processes can share a store. The log goes to stderr,
+    one JSON object per line, without message content.
     """
     if not all(map(find_spec, ("jwt", "prometheus_client", "starlette", "uvicorn"))):
         raise MissingExtra("agent-memory serve", "server")

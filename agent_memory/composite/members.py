@@ -239,8 +239,8 @@ class Routing:
     def home(self, session_id: str, user_id: str | None) -> str:
         """Return the name of a session's home.
 
-        Without a `user_id`, the rule is called with None, then with the owner of this session in
-        each memory, so that a rule that depends on the user finds the home.
+        Without a `user_id`, the rule is called with None, then with the session's owner in each
+        memory. A rule that depends on the user thus finds the home.
         """
         next(iter(self._memories.values())).components.guard.check(session_id, user_id)
         if self._same is not None:

@@ -89,7 +89,7 @@ class Cleared:
         last = before
         if last is not None and not (last._pinned == pinned and continues(window, last._window)):
             last = None
-        # None stands for an entry that was merged into another one.
+        # None stands for an entry that was merged into another entry.
         self._shown: list[Entry | None] = last._shown.copy() if last else []
         self._costs: list[int] = last._costs.copy() if last else []
         self._tokens: int = last._tokens if last else 0

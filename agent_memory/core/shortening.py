@@ -100,7 +100,7 @@ class Shortener:
         return shortened if len(shortened) == len(shown) else None
 
     def fewest(self, entries: Sequence[Entry]) -> int:
-        """Return the fewest tokens of a unit. If it has several results, only the newest counts."""
+        """Return the fewest tokens that a unit may take. Of several results, the newest counts."""
         entries = self._chat(entries)
         least = sum(self.least(entry.message) for entry in entries)
         answered = [

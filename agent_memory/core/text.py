@@ -95,7 +95,7 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 def last_break(text: str, upto: int) -> int:
     """Return the index, up to `upto`, at which to cut a text after a sentence, or else a word.
 
-    The end of a sentence counts only in the second half. If no word ends before, return `upto`.
+    The end of a sentence counts only in the second half. Return `upto` if no word ends before it.
     """
     ends = [match.start() for match in SENTENCE.finditer(text[: upto + 1])]
     if ends and ends[-1] * 2 >= upto:

@@ -39,7 +39,7 @@ def full_text(message: Message) -> str:
 
 
 def _unshown(raw: dict[str, Any], name: str | None) -> str:
-    """Return the readable fields of an item without a chat form. Empty for a compaction."""
+    """Return the readable fields of an item that has no chat form. Empty for a compaction."""
     readable = {key: value for key, value in raw.items() if value and key not in _UNREADABLE}
     if readable.keys() <= {"type"} or form_of(name).compacts(raw):
         return ""
@@ -108,8 +108,9 @@ def split(text: str, count: Count, limit: int) -> list[str]:
 def clip(text: str, count: Count, limit: int) -> str:
     """Return the beginning of a text within `limit` tokens.
 
-    If a sentence ends in the second half of the text that fits, the text is cut there, otherwise
-    after a word, so that no number is cut. Only a very long word is cut.
+    The text is cut after the last sentence that ends in the second half of the limit. If no
+    sentence ends there, the text is cut after a word, so that no number is split. Only a very long
+    word is split.
     """
     if count(text) <= limit:
         return text

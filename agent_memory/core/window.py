@@ -85,8 +85,8 @@ def visible(entries: Sequence[Entry], *, was_cut: bool) -> list[Entry]:
 
     System messages are left out, because a context shows them at the top. Calls without results,
     results without calls, empty messages, and raw items without a chat form are left out too. If a
-    message has text and calls without results, its text is shown. If only some of its calls have
-    results, these are shown once the conversation has continued.
+    message has text and calls without results, its text is shown. If only some of a message's calls
+    have results, these calls are shown only after the conversation has continued.
 
     Args:
         was_cut: Whether earlier entries have left the window. If so, entries before the first user
@@ -248,7 +248,7 @@ class _Candidate(NamedTuple):  # a tuple, which is fast: nearly every entry has 
 def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candidate]:
     """Yield legal cuts with the size of the remaining window, smallest first.
 
-    Except for the first, a window exceeds `keep_tokens` by at most its pinned message.
+    Each window after the first exceeds `keep_tokens` by at most its pinned message.
     """
     tokens = messages = 0
     next_shown: Entry | None = None
@@ -315,8 +315,9 @@ def _laid_out(entries: Sequence[Entry]) -> _Layout:
     """Return the layout of entries that are not cached.
 
     A group waits if one of its calls has no result, and the conversation has not continued after
-    this call: with a message, or after a result with further calls and their results. An entry may
-    be shown if its group does not wait, or if it has content besides calls and results.
+    this call. The conversation continues with a message or, after a result, with further calls and
+    their results. An entry may be shown if its group does not wait, or if it has content besides
+    calls and results.
     """
     shapes = shapes_of([entry.message for entry in entries])
     shown = [shape.speaks for shape in shapes]

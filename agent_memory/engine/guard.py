@@ -60,8 +60,8 @@ class Guard:
     def ownership(self, session_id: str, user_id: str) -> Ownership:
         """Return whose session it is. Servers use this to hide other users' sessions.
 
-        "own": it belongs to the user. "deleting": the same, but its deletion is not finished.
-        "nobody's": the session does not exist. "another's": it belongs to another user or to no
+        "own": it belongs to the user. "deleting": it belongs to the user, but its deletion is not
+        finished. "nobody's": there is no session. "another's": it belongs to another user or to no
         user. A session without a user must stay hidden: the first user that names it would own it.
         """
         self.check_session(session_id, user_id)

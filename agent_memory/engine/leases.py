@@ -38,7 +38,7 @@ class Leases:
 
     @contextmanager
     def hold(self, session_id: str, *, waiting: bool = False) -> Iterator[Lease | None]:
-        """Hold a lease like `take`, but yield None if it is not available."""
+        """Hold a lease like `take`, but yield None if the lease is not available."""
         with self.take(session_id, waiting=waiting) as taken:
             yield None if isinstance(taken, Unheld) else taken
 
@@ -69,8 +69,8 @@ class Leases:
     def renew(self, lease: Lease) -> bool:
         """Renew a lease and return whether it is still held.
 
-        A lease that another worker has held meanwhile is not renewed, even if it is free now: the
-        caller has read an older state of the session.
+        If another worker has held the lease meanwhile, the lease is not renewed, even if it is free
+        now. The other worker may have changed the session after the caller read it.
         """
         return self._store.lease(lease.session_id, lease.owner, LEASE_SECONDS, renew=True)
 

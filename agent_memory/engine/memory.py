@@ -68,8 +68,8 @@ class AgentMemory(OpenMemory):
     part of the log, which contexts show. Blocks absorb messages: they derive records from them,
     which contexts recall. A head is the stored state of a session.
 
-    A session belongs to the first user that a call names for it. Every call that names another user
-    raises `SessionOfAnotherUser` and changes nothing.
+    The first call that names a user for a session makes this user the session's owner. Every call
+    that names another user raises `SessionOfAnotherUser` and changes nothing.
 
     Args:
         config: All settings. None takes the defaults: one SQLite file, no model, a `VectorMemory`.
@@ -248,7 +248,7 @@ class AgentMemory(OpenMemory):
     def explain(
         self, question: str, *, user_id: str | None = None, session_id: str | None = None
     ) -> Explanation:
-        """Return the records that a question would recall, and those left out, with the reason.
+        """Return the records that a question would recall, and the omitted records with reasons.
 
         A record is left out if it is not relevant enough, is superseded, has no room in the budget
         or is shown already. Warnings name messages that blocks have not absorbed yet or could not
@@ -308,7 +308,7 @@ class AgentMemory(OpenMemory):
         limit: int | None = None,
         last: int | None = None,
     ) -> list[Entry]:
-        """Return the log's entries in order, also those that left the window.
+        """Return the log's entries in order, including entries that left the window.
 
         Args:
             user_id: The user that the session must belong to.

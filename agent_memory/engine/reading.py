@@ -58,7 +58,7 @@ class ReadMessage(Arguments):
     )
     session_id: str | None = Field(
         default=None,
-        description="The conversation, another one of the same user; without it the one at hand.",
+        description="The id of another conversation of this user. By default, this conversation.",
     )
 
 
@@ -71,10 +71,10 @@ class MessagePages:
 
     @tool(
         READ_MESSAGE,
-        "Read one message of a conversation page by page. Use it where a message is marked as cut, "
-        "or a search gave a part of one (pass on its `read_on` as it is), and you need the rest. "
-        "Each page says where the next one begins. Read one page at a time, and with each say all "
-        "that you have found so far: by then the pages before it may be shown in part.",
+        "Read one message of a conversation page by page. Use it if a message is marked as cut, "
+        "or a search gave a part of a message (then pass its `read_on` unchanged), and you need "
+        "the rest. Each page says where the next page begins. Read one page at a time, and after "
+        "each page say all that you have found so far: the earlier pages may be cut by then.",
         ("read",),
     )
     def read(self, scope: Scope, request: ReadMessage) -> str:
@@ -183,8 +183,8 @@ class Query(Arguments):
     query: str = Field(
         default="",
         max_length=2_000,
-        description="What to look for, in words. Empty: all notes and facts, the newest first; "
-        "with `since` or `until` all that was said then.",
+        description="What to look for, in words. Empty: all notes and facts, newest first, or all "
+        "messages between `since` and `until`.",
     )
     since: date | None = Field(
         default=None, description="Only what was said on this day or later, such as 2025-03-01."

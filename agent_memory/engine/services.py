@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Services:
     """The store, tokenizer and models of one `AgentMemory`. Models and embedders load at first use.
 
-    `at` maps the URL of a block's own database to the URL to open, such as that of a copy.
+    `at` maps the URL of a block's own database to the URL to open, such as the URL of a copy.
     """
 
     def __init__(self, config: AgentMemoryConfig, at: Callable[[str], str] = str) -> None:

@@ -29,7 +29,7 @@ _OWN = ("session_id", "user_id")
 def bound(call: Callable[Concatenate[Any, str, P], T]) -> Callable[Concatenate[Any, P], T]:
     """Return a method that makes a memory's call for the session and the user of a handle.
 
-    The method has no parameters for their ids, although type checkers accept `user_id`.
+    The method has no parameters for these ids, although type checkers accept `user_id`.
     """
     name, signature = call.__name__, inspect.signature(call)
     left = [each for each in signature.parameters.values() if each.name not in _OWN]

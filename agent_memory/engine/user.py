@@ -230,8 +230,8 @@ class User:
 
         Raises:
             InvalidInput: An item is neither a recall nor an item of a report.
-            SessionOfAnotherUser: A message is in another user's session. Records that are not
-                messages are already deleted, and perhaps messages of other sessions.
+            SessionOfAnotherUser: A message is in another user's session. By then, all records that
+                are not messages are deleted, and perhaps messages of other sessions.
         """
         scope, recalls = self._scope(), recalls_in(found)
         text_of("why", why)
@@ -272,7 +272,7 @@ class User:
         self._parts.pins.pin(self._scope(), id)
 
     def unpin(self, id: str) -> None:
-        """Undo `pin`, also of the facts that the fact `id` superseded. Idempotent."""
+        """Undo `pin` of a record, and of all facts that it superseded. Idempotent."""
         self._parts.pins.pin(self._scope(), id, pinned=False)
 
     def notes(self) -> Notes:

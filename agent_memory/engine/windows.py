@@ -16,7 +16,7 @@ from agent_memory.stores.base import SessionStore
 from agent_memory.stores.log import decrypted, entries_after, entry_for_caller
 
 _MOST = 20_000
-"""Maximum number of cached entries. An entry counts once more for each 1,000 tokens."""
+"""Maximum number of cached entries. Each 1,000 tokens of an entry count as one more entry."""
 _TOKENS_EACH = 1_000
 
 
@@ -30,7 +30,7 @@ class _CachedWindow(NamedTuple):
 
         A change of the window or the log, other than an append, changes the head's version. A new
         session has another creation time. A restored snapshot may have the same version and
-        creation time, but then it has another running total.
+        creation time, but its running total differs.
         """
         if self.head.version != head.version or self.head.created_at != head.created_at:
             return False
@@ -104,5 +104,5 @@ class Windows:
 
 
 def _weight(entries: Sequence[Entry | Draft]) -> int:
-    """Return the number of entries, where each 1,000 tokens count as one more."""
+    """Return the number of entries, plus one for each 1,000 tokens of an entry."""
     return sum([1 + entry.tokens // _TOKENS_EACH for entry in entries])

@@ -78,7 +78,7 @@ class Resources:
         return self.local(scope, message.created_at).date()
 
     def local(self, scope: Scope, at: datetime) -> datetime:
-        """Return a time in UTC in the user's time zone, and any other time as it is."""
+        """Convert a time in UTC to the user's time zone. Return any other time unchanged."""
         zone = self.zones.of(scope.user_id)
         return at.astimezone(zone) if zone is not None and at.tzinfo is UTC else at
 
@@ -105,7 +105,8 @@ class Block(SettingsModel, ABC):
     """Base of long-term blocks: an immutable value that holds its settings.
 
     To write your own block, subclass this, set a `kind`, and write `get`, `update` and `delete`.
-    Each may be `async def`. Keep no per-call state on the block: it serves many users and threads.
+    Each method may be `async def`. Keep no per-call state on the block, which serves many users and
+    threads.
 
     Attributes:
         absorbs: Whether the engine passes the log to the block.

@@ -258,7 +258,7 @@ def keyed_id(block: str, owner: str, key: str) -> str:
 
 
 def plain_json(value: object, what: str) -> str:
-    """Return a value as compact JSON that restores it exactly. `what` names it in errors."""
+    """Return a value as compact JSON that restores it exactly. `what` names the value in errors."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         check_depth(value, MAX_DEPTH)

@@ -120,7 +120,7 @@ def tombstones(store: RecordStore, block: str, owner: str) -> list[Tombstone]:
 
 
 def bury(store: RecordStore, block: str, owner: str, gone: Sequence[Tombstone]) -> None:
-    """Store tombstones. Call it before the data that they cover is erased."""
+    """Store tombstones. Call it before the data that the tombstones cover is erased."""
     store.put_records(FORGOTTEN, [record_of(tombstone, block, owner) for tombstone in gone])
 
 

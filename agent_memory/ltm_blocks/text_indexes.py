@@ -20,7 +20,7 @@ class TextIndexes(Cache[str, "TextIndex"]):
     """Indexes by owner, each valid while the owner's texts are the same. Thread-safe.
 
     The caller reads the texts from the store every time, and the cache compares them with the
-    indexed texts. It therefore notices changes by other processes.
+    indexed texts. The cache therefore notices changes by other processes.
     """
 
     def __init__(self, resources: Resources) -> None:

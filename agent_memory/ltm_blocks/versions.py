@@ -133,8 +133,8 @@ class Versioned(Cache[str, tuple[Version, T]]):
             before: The version before the change. The caller has held the writers' lock since it
                 read this version.
             value: The value after the change.
-            put: A function that stores the change, and the records of the new version, which are
-                its argument.
+            put: A function that stores the change together with its argument, the records of the
+                new version.
         """
         epoch, version = before[0] if before is not None else "", new_version(owner)
         try:

@@ -98,7 +98,7 @@ class WorkingMemory(CollectionBlock):
             max_length=_MAX_KEY,
             description="A short name, such as plan or open_tasks.",
         ),
-        value: Any = Field(description="Any JSON. It replaces what the key had."),
+        value: Any = Field(description="Any JSON. It replaces the key's former value."),
     ) -> str:
         self.open(scope).set(key, value)
         return f"Kept under {key!r}."
@@ -107,7 +107,7 @@ class WorkingMemory(CollectionBlock):
     def _run_get(
         self,
         scope: Scope,
-        key: str | None = Field(default=None, description="The key; leave it out for everything."),
+        key: str | None = Field(default=None, description="The key. By default, all values."),
     ) -> str:
         values = self.open(scope).all()
         if key is None:
@@ -116,7 +116,7 @@ class WorkingMemory(CollectionBlock):
             raise _no_such(key, values)
         return compact_json(values[key])
 
-    @tool("{name}_delete", "Take a value that is not needed any more off the scratchpad.")
+    @tool("{name}_delete", "Remove a value that is no longer needed from the scratchpad.")
     def _run_delete(self, scope: Scope, key: str = Field(description="The key.")) -> str:
         pad = self.open(scope)
         if not pad.delete(key):

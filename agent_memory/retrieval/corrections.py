@@ -34,8 +34,8 @@ from agent_memory.retrieval.statements import (
 )
 
 Newer = Callable[[Hit], Sequence[tuple[Hit, float]]]
-"""Returns the hits nearest to both the question and a statement, nearest first. Each comes with the
-sum of its two cosines. The hits may be older than the statement."""
+"""Returns the hits nearest to both the question and a statement, nearest first. Each hit comes with
+the sum of its two cosines. The hits may be older than the statement."""
 
 _FIRST = 12  # number of hits that are compared with each other for contradictions
 _CORRECTIONS = 2
@@ -45,10 +45,11 @@ _LEANS = 4  # a short correction may be this many seqs after its statement
 # nearest is therefore subtracted from the nearness of each.
 _FIFTH, _BY_CHANCE = 4, 0.5
 _NEAR = 0.45  # minimum nearness of a correction
-_NEAR_BEHIND = 0.25  # the same for a statement that a context shows behind the older one
+_NEAR_BEHIND = 0.25  # the same for a statement that a context shows behind the older statement
 _NEARLY = 0.8  # the statement to correct must have this share of the highest `_alone`
 _EVIDENCE = 0.1  # added to the sum for words of change, and for a value of the same kind
-# Subtracted from the sum if both statements begin with the same word, which makes any two similar.
+# Subtracted from the sum if both statements begin with the same word, which makes any two
+# statements similar.
 _SAME_START = 0.2
 
 Since = Sequence[tuple[Hit, float]]
@@ -66,8 +67,8 @@ def corrected(
 ) -> list[Hit]:
     """Return `results` with corrections.
 
-    Short corrections that follow one of the first statements are added, such as "No, the 6th!", and
-    newer statements that correct the statement that answers the question.
+    Two kinds are added: short corrections that follow one of the first statements, such as "No, the
+    6th!", and newer statements that correct the answer to the question.
 
     Args:
         sure: The statements among `results` that are surely relevant.

@@ -15,7 +15,7 @@ from agent_memory.retrieval.bm25 import K1, damping
 from agent_memory.retrieval.languages import ENGLISH, elected, vote_of
 from agent_memory.retrieval.words import Cached, forms_of
 
-_PLAIN = 0.25  # count of a word's plain form if the form is none of the stems
+_PLAIN = 0.25  # count of a word's plain form if this form is not among the stems
 
 
 class Terms(NamedTuple):

@@ -143,7 +143,7 @@ def forget_fact(at: At, fact_id: FactId, why: Why = "") -> dict[str, Any]:
 def export_user(at: At) -> Lines:
     """Export all of the user's data, one JSON object per line, each with its `kind`.
 
-    The last line has the kind "end". An export without it is incomplete.
+    The last line has the kind "end". An export without this line is incomplete.
     """
     count = 0
     for kind, item in _all(at):

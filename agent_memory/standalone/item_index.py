@@ -134,7 +134,7 @@ class ItemIndex(ABC):
         *,
         user_id: str | None = None,
     ) -> None:
-        """Store items. Each replaces the item with the same id.
+        """Store items. Each item replaces the stored item with the same id.
 
         If the call fails, nothing is stored. Exception: Qdrant has no transactions, so a failed
         call may have stored some of the items.

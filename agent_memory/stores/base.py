@@ -1,8 +1,7 @@
-"""The types of stores. A `Store` has sessions, facts and vectors. A `VectorStore`, such as that of
-Qdrant, has only records with vectors.
+"""The types of stores. A `Store` has sessions, facts and vectors. A `VectorStore` has vectors only.
 
-A store serves one namespace. Its methods are safe to call from many threads, and on a shared
-database from many processes. The engine validates ids before it calls a store.
+A store serves one namespace. The methods of a store are safe to call from many threads, and on a
+shared database from many processes. The engine validates ids before it calls a store.
 
 Damaged data affects only calls that read it. A call for one session raises `Damaged`, with the
 readable part of the head. A call for many sessions leaves damaged data out and reports it; see
@@ -55,8 +54,8 @@ class VectorStore(Protocol):
     place in the session; see `retrieval.features`.
 
     A store that also has sessions checks `lease` in the transaction of the write, as in
-    `RecordStore`. Other stores ignore `lease`. If a worker loses its lease while it writes to one
-    of them, the engine reverts the worker's writes.
+    `RecordStore`. Other stores ignore `lease`. If a worker loses its lease while it writes to such
+    a store, the engine reverts the worker's writes.
     """
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:

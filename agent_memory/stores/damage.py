@@ -83,8 +83,7 @@ def undamaged_records(rows: Iterable[Row], decode: Callable[[Row], Value]) -> li
     """Decode records, and leave out the damaged ones.
 
     Raises:
-        Damaged: The error of a row names no record. A wrong key may be the cause, and would make
-            the call leave out all rows.
+        Damaged: An error names no record. Its cause may be a wrong key, which concerns all rows.
     """
     with noted() as damaged:
         values = undamaged(rows, decode)

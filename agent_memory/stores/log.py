@@ -54,7 +54,7 @@ def check_owner(head: Head, user_id: str | None) -> None:
     if user_id is not None and head.user_id not in (None, user_id):
         raise SessionOfAnotherUser(
             f"Session {head.session_id!r} belongs to another user. Use that user's id, or start a "
-            "session with an id of its own."
+            "session with another id."
         )
 
 

@@ -72,7 +72,7 @@ class Pending:
         self.on_many: Callable[[str, Sequence[Lag]], None] = lambda block, lags: None
 
     def of(self, block: str, scope: Scope, most: int = MOST) -> Tails:
-        """Return a block's pending entries, without the newest ones that the window shows.
+        """Return a block's pending entries, without the newest entries, which the window shows.
 
         Call this method before you search the block's records. If the block absorbs an entry
         between the two calls, both results then contain the entry. In the other order, the entry

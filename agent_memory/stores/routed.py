@@ -35,10 +35,10 @@ class RoutedStore(KernelStore):
         facts = open_store("sqlite:///facts.db")
         store = RoutedStore(open_store("sqlite:///memory.db"), {"extractive": facts})
 
-    All other data and the leases are in the common database. This database may also have records
-    that were stored before their block was routed. A deletion of the block's records also deletes
-    these records. A lease is checked before a write to another database. If the lease is lost
-    during the write, the engine reverts the write.
+    All other data and the leases are in the common database. The common database may also have
+    records that were stored before their block was routed. A deletion of the block's records also
+    deletes these records. A lease is checked before a write to another database. If the lease is
+    lost during the write, the engine reverts the write.
 
     Args:
         inner: The common store. `close` closes only this store.

@@ -196,7 +196,7 @@ class Chain(Strategy):
     """A combination of strategies.
 
     The blocks of all members absorb the log. Of the members' shares and limits, the smallest apply.
-    The cut is that of the member that keeps the fewest entries. The summary is the first new
+    The member that keeps the fewest entries determines the cut. The summary is the first new
     summary that a member returns.
 
     Attributes:

@@ -86,7 +86,7 @@ EXPECTED = {
     "tools": [
         "-> memory_read was called with bad arguments: user_id: Extra inputs are not permitted.",
         '"text":"Ana is vegetarian."}',
-        "-> Nothing in memory bears on this.",
+        "-> Nothing in memory is relevant to this.",
         "Notes of ben: []",
     ],
     "spatial": [

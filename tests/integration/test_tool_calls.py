@@ -126,7 +126,7 @@ def test_two_tools_of_one_name_are_an_error(url: str, name: str) -> None:
 def test_a_note_is_written_found_and_forgotten(memory: AgentMemory) -> None:
     """Wrong: a model cannot find its note in another session, or cannot delete it."""
     call = partial(memory.call_tool, "s1", user_id="ada")
-    assert call("memory_read", {"query": "tea"}) == "Nothing in memory bears on this."
+    assert call("memory_read", {"query": "tea"}) == "Nothing in memory is relevant to this."
     tea = noted(call("memory_write", '{"text": "Likes green tea."}'))
     dog = noted(call("memory_write", {"text": "Has a dog named Rex."}))
     assert noted(call("memory_write", {"text": "Likes green tea."})) == tea
@@ -352,8 +352,8 @@ def test_what_could_not_be_asked_is_told(caplog: pytest.LogCaptureFixture) -> No
 
         told = read("tea").splitlines()
         assert [one["text"] for one in json.loads(told[0])] == ["Likes tea."]
-        assert "could not be asked" in told[1]
-        assert "could not be asked" in read("the moon")
+        assert "could not be searched" in told[1]
+        assert "could not be searched" in read("the moon")
         assert caplog.records
 
 

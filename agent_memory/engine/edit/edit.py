@@ -1,8 +1,8 @@
 """Edits of a stored log.
 
 An edit first sets cursors back (a cursor is the last seq that a block has absorbed). The edit then
-deletes records of blocks, and changes the log last. If it stops before the last step, the log is
-unchanged, and blocks derive the deleted records again.
+deletes records of blocks, and changes the log last. If the edit stops before the last step, the log
+is unchanged, and blocks derive the deleted records again.
 """
 
 from __future__ import annotations

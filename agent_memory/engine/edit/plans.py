@@ -33,8 +33,8 @@ class LogEdit:
     end: int  # the last seq of the part of the log that stays
     entries: Sequence[Entry]  # the new entries after `end`
     taken: Sequence[Entry]  # the entries that leave the log
-    # Blocks delete records that derive from entries after this seq. It is below `end` if records of
-    # expired entries must be deleted too.
+    # Blocks delete records that derive from entries after this seq. This seq is below `end` if
+    # records of expired entries must be deleted too.
     since: int
     # names of the blocks that absorb the session from the beginning
     anew: frozenset[str] = frozenset()
@@ -102,8 +102,8 @@ def answered(part: Span, question: Message, drafts: Sequence[Draft]) -> Plan:
     """Return a plan that replaces the answer to a question.
 
     `part` reaches from the question to the message that was the newest when `regenerate` was
-    called. With newer messages, the plan raises `InvalidInput`. System messages after the question
-    stay, before the new answer.
+    called. If the session has newer messages, the plan raises `InvalidInput`. System messages after
+    the question stay, before the new answer.
     """
 
     def plan(head: Head, log: Log) -> LogEdit:
@@ -134,9 +134,9 @@ def listed(
 ) -> Plan:
     """Return a plan that replaces a session's messages with a list of messages.
 
-    The messages at the beginning that are equal in the log and in the list, after `redact`, stay.
-    If a block has absorbed a replaced message, it deletes its records of the log, and absorbs the
-    log from the beginning. A session without a user gets `user_id`.
+    Leading messages that are equal in the log and in the list, after `redact`, stay. If a block has
+    absorbed a replaced message, it deletes its records of the log, and absorbs the log from the
+    beginning. A session without a user gets `user_id`.
     """
 
     def plan(head: Head, log: Log) -> LogEdit | None:
@@ -206,8 +206,7 @@ def agreeing(
 def redacted(
     head: Head, log: Log, theirs: Callable[[Message | None], bool], noted: int | None
 ) -> LogEdit | None:
-    """Return the edit that empties all messages of an author. None if there are none.
-
+    """Return the edit that empties all messages of an author. None if the author wrote none.
     `theirs` returns whether the author wrote a message. The author wrote nothing before the seq
     `noted`, whose message may have expired. None means that the seq is unknown.
     """

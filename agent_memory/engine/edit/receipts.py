@@ -30,7 +30,7 @@ BACKUPS = Part("backups", "not supported", "Earlier backups are not changed.")
 
 
 class Outcome(NamedTuple):
-    """The result of a deletion for each place of data, and the damaged data that it found.
+    """The result of a deletion for each place of data, and the damaged data found by it.
 
     `unread` is None if the deletion did not search for damaged data.
     """
@@ -51,7 +51,7 @@ class Deleted:
         self._store.put_records(DELETED.name, tombstones(kind, names, at))
 
     def since(self, head: Head) -> datetime | None:
-        """Return when the session or its user was deleted. None if not after the session began."""
+        """Return when the session or its user was deleted. None if this was before the session."""
         stones = [self.at("session", head.session_id), self.at("user", head.user_id)]
         return max((at for at in stones if at and at >= head.created_at), default=None)
 

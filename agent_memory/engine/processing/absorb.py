@@ -359,7 +359,7 @@ class Absorber:
         return error_text(refusal)
 
     def _locked_out(self, block: str, error: Undecryptable, session_id: str) -> str:
-        """Wait for a missing key. Nothing is stored: with the key, plain text would be refused."""
+        """Wait for a missing key. Store nothing: processes with the key refuse plain text."""
         message = error_text(error)
         self.failures.met(block, message)
         self._backoff.failed((block, session_id))

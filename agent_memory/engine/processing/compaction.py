@@ -49,10 +49,10 @@ class Compaction:
         self._turns_limit = self._budget.turns(0)
         limits = strategy.limits.least(Limits(messages=config.max_messages))
         self._tokens, self._max_messages, self._max_turns = limits
-        # a window with at most this number of messages has neither too many messages nor turns
+        # a window with at most this number of messages exceeds neither limit of messages or turns
         self._few = min((n for n in limits[1:] if n is not None), default=math.inf)
         self._backoff = Backoff()
-        # the last error, stored by session, because an error may quote the user's data
+        # the last error of each session, separate because an error may quote the user's data
         self._why: Cache[str, str] = Cache(1_000)
         self._unaffordable = parts.services.spending.unaffordable
         self._cleared: Cache[tuple[object, ...], Cleared] = Cache(64)
@@ -75,7 +75,7 @@ class Compaction:
         return self._cleared.put(key, shown).entries
 
     def _shown(self, head: Head, entries: Sequence[Entry]) -> list[Entry]:
-        """Return the window with stubs, and with the token counts of shortened long messages."""
+        """Return the window with stubs. Long messages have the tokens of their shortened forms."""
         most = self._budget.message(head.system_tokens)
         shown = self.cleared(head, entries)
         return [replace(entry, tokens=most) if entry.tokens > most else entry for entry in shown]
@@ -111,8 +111,8 @@ class Compaction:
     def only_cuts(self) -> bool:
         """Whether the strategy only cuts the window and writes no summary.
 
-        Such a strategy calls no model, and needs no lease: the head's version lets only one of
-        several concurrent cuts be stored.
+        Such a strategy calls no model, and needs no lease: each cut checks the head's version, so
+        only one of several concurrent cuts is stored.
         """
         parts = self._strategy.parts
         return all(type(part).summarize is Strategy.summarize for part in parts)
@@ -182,7 +182,7 @@ class Compaction:
         return stored or head
 
     def refresh_wait(self, head: Head) -> float | None:
-        """Return the seconds until a pending summary may be retried. None if no retry must wait."""
+        """Return the seconds until a pending summary may be retried. None if there is no wait."""
         waits = head.summary is not None and head.summary.redo_after is not None
         if waits and self._unaffordable(head.user_id):
             return seconds_left(now_utc())
@@ -204,7 +204,7 @@ class Compaction:
         if covered < head.start and self._strategy.summary_tokens:
             warnings.append(
                 f"No summary covers the messages {covered + 1} to {head.start} that left the "
-                "window: max_tokens and max_summary_tokens leave no room for one. Raise them."
+                "window: max_tokens and max_summary_tokens leave it no room. Raise them."
             )
         is_extract = head.summary is not None and head.summary.redo_after is not None
         if is_extract and self._has_failed(head):
@@ -301,7 +301,7 @@ class Compaction:
         account = Account("summary", head.user_id)
         with account.charged():
             written = self._strategy.summarize(departure, replace(self._resources, models=models))
-        # a reached limit is not a failure of the model, but an unknown price is one
+        # a reached limit does not count as a failure of the model, but an unknown price does
         if account.refusal is not None and self._unaffordable(head.user_id):
             return written and self._clipped(written, most)
         if called and written and written.redo_after is not None:

@@ -143,8 +143,8 @@ _MOST_NOTED = 10_000
 class Failures:
     """The failures of blocks: failures in this process, and stored failures of all processes.
 
-    Since the store itself may fail, no call waits for it longer than `patience` seconds, except
-    `of_blocks(now=True)`.
+    Since the store itself may fail, no call waits for the store longer than `patience` seconds,
+    except `of_blocks(now=True)`.
     """
 
     def __init__(self, dead_letters: DeadLetters, blocks: Collection[str], patience: float) -> None:
@@ -159,7 +159,7 @@ class Failures:
         self._noted: Cache[tuple[str, str], str] = Cache(_MOST_NOTED)
 
     def of_blocks(self, *, now: bool = False) -> dict[str, str]:
-        """Return each failing block's last error, which without `now` may be seconds old."""
+        """Return each failing block's last error. Without `now`, the errors may be seconds old."""
         if now:
             self._look()
         elif self._looked is None:
@@ -185,7 +185,7 @@ class Failures:
         self._met[block] = message
 
     def note(self, block: str, first: int, last: int, message: str, lease: Lease) -> bool:
-        """Store a temporary failure of a batch, if the store works. Return whether it is new."""
+        """Store a temporary failure of a batch, if the store works. Return True if it is new."""
         session = (block, lease.session_id)
         if self._noted.get(session) == message:
             return False

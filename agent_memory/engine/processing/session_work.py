@@ -57,8 +57,8 @@ def longest_wait(
     """Return the seconds after which a worker must check a session that got a message. Pure.
 
     The wait avoids a check after each message. `waits` has the seconds of silence that each block
-    requires before it absorbs. These count only with "every_update". If this process has no blocks,
-    the result is 0, because other processes may have blocks. `retention` is in seconds.
+    requires before it absorbs. `waits` counts only with "every_update". If this process has no
+    blocks, the result is 0, because other processes may have blocks. `retention` is in seconds.
     """
     if not waits:
         return 0.0
@@ -354,7 +354,7 @@ class SessionWork:
         return max(head.start, quiet_seq(timestamps, now, self._quiet_seconds))
 
     def _pause_wait(self, head: Head) -> float | None:
-        """Return the seconds until a pause is long enough. None if no block waits for one."""
+        """Return the seconds until a pause is long enough. None if no block waits for a pause."""
         waits = self._quiet & self._absorber.blocks.keys() if self._absorb != "overflow" else ()
         return self._silence_wait(head, waits, self._quiet_seconds / 60)
 

@@ -50,8 +50,8 @@ Pack = Callable[[Sequence[Message]], MemoryContext]
 class LoadedSession(NamedTuple):
     """A session as it was read, before blocks recall.
 
-    `messages` are those of the current turn. `query` is the message to recall for. `window` has the
-    messages that the context shows.
+    `messages` are the messages of the current turn. `query` is the message to recall for. `window`
+    has the messages that the context shows.
     """
 
     packer: Packer
@@ -228,7 +228,7 @@ class Contexts:
             if ids and block.counts_recalls:
                 try:
                     apart(block.recalled)(session.scope, ids)
-                except StoreError as error:  # a context is returned even without the count
+                except StoreError as error:  # if the count fails, the context is still returned
                     logger.warning("recalls were not counted: %s", error)
         if self.blocks and query is not None and not is_courtesy(query.text()):
             selective = (context.blocks[recall.block].selective for recall in context.recalls)
@@ -267,7 +267,7 @@ class Contexts:
         """Read a session for a context that ends with the given messages.
 
         `query` is the message to recall for, by default the newest user message. With `once`, leave
-        `messages` out if the window already ends with them. `shown` replaces the session's window.
+        `messages` out if they already end the window. `shown` replaces the session's window.
         """
         head = self._guard.owned(session_id, user_id)
         windows, compaction = self._parts.windows, self._parts.compaction

@@ -81,7 +81,7 @@ class FanOut:
         """Return the recalls by name, and a warning for each block that failed or was too slow."""
         message = message and query_message(message)
         if message is not None and asks_for_all_known(message.text()):
-            message = None  # no single fact is nearer to this question than the others
+            message = None  # this question is equally near to all facts
         with operation("search_memory", self._store_id, scope.session_id) as span:
             by_block, warnings = self._recall(scope, targets, message, limit)
             tell_search(span, message, (recall for hits in by_block.values() for recall in hits))

@@ -51,7 +51,7 @@ class Filter:
     roles: frozenset[str] | None = None
     since: datetime | None = None
     until: datetime | None = None
-    days: Callable[[date], bool] | None = None  # a condition on the day that is shown
+    days: Callable[[date], bool] | None = None  # a condition on the day that a recall shows
     where: Where | None = None
     least: float | None = None
     entries: bool = False

@@ -125,7 +125,7 @@ class SentContexts:
     def keep(
         self, session_id: str, context: StoredContext, user_id: str | None, head: Head | None
     ) -> None:
-        """Store a context, in place of an earlier one of the same turn and tool round.
+        """Store a context. It replaces an earlier context of the same turn and tool round.
 
         A failure is only logged. If the session does not belong to the user yet, the context stays
         pending, because the session may become another user's.
@@ -169,7 +169,7 @@ class SentContexts:
         """Return the contexts of a session's turns after a seq, oldest first.
 
         Contexts of an earlier session with the same id are left out. A text that is not stored,
-        such as a note's, is taken from `recall_now`, if the record is unchanged.
+        such as the text of a note, is taken from `recall_now`, if the record is unchanged.
         """
         session_id, begun = head.session_id, to_micros(head.created_at)
         every = [record for record in self._of(session_id) if record.first > after]
@@ -239,7 +239,7 @@ class SentContexts:
         texts = []
         for name_, shown in context.texts.items():
             home, upto = shown.session_id or session_id, shown.upto
-            # the id contains the context's session, so that only its contexts find the text
+            # the id contains the context's session, so only its session finds the text
             place = record_id(session_id, begun, name_)
             texts.append(Record(place, owner, home, upto, upto, shown.text, (), now))
         self._store.put_records(SENT_TEXTS.name, texts)
@@ -248,7 +248,7 @@ class SentContexts:
         gone = homes - self._store.existing(homes)  # sessions that were deleted meanwhile
         for home in gone:
             self.cut(home, 0)
-        if session_id not in gone and not is_there(self._store, head):  # another session has its id
+        if session_id not in gone and not is_there(self._store, head):  # its id was reused
             for block, some in ((SENT, [record]), (SENT_TEXTS, texts)):
                 for written in some:
                     self._store.delete_records(block.name, record_id=written.id)

@@ -211,7 +211,7 @@ def import_transaction(
                 continue  # a worker has just erased the session
             transaction = ImportTransaction(store, begun, lease)
             # the entries are written again: before the lease was taken, a worker may have erased
-            # the session, and another process may have created one with its id
+            # the session, and another process may have created a session with this id
             transaction.add(first, head.expired)
             yield transaction
             return

@@ -196,7 +196,7 @@ class Sessions:
     """The sessions of two stores.
 
     A session with an unfinished deletion is copied without messages and stays marked as deleted. A
-    worker on the target then finishes the deletion, since blocks may have their own databases.
+    worker on the target then finishes the deletion, also in blocks' own databases.
     """
 
     _source: SessionStore
@@ -213,11 +213,11 @@ class Sessions:
             yield head
 
     def drop_others(self) -> None:
-        """Remove the sessions from the target that the source does not have."""
+        """Remove from the target all sessions that the source does not have."""
         for heads in head_pages(self._target):
             names = [head.session_id for head in heads]
             for name in set(names) - self._source.existing(names):
-                if self._source.head(name) is None:  # with a head, its deletion is unfinished
+                if self._source.head(name) is None:  # a head means: the deletion is unfinished
                     self._target.delete(name)
 
     def compare(self, sums: Sums, *, copies: bool) -> Iterator[tuple[Head, str | None]]:
@@ -256,7 +256,7 @@ class Sessions:
     def _pairs(self) -> Iterator[tuple[Head, Head | None]]:
         """Yield, for each session of the source, the head to copy and the head in the target.
 
-        The latter is None if the current page of the target's heads lacks the session.
+        The target's head is None if the current page of the target's heads lacks the session.
         """
         after = None
         for heads in whole(head_pages(self._source)):

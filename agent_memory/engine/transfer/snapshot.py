@@ -142,7 +142,7 @@ class LetterForm(Form):
 
 
 class ForgottenForm(Form):
-    """A tombstone. It keeps facts from being absorbed again."""
+    """A tombstone, which prevents that forgotten facts are absorbed again."""
 
     kind: Literal["forgotten"]
     first: Seq

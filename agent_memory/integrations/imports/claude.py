@@ -1,6 +1,6 @@
 """Reads Claude's data export: `conversations.json`.
 
-A message has the id of the message that it follows.
+A message contains the id of its predecessor.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads Claude Code's transcripts: `~/.claude/projects/*/*.jsonl`.
 
-Each line has the id of the line that it follows (`parentUuid`). A file is read twice: first for the
+Each line contains the id of its predecessor (`parentUuid`). A file is read twice: first for the
 questions that the user edited and sent again, then for the messages.
 """
 

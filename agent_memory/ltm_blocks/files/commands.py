@@ -23,26 +23,26 @@ _DEPTH = 2
 _UNITS = "BKMG"
 
 DESCRIPTION = (
-    "Your files, kept under /memories beyond this conversation, for lists, plans and longer texts. "
-    "Look there where a task goes on from earlier work. `view` shows a directory or a file, "
+    "Your files, kept under /memories beyond this conversation, for lists, plans and longer "
+    "texts. Look there when a task continues earlier work. `view` shows a directory or a file, "
     "`create` makes a new file, `str_replace` and `insert` change one, `delete` and `rename` work "
     "on files and directories."
 )
 
 
 class FileCommand(Arguments):
-    """One command. Arguments that it does not use are ignored."""
+    """One command. Arguments that the command does not use are ignored."""
 
     command: Literal["view", "create", "str_replace", "insert", "delete", "rename"] = Field(
         description="What to do."
     )
     path: str | None = Field(
         default=None,
-        description="The file; view and delete take directories too. For all commands but rename.",
+        description="For all commands except rename. view and delete also accept a directory.",
     )
     view_range: list[int] | None = Field(
         default=None,
-        description="For view, if need be: the first line and the last; -1 is the end.",
+        description="For view, optional: the first and the last line; -1 is the end.",
     )
     file_text: str | None = Field(
         default=None,
@@ -51,16 +51,15 @@ class FileCommand(Arguments):
     )
     old_str: str | None = Field(
         default=None,
-        description="For str_replace: the text to replace, exactly as the file has it, and so "
-        "much of it that it is there once.",
+        description="For str_replace: the text to replace. It must occur exactly once in the file.",
     )
-    new_str: str | None = Field(default=None, description="For str_replace: what replaces it.")
+    new_str: str | None = Field(default=None, description="For str_replace: the new text.")
     insert_line: int | None = Field(
-        default=None, description="For insert: the line behind which to insert; 0 is the beginning."
+        default=None, description="For insert: the line after which to insert; 0 is the beginning."
     )
-    insert_text: str | None = Field(default=None, description="For insert: what to insert.")
-    old_path: str | None = Field(default=None, description="For rename: the path as it is.")
-    new_path: str | None = Field(default=None, description="For rename: the path as it is to be.")
+    insert_text: str | None = Field(default=None, description="For insert: the text to insert.")
+    old_path: str | None = Field(default=None, description="For rename: the current path.")
+    new_path: str | None = Field(default=None, description="For rename: the new path.")
 
 
 def listed(path: str, sizes: Mapping[str, int]) -> str:

@@ -35,8 +35,8 @@ _SEARCHED = 0.2  # share of `min_relevance` that a search of skills requires
 class SkillMemory(ManualBlock):
     """Shared skills, which people put into a folder, and users' own skills.
 
-    A model and `User.skills` write only the user's own skills. These are deleted with the user. The
-    skills of a session without a user are deleted with the session.
+    A model and `User.skills` write only the user's own skills. A user's own skills are deleted with
+    the user. The skills of a session without a user are deleted with the session.
 
     Attributes:
         folder: The folder of the skill files. The first save creates it.
@@ -190,10 +190,10 @@ class SkillMemory(ManualBlock):
 
     @tool(
         "{name}_save",
-        "Write down how a task is done, so that it is done the same way again. Use it when a task "
-        "that will come again has succeeded, or when the user says how a task is to be done from "
-        "now on; a wish about your answers is no task. A skill that you saved under the name "
-        "before is replaced.",
+        "Write down how a task is done, so that it is done the same way again. Use it when a "
+        "task that will come again has succeeded, or when the user says how a task is to be done "
+        "from now on; a wish about your answers is not a task. A skill that you saved under the "
+        "same name is replaced.",
         ("write",),
     )
     def _save(
@@ -210,8 +210,7 @@ class SkillMemory(ManualBlock):
         steps: list[str] = Field(min_length=1, description="What to do, in order."),
         tags: list[str] | None = Field(
             default=None,
-            description="A few words to find it by; left out, a skill that is replaced keeps its "
-            "own.",
+            description="Words by which it is found. By default, a replaced skill keeps its words.",
         ),
     ) -> str:
         if not scope.is_somebodys:  # only people write shared skills

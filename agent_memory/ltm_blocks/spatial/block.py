@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _MOST = 50
 _MOST_INDEXED = 200_000  # maximum number of cached observations of all owners
-_QUERY = Field(default=None, max_length=2_000, description="What it should be about, in words.")
+_QUERY = Field(default=None, max_length=2_000, description="The topic to search for, in words.")
 
 
 def _rendered(matches: Sequence[SpatialMatch]) -> str:
@@ -151,7 +151,7 @@ class SpatialMemory(CollectionBlock):
 
     @tool(
         "{name}_observe",
-        "Write down what is at a place, to be found by its position later. {space}",
+        "Write down what is at a place. It can be found by its position later. {space}",
         ("write",),
     )
     def _observe(
@@ -159,44 +159,44 @@ class SpatialMemory(CollectionBlock):
         scope: Scope,
         text: str = Field(min_length=1, description="What was observed, in a few words."),
         position: list[float] = Field(
-            description="Where: [x, y], or [x, y, z] in three dimensions."
+            description="The position: [x, y], or [x, y, z] in three dimensions."
         ),
-        confidence: float = Field(default=1.0, ge=0, le=1, description="How sure it is, 0 to 1."),
+        confidence: float = Field(default=1.0, ge=0, le=1, description="Certainty, from 0 to 1."),
     ) -> str:
         observation = self.open(scope).observe(text, position, confidence=confidence)
         return json.dumps({"id": observation.id})
 
     @tool(
         "{name}_near",
-        "Find what was observed near a position, best first: near, still sure, and about the query "
-        "if there is one. {space}",
+        "Find observations near a position, best first: those that are near, still certain, and "
+        "about the query, if any. {space}",
         ("read",),
     )
     def _near(
         self,
         scope: Scope,
-        position: list[float] = Field(description="From where: [x, y], or [x, y, z]."),
+        position: list[float] = Field(description="The position: [x, y], or [x, y, z]."),
         radius: float | None = Field(
-            default=None, ge=0, description="Only so far; without it any distance."
+            default=None, ge=0, description="The maximum distance. By default, any distance."
         ),
-        k: int = Field(default=10, ge=1, le=_MOST, description="At most so many results."),
+        k: int = Field(default=10, ge=1, le=_MOST, description="The maximum number of results."),
         query: str | None = _QUERY,
     ) -> str:
         return _rendered(self.open(scope).near(position, radius, k, query=query))
 
     @tool(
         "{name}_within",
-        "Find what was observed within a box between two corners, best first: still sure, and "
-        "about the query if there is one. {space}",
+        "Find observations in a box between two corners, best first: those that are still "
+        "certain, and about the query, if any. {space}",
         ("read",),
     )
     def _within(
         self,
         scope: Scope,
         low: list[float] = Field(
-            description="The least coordinates of the box: [x, y], or [x, y, z]."
+            description="The lowest coordinates of the box: [x, y], or [x, y, z]."
         ),
-        high: list[float] = Field(description="The greatest coordinates of the box."),
+        high: list[float] = Field(description="The highest coordinates of the box."),
         query: str | None = _QUERY,
     ) -> str:
         return _rendered(self.open(scope).within(low, high, query=query, limit=_MOST))

@@ -49,7 +49,7 @@ class SpatialHandle(Collection[Any]):
     relevance.
 
     - The proximity is 1 at distance 0, 1/2 at the median distance of the compared observations, and
-      1/3 at twice the median distance. It is always 1 for `within`.
+      1/3 at twice the median distance. For `within`, the proximity is always 1.
     - The confidence is the original confidence, reduced by fading.
     - The relevance is the probability, by words and meaning, that the text is about the query.
     """

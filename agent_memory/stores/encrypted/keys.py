@@ -271,7 +271,7 @@ class Keys:
         with self._lock:
             before = self._known.setdefault(key_id, key)
         if before is not key and not before.is_same(key):
-            raise ConfigError(f"Another key has the id {key_id!r}. Give the new one a new id.")
+            raise ConfigError(f"Another key has the id {key_id!r}. Give the new key a new id.")
 
     def _get(self, key_id: str) -> Key | None:
         key = self._known.get(key_id)

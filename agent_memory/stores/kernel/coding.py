@@ -56,7 +56,7 @@ def now_micros() -> int:
 
 
 def latest_micros(now: int) -> int:
-    """Return the latest end, in microseconds, that a lease may have at the time `now`."""
+    """Return the latest end of a lease that is valid at the time `now`, in microseconds."""
     return now + micros_of(LONGEST_LEASE_SECONDS)
 
 
@@ -125,7 +125,7 @@ def _system(value: Any) -> Message | None:
 
 
 def _blocks(value: Any) -> dict[str, int]:
-    """Return a cursor of 0 for each block whose name is readable in damaged cursors."""
+    """Return the blocks whose names are readable in damaged cursors, each with the cursor 0."""
     return dict.fromkeys(_NAMED.findall(value) if isinstance(value, str) else (), 0)
 
 
@@ -151,7 +151,7 @@ def head_id(session_id: str) -> DocId:
 
 
 def stamp_of(head: Head) -> int:
-    """Return the version of a head's document. A session that is created again gets another."""
+    """Return the version of a head's document. A re-created session gets a new one."""
     return (to_micros(head.created_at) ^ (head.version * _MIX)) & (2**62 - 1)
 
 
@@ -369,8 +369,8 @@ def mismatch(block: str, stored: tuple[int, str], embedding: tuple[int, str]) ->
     """Return the error message for vectors of another dimension or embedding model."""
     return (
         f"Block {block!r} holds vectors of {stored[1]!r} with {stored[0]} dimensions, and the "
-        f"embedder is {embedding[1]!r} with {embedding[0]}. If these settings are the new ones, "
+        f"embedder is {embedding[1]!r} with {embedding[0]}. If you have changed the embedder, "
         f"rebuild the block: `agent-memory replay {block}`, or "
-        f"agent_memory.operations.rebuild(config, {block!r}). If it was rebuilt already, "
+        f"agent_memory.operations.rebuild(config, {block!r}). If the block was rebuilt already, "
         "restart this process with the new settings."
     )

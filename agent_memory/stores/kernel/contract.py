@@ -247,7 +247,7 @@ class Outcome(NamedTuple):
     done: bool  # whether the batch was applied
     # for a refused batch, the documents that its conditions name
     documents: dict[DocId, Document | None] = {}
-    # For a refused batch, the ends of the logs that its conditions name. For an applied one, the
+    # For a refused batch, the ends of the logs that its conditions name. For an applied batch, the
     # end of the log of `Batch.tail`.
     tails: dict[str, Tail] = {}
 
@@ -294,12 +294,12 @@ class Kernel(Protocol):
     def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
         """Append a line if the head has this version and the line's seq is free; durable on return.
 
-        Afterwards the head must be due within `micros` microseconds. If it is not yet, the kernel
-        sets the due time too. A kernel that cannot do this in the same step returns False. False
-        means that nothing was written. The caller then uses `commit`, whose outcome has the reason.
-        A kernel may override this method to be faster. An override need only check that the seq is
-        free, not that it directly follows the log's last seq: each truncation changes the head's
-        version.
+        Afterwards the head must be due within `micros` microseconds. If the head is not due by
+        then, the kernel also sets its due time. A kernel that cannot do this in the same step
+        returns False. False means that nothing was written. The caller then uses `commit`, whose
+        outcome has the reason. A kernel may override this method to be faster. An override need
+        only check that the seq is free, not that it directly follows the log's last seq: each
+        truncation changes the head's version.
         """
         conditions = (VersionIs(head, version), LogEndsAt(line.session, line.seq - 1))
         return self.commit(Batch(conditions, (Append([line]), Wake([head], micros)))).done

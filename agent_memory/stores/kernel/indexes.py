@@ -35,7 +35,7 @@ _MOST_RECORDS = 5_000  # maximum number of records that each index caches
 _TRIES = 20
 _Key = tuple[str, str]
 ReadRecords = Callable[[Sequence[str]], Mapping[str, Record]]
-"""Returns an owner's records by id, without those that no longer exist."""
+"""Returns an owner's records by id, without the records that no longer exist."""
 
 
 class CatalogUnreadable(Exception):
@@ -125,7 +125,7 @@ class Indexes:
 def _readable(
     block: str, catalog: Catalog, segments: Mapping[int, Segment | None]
 ) -> tuple[dict[int, Segment], list[Part]]:
-    """Return the readable segments of one dimension by name, and the parts of other segments."""
+    """Return the segments with the dimension of the first, by name, and the parts of all others."""
     readable: dict[int, Segment] = {}
     lost: list[Part] = []
     dimension: int | None = None
@@ -142,9 +142,9 @@ def _readable(
 
 
 def _stand_in(lost: Sequence[Part], source: Owned, records: ReadRecords) -> list[Segment]:
-    """Return a segment of the records whose segments are lost. A search finds them by words only.
+    """Return one segment with the words of all records whose own segments are lost, in a list.
 
-    The list is empty if there are no such records.
+    The list is empty if there is no such record.
     """
     from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.segments import Segment
@@ -213,7 +213,7 @@ def walked(
 ) -> Iterator[tuple[list[Record], Features]]:
     """Yield an owner's records with their features, for pages of record ids.
 
-    `read` returns the existing records with some ids, each with its number.
+    `read` gets ids, and returns the existing records with these ids, each with its record number.
     """
     cached: dict[int, tuple[dict[str, int], Features]] = {}  # the segment that was read last
 

@@ -77,7 +77,7 @@ class KernelStore(RecordStore):
         self._opened[block] = embedding
 
     def _announce(self, block: str, embedding: tuple[int, str]) -> None:
-        """Register a block's embedding. Raise `DimensionMismatch` if another is registered."""
+        """Register a block's embedding. Raise `DimensionMismatch` if it has another embedding."""
         at = DocId(BLOCKS, block)
         mine = Document(*at, version=_version(embedding), body=compact_json(embedding))
         outcome = self._kernel.commit(Batch([Missing(at)], [Put(mine)]))

@@ -117,7 +117,7 @@ class Connection:
         kind = {404: Missing, 409: Taken}.get(status, StoreUnavailable)
         return kind(
             f"{where} could not be used: {self._error_text(answer)}. Check that the address in "
-            "VectorMemory(store=...) is that of a Qdrant server, and look into the server's log."
+            "VectorMemory(store=...) belongs to a Qdrant server, and look into the server's log."
         )
 
     def _error_text(self, error: object) -> str:
@@ -138,7 +138,7 @@ def is_qdrant(url: str) -> bool:
 
 
 def check_qdrant_url(url: str) -> None:
-    """Raise `UnknownStore` for an address that cannot be that of a Qdrant server.
+    """Raise `UnknownStore` for an address that no Qdrant server can have.
 
     The message does not repeat the address, because it may contain a key.
     """

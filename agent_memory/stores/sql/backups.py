@@ -183,7 +183,7 @@ def _copy(path: Path, to: Path) -> None:
 
 
 def _copy_mode(fresh: Path, like: os.stat_result) -> None:
-    """Give a file the owner and the mode of another, as far as permitted."""
+    """Give a file the owner and the mode of another file, as far as permitted."""
     if hasattr(os, "chown"):
         with suppress(OSError):
             os.chown(fresh, like.st_uid, like.st_gid)

@@ -68,8 +68,8 @@ class SQLKernel(SQLReader):
     def commit(self, batch: Batch) -> Outcome:
         if not batch.tail and (statement := self._statement(batch)) is not None:
             run = methodcaller("run", *statement)
-            # A power loss may undo these writes: no holder of a lease is left after it, and it is
-            # harmless to process a session again.
+            # A power loss may undo these writes: afterwards, no holder of a lease is left, and
+            # processing a session again is harmless.
             may_be_undone = all(isinstance(write, Hold | Due) for write in batch.writes)
             changed = self._database.alone(run, synced=not may_be_undone)
             if changed > 0 or not batch.conditions:

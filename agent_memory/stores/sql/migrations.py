@@ -17,7 +17,7 @@ FIRST = 1
 """The schema version before the first of `STEPS`."""
 
 STEPS: tuple[Step, ...] = ()
-"""The migration steps: the statements at index i lead from version FIRST + i to the next one.
+"""The migration steps: the statements at index i lead from version FIRST + i to the next version.
 
 In a statement, `[messages]` and `[documents]` stand for table names: see `table_name`.
 """
@@ -32,8 +32,8 @@ _ALTERED = "it was altered or damaged. Restore a backup."
 def table_name(table: str, version: int = FIRST + len(STEPS)) -> str:
     """Return the name of one of `TABLES` in a schema version.
 
-    Each version has other names. After a newer release migrated the database, a running process of
-    an older release no longer finds its tables, and therefore cannot write data of the old schema.
+    Each version has its own names. After a newer release migrated the database, running processes
+    of an older release no longer find their tables, and cannot write data of the old schema.
     """
     return f"agent_memory_{table}" + (f"_v{version}" if version > FIRST else "")
 

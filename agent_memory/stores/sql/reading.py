@@ -1,8 +1,8 @@
 """The calls of the kernel on SQL that read, and the storage of long messages in pieces.
 
 A message that exceeds the database's limit for a statement is stored in pieces, which are
-documents. The body of the message's line is then a JSON array, which no message is: the number of
-pieces, a digest of the message, and whether the message is only a text.
+documents. The body of the message's line is then a JSON array: the number of pieces, a digest of
+the message, and whether the message is only a text. The body of any other line is not an array.
 """
 
 from __future__ import annotations

@@ -21,11 +21,11 @@ class _ClaimGroup:
     claims: list[Claim]
     weight: int
     links: tuple[Link, ...]
-    enders: list[_ClaimGroup] = field(default_factory=list)  # groups that state when this one ended
-    ended: list[_ClaimGroup] = field(default_factory=list)  # groups whose end this one states
-    # groups that contradict or refine this one
+    enders: list[_ClaimGroup] = field(default_factory=list)  # groups that end this group
+    ended: list[_ClaimGroup] = field(default_factory=list)  # groups whose end this group states
+    # groups that contradict or refine this group
     contradictors: list[_ClaimGroup] = field(default_factory=list)
-    # groups that cannot be true at the same time as this one
+    # groups that cannot be true at the same time as this group
     rivals: list[_ClaimGroup] = field(default_factory=list)
     _void: bool | None = None
     _begin: datetime | None = None
@@ -40,7 +40,7 @@ class _ClaimGroup:
 
     @property
     def begin(self) -> datetime:
-        """The stated start. If only an end is stated, the start of the group that this one ends."""
+        """The stated start. If only an end is stated, the start of the group that it ends."""
         if self._begin is None:
             # groups may end each other in a cycle: this value stops the recursion
             self._begin = self.first.begins or BEGINNING
@@ -55,7 +55,7 @@ class _ClaimGroup:
 
     @property
     def is_void(self) -> bool:
-        """Whether a valid group contradicts or refines this one."""
+        """Whether a valid group contradicts or refines this group."""
         if self._void is None:
             self._void = False  # in a cycle of contradictions, one stays valid
             self._void = any(not group.is_void for group in self.contradictors)

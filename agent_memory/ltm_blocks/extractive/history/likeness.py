@@ -126,8 +126,8 @@ class StalenessDetector(SettingsModel):
     """Finds near-duplicate and old facts. They are not recalled, but stay in the history.
 
     Near-duplicates have the same significant words, including names, numbers and negations, and are
-    true at the same time. Of two near-duplicates, the one that the user stated stays, otherwise the
-    one stated most often, otherwise the one stated last.
+    true at the same time. Of two near-duplicates, the fact that the user stated stays. If this does
+    not decide, the fact that was stated more often stays, or else the fact that was stated last.
 
     Attributes:
         max_age: How long a fact is recalled after it was last stated, or after its end if that is
