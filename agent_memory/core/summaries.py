@@ -65,7 +65,12 @@ _HEADING_TOKENS = 4
 
 def extract(previous: str, entries: Sequence[Entry], count: Count, limit: int) -> str:
     """Return the sentences that add the most words, names and identifiers per token, in order."""
-    before = (sentence for sentence in sentences(previous) if not _bare(sentence))
+    before = [
+        f"{text[: len(text) - len(text.lstrip())]}{sentence}"  # indented as before
+        for text in previous.splitlines()
+        for sentence in sentences(text)
+        if not _bare(sentence) and sentence != WORDS_HEADING
+    ]
     lines = list(dict.fromkeys([*before, *_lines(entries, count)]))
     signals = [_signals(text) for text in lines]
     frequency = Counter(signal for each in signals for signal in each)

@@ -183,10 +183,11 @@ def listed_text(text: str, turns: Sequence[int] = ()) -> str:
     starts = (0, *turns)
     ends = (*(start - 1 for start in turns), len(text))
     parts = (escape(text[start:end]) for start, end in zip(starts, ends, strict=True))
-    return "- " + "\n  ".join(map(_indented, parts))
+    return "- " + "\n  ".join(map(indented, parts))
 
 
-def _indented(text: str) -> str:
+def indented(text: str) -> str:
+    """Return a text whose lines after the first are indented by four blanks."""
     if text.isprintable():  # without a line break, and much faster than the pattern
         return text
     return _LINE_BREAK.sub(r"\g<0>    ", text)

@@ -13,7 +13,7 @@ from agent_memory.core.formats.neutral import mapping
 from agent_memory.core.formats.registry import form_of
 from agent_memory.core.messages import Message, content_text
 from agent_memory.core.records import Entry, Recall
-from agent_memory.core.text import last_break, overlap_scores, sentence_spans
+from agent_memory.core.text import indented, last_break, overlap_scores, sentence_spans
 
 Count = Callable[[str], int]
 
@@ -72,8 +72,12 @@ def _call(call: dict[str, Any]) -> str:
 
 
 def line(entry: Entry) -> str:
-    """Return one line of a transcript: day, speaker and text."""
-    return f"{entry.said_at:%Y-%m-%d} {speaker(entry.message)}: {full_text(entry.message)}"
+    """Return a message of a transcript: day, speaker and text.
+
+    Further lines are indented, so that a text cannot imitate another message.
+    """
+    said = f"{speaker(entry.message)}: {full_text(entry.message)}"
+    return f"{entry.said_at:%Y-%m-%d} {indented(said)}"
 
 
 def chunks(entries: Sequence[Entry], count: Count, limit: int) -> Iterator[str]:

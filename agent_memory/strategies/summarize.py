@@ -22,7 +22,7 @@ from agent_memory.core.summaries import (
     with_words,
     words_section,
 )
-from agent_memory.core.text import escape
+from agent_memory.core.text import escape, indented
 from agent_memory.core.transcript import Count, chunks, clip, full_text, line
 from agent_memory.core.window import is_user
 from agent_memory.errors import ContextTooLong, ModelError, ModelOutputInvalid
@@ -123,10 +123,10 @@ class Summarize(Bounded):
         if summary is None or summary is previous:
             return before
         entries = departure.entries
-        if not all(message in summary.text for message in _users_of(entries).values()):
+        if not all(indented(message) in summary.text for message in _users_of(entries).values()):
             entries = departure.history(max(0, departure.upto - _RECENT), departure.upto)
         words |= _users_of(entries)
-        left = {seq: message for seq, message in words.items() if message not in summary.text}
+        left = {seq: text for seq, text in words.items() if indented(text) not in summary.text}
         whole = with_words(summary.text, words_section(left, count, room))
         return replace(summary, text=whole, tokens=count(whole))
 
@@ -211,9 +211,10 @@ class Summarize(Bounded):
         for chunk in chunks(entries, count, piece):
             so_far = f"<summary>\n{escape(summary)}\n</summary>"
             material = f"{so_far}\n<messages>\n{escape(chunk)}\n</messages>"
-            written = llm.complete(
+            answer = llm.complete(
                 [{"role": "system", "content": prompt}, {"role": "user", "content": material}]
-            ).strip()
+            )
+            written, _ = split_words(answer.strip())  # only this class writes the user's words
             if is_no_summary(written):
                 raise ModelOutputInvalid(f"The model returned no summary, but {quoted(written)}.")
             summary = shorten(clip(written, count, 4 * limit), count, 2 * limit)
