@@ -16,6 +16,7 @@ from agent_memory.core.tools import DOWN, Arguments, Tool, tool, tools_of
 from agent_memory.core.tracing import OPERATION, span
 from agent_memory.engine.reading import Query
 from agent_memory.errors import ConfigError, InvalidInput, ModelError, StoreError, ToolRefused
+from agent_memory.ltm_blocks.base import FactBlock, superseded_facts
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components
@@ -191,5 +192,10 @@ class Toolbox:
         )
 
     def _forgotten(self, scope: Scope, name: str) -> bool:
-        blocks = self._parts.all_blocks.values()
-        return any(block.forget(scope, name, "asked by a model") for block in blocks)
+        """Forget a record, and the facts that it superseded, which would be current again."""
+        for block in self._parts.all_blocks.values():
+            every = block.facts(scope, superseded=True) if isinstance(block, FactBlock) else ()
+            older = superseded_facts(name, every)
+            if [each for each in (*older, name) if block.forget(scope, each, "asked by a model")]:
+                return True
+        return False

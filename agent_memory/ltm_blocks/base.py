@@ -423,6 +423,15 @@ def with_successors(ids: Iterable[str], facts: Iterable[Fact]) -> frozenset[str]
     return frozenset(found)
 
 
+def superseded_facts(name: str, facts: Iterable[Fact]) -> list[str]:
+    """Return the ids of the facts that a fact superseded, directly or through other facts."""
+    successors = {fact.id: fact.superseded_by for fact in facts}
+    found = [name]
+    for at in found:
+        found += [old for old, new in successors.items() if new == at and old not in found]
+    return found[1:]
+
+
 def record_id(*parts: object) -> str:
     """Return an id that depends only on the parts, so that a retry overwrites its own record."""
     text = "\x1f".join(str(part) for part in parts)

@@ -238,6 +238,28 @@ def test_a_fact_is_found_and_forgotten_for_good(notes: bool) -> None:
         assert texts(memory.user("ben").facts()) == ["Lives in Paris."]
 
 
+@pytest.mark.parametrize("name", ["memory_forget", "memory_write"])
+def test_after_a_tool_call_no_earlier_version_of_a_fact_returns(name: str) -> None:
+    """Wrong: a former dose is current again after the present one was corrected or forgotten."""
+    model = Model()
+    doses = "Takes 25 micrograms.", "Takes 50 micrograms.", "Takes 50 micrograms, and no coffee."
+    model.tell("I take 25", doses[0])
+    model.tell("I take 50 now", doses[1], ("update", doses[0]))
+    model.tell("And no coffee", doses[2], ("refine", doses[1]))
+    model.tell("I work at Acme", "Works at Acme.")
+    with remembering(model) as memory:
+        for day, text in enumerate(
+            ("I take 25", "I take 50 now", "And no coffee", "I work at Acme")
+        ):
+            absorbed(memory, f"s{day}", said(text, f"2024-01-0{day + 1}"))
+        (dose,) = (fact for fact in memory.user("ada").facts() if fact.text == doses[2])
+        arguments = {"id": dose.id}
+        if name == "memory_write":
+            arguments = {"replaces": dose.id, "text": "Takes 75 micrograms."}
+        memory.call_tool("t", name, arguments, user_id="ada")
+        assert texts(memory.user("ada").facts()) == ["Works at Acme."]
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "wanted"),
     [
