@@ -445,7 +445,7 @@ class CompositeMemory:
 
         def forget(block: Block) -> None:
             resolve(block.delete(scope))
-            self._first.components.store.secure_erase()
+            self._first.components.deletion.scrub()
 
         return {
             name: partial(forget, block)

@@ -10,8 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory import AgentMemory, Block, ExtractiveMemory, NoteMemory, VectorMemory, operations
+from agent_memory import (
+    AgentMemory,
+    Block,
+    CompositeMemory,
+    ExtractiveMemory,
+    NoteMemory,
+    VectorMemory,
+    operations,
+)
 from agent_memory.core.receipts import Part, Receipt, merged
+from agent_memory.core.records import Scope
+from agent_memory.engine.system_records import Kind
 from agent_memory.errors import InvalidInput
 from agent_memory.stores.sql.backups import back_up
 from tests.kit import assistant, invoke, user
@@ -62,7 +72,10 @@ def test_a_session_is_deleted(memory: AgentMemory) -> None:
 def test_a_pending_erasure_is_shown(
     memory: AgentMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
-    """Wrong: a receipt says that the files are done while a reader keeps the text in the log."""
+    """Wrong: a receipt says that the files are done while a reader keeps the text in the log.
+
+    Or: only the next deletion finishes the erasure.
+    """
     monkeypatch.setattr("agent_memory.stores.sql.sqlite._SCRUB_SECONDS", 0.05)
     memory.update("a1", user("My word is xylophone."))
     with closing(sqlite3.connect(tmp_path / "m.db", isolation_level=None)) as reader:
@@ -72,8 +85,28 @@ def test_a_pending_erasure_is_shown(
         (files,) = (part for part in receipt.parts if part.place == "files")
         assert (files.state, files.why[:8]) == ("failed", "Pending:")
         assert failed(receipt) == ["files"]
-    assert failed(memory.delete("b1")) == []
+        memory.flush()  # the note of the erasure stays
+    memory.flush()
     assert b"xylophone" not in (tmp_path / "m.db-wal").read_bytes()
+    assert memory.components.records.read(Kind.SCRUBS) == {}
+    assert failed(memory.delete("b1")) == []
+
+
+def test_a_pending_erasure_of_a_composite_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: what a deletion left in the file of a member block stays until the next deletion."""
+    monkeypatch.setattr("agent_memory.stores.sql.sqlite._SCRUB_SECONDS", 0.05)
+    home = AgentMemory(tmp_path / "m.db", blocks=[])
+    with CompositeMemory({"home": home, "pad": NoteMemory(name="pad")}) as both:
+        both.blocks["pad"].open(Scope("ana")).add("My word is xylophone.")
+        with closing(sqlite3.connect(tmp_path / "m.db", isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM agent_memory_messages").fetchone()
+            both.delete_user("ana")
+            assert b"xylophone" in (tmp_path / "m.db-wal").read_bytes()
+        both.flush()
+        assert b"xylophone" not in (tmp_path / "m.db-wal").read_bytes()
 
 
 def test_a_user_is_deleted(memory: AgentMemory) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
@@ -61,7 +61,7 @@ class Deletion:
     @apart
     def session(self, session_id: str, user_id: str | None = None) -> Outcome:
         if (done := self._whole.session(session_id, user_id)) is not None:
-            parts = [*self._places_of(done.heads[0]), self._scrub([done.key])]
+            parts = [*self._places_of(done.heads[0]), self.scrub([done.key])]
             return Outcome(parts, None, done.has_registry)
         begun = datetime.now(UTC)
         is_there = self._mark(session_id, user_id=user_id)
@@ -73,7 +73,7 @@ class Deletion:
     @apart
     def finish(self, session_id: str) -> list[Part]:
         """Erase a session that is marked as deleted. Return the outcome for each place of data."""
-        return [*self._erase(session_id), self._scrub()]
+        return [*self._erase(session_id), self.scrub()]
 
     def retried(self, session_id: str, call: Callable[[], T]) -> T:
         """Run a call for a session and return its result.
@@ -105,7 +105,7 @@ class Deletion:
                 newer = self._store.sessions(user_id=user_id, limit=1)
             if newer or unread:  # blocks absorb the newer sessions again
                 return Outcome([*parts, *self._finish(done.key, user_id)])
-            parts.append(self._scrub([]))
+            parts.append(self.scrub([]))
             self._records.drop(Kind.USER_DELETIONS, done.key)
             return Outcome(parts, unread, done.has_registry)
         begun = [head.created_at.timestamp() for head in self._sessions(user_id)]
@@ -129,7 +129,7 @@ class Deletion:
             except Exception:  # one failure must not stop other deletions
                 logger.exception("the deletion of a user was not finished; it will be tried again")
         if self._records.read(Kind.SCRUBS):
-            self._scrub()
+            self.scrub()
 
     @apart
     def _finish(self, key: str, user_id: str) -> list[Part]:
@@ -143,7 +143,7 @@ class Deletion:
             note = self._records.read(Kind.USER_DELETIONS).get(key)
             if note is not None:
                 parts += self._erase_user(key, user_id, note["before"], cleared="cleared" in note)
-            return [*parts, self._scrub()]
+            return [*parts, self.scrub()]
 
     def _erase_user(self, key: str, user_id: str, before: float, *, cleared: bool) -> list[Part]:
         """Erase a user's data that is older than the time `before`.
@@ -191,15 +191,19 @@ class Deletion:
         """Record in the store that traces must be erased, in case this call is interrupted."""
         self._records.write(Kind.SCRUBS, uuid4().hex)
 
-    def _scrub(self, noted: Iterable[str] | None = None) -> Part:
-        """Erase traces from files. Then delete the scrub notes `noted`, by default all."""
+    def scrub(self, noted: Collection[str] | None = None) -> Part:
+        """Erase traces from files. Then delete the scrub notes `noted`, by default all.
+
+        If the erasure is pending, a note stays, and `resume` tries again.
+        """
         if noted is None:
             noted = self._records.read(Kind.SCRUBS)
-        pending = self._store.secure_erase()
+        if pending := self._store.secure_erase():
+            if not noted:
+                self._note_scrub()
+            return Part("files", "failed", f"Pending: {pending}")
         for key in noted:
             self._records.drop(Kind.SCRUBS, key)
-        if pending:
-            return Part("files", "failed", f"Pending: {pending}")
         return _SERVER if self._store.remote else Part("files")
 
     def _mark(self, session_id: str, before: float = inf, user_id: str | None = None) -> bool:

@@ -37,7 +37,7 @@ _SCRUB_SECONDS = 5.0
 _PAGES_AT_ONCE = 500  # writers wait while this many pages are cleared
 _MOST_READERS = 32
 _MOST_IDLE = 8
-_HELD = "A reader holds the write-ahead log open. The next deletion retries."
+_HELD = "A reader holds the write-ahead log open. A worker, `flush` or the next deletion retries."
 _ROOTS = "SELECT rootpage FROM sqlite_master WHERE rootpage > 0"
 
 logger = logging.getLogger(__name__)
@@ -147,9 +147,10 @@ class Database(SQLDatabase):
         except (StoreUnavailable, OSError) as error:
             logger.warning(
                 "%s Copies of data deleted from %r could not be overwritten: they may remain in "
-                "the gaps of its pages until the next deletion.", error, self._file.path,
+                "the gaps of its pages until a worker, `flush` or a deletion retries.",
+                error, self._file.path,
             )  # fmt: skip
-            pending = "Copies in gaps of pages could not be overwritten. The next deletion retries."
+            pending = "Copies in gaps of pages could not be overwritten. It will be tried again."
         self.read(_write_back)  # while writers continue, so that `_empty_log` takes less time
         return pending if self._until(deadline, lambda: self.alone(_empty_log)) else _HELD
 
@@ -158,7 +159,7 @@ class Database(SQLDatabase):
             if time.monotonic() > deadline:
                 logger.warning(
                     "the write-ahead log of %r is held open by a reader: deleted data may "
-                    "remain in it until the next deletion, or until all have closed the database",
+                    "remain in it until a worker, `flush` or the next deletion retries",
                     self._file.path,
                 )
                 return False
