@@ -15,6 +15,7 @@ import pytest
 from agent_memory import AgentMemory
 from agent_memory.errors import StoreUnavailable
 from agent_memory.server.logs import JsonLines
+from agent_memory.stores.sql.backups import back_up, copied
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft
 
@@ -213,7 +214,10 @@ def test_what_was_acknowledged_is_there_once_the_file_is_put_back(
 @POSIX
 @pytest.mark.parametrize("empty", [False, True])
 def test_a_log_without_its_file_is_not_discarded(path: Path, empty: bool) -> None:
-    """Wrong: a new file is created beside the log of a moved one, and its last writes are lost."""
+    """Wrong: a new file is created beside the log of a moved one, and its last writes are lost.
+
+    Or: `doctor` or `backup` opens an empty file beside the log, which discards the log.
+    """
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
     _move(path)
@@ -222,9 +226,13 @@ def test_a_log_without_its_file_is_not_discarded(path: Path, empty: bool) -> Non
     store.close()
     if empty:
         path.touch()
+    url = f"sqlite:///{path}"
+    for use in (copied(url).__enter__, lambda: back_up(url, path.with_name("b.db"))):
+        with pytest.raises(StoreUnavailable, match=r"'memory\.db-wal' has the last writes"):
+            use()
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match=r"'memory\.db-wal' has the last writes"):
-            SQLStore(f"sqlite:///{path}")
+            SQLStore(url)
     assert path.exists() == empty
     path.with_name("moved.db").replace(path)
     assert _said(path) == ["a"]

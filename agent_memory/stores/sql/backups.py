@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from agent_memory.errors import InvalidInput, StoreError, StoreUnavailable, UnsupportedOperation
 from agent_memory.stores.sql.migrations import FIRST, STEPS, is_current, stored_version
-from agent_memory.stores.sql.sqlite_file import BUSY_SECONDS, Connection
+from agent_memory.stores.sql.sqlite_file import BUSY_SECONDS, Connection, check_log
 
 _SQLITE, _FOLDER = "sqlite:///", "folder:///"
 _MOST_PROBLEMS = 10
@@ -42,6 +42,8 @@ def copied(url: str) -> Iterator[tuple[str, str]]:
     or folder is replaced by an empty store. For an existing folder or a server, the URL is `url`.
     """
     path = Path(url.removeprefix(_SQLITE).removeprefix(_FOLDER)).absolute()
+    if url.startswith(_SQLITE):
+        check_log(os.path.realpath(path))
     if not url.startswith(_SQLITE) or not path.exists():
         missing = url.startswith((_SQLITE, _FOLDER)) and not path.exists()
         yield "memory://" if missing else url, ""
@@ -58,6 +60,7 @@ def copied(url: str) -> Iterator[tuple[str, str]]:
 @contextmanager
 def copying(path: Path, to: Path) -> Iterator[sqlite3.Connection]:
     """Copy a database to the file `to` while others may write. Provide a connection to the copy."""
+    check_log(os.path.realpath(path))
     try:
         with closing(sqlite3.connect(to, isolation_level=None)) as ours:
             with closing(existing(path)) as theirs:

@@ -179,17 +179,9 @@ class SQLiteFile:
     def _create(self, path: str) -> None:
         """Create the file, readable only by its owner.
 
-        An existing file is not changed. SQLite creates its other files with the same mode. SQLite
-        would discard a log beside a new file, so a log without its file raises an error.
+        An existing file is not changed. SQLite creates its other files with the same mode.
         """
-        # the log is read first, because another process may be creating the file and then the log
-        log, database = _stat(self._log), _stat(path)
-        if log is not None and log.st_size and (database is None or not database.st_size):
-            raise StoreUnavailable(
-                f"The SQLite database {self.name!r} is missing or empty, but its write-ahead log "
-                f"{self.name + '-wal'!r} has the last writes. Put the database file back, or move "
-                f"{self.name + '-wal'!r} away to begin a new database."
-            )
+        check_log(path)
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except OSError as error:
@@ -220,6 +212,18 @@ class SQLiteFile:
         return (
             f"The SQLite database {self.name!r} was replaced by another file while it was open, "
             f"such as a restored backup.{aside} {_REOPEN}"
+        )
+
+
+def check_log(path: str) -> None:
+    """Raise an error for a log without its file: SQLite would discard the log."""
+    # the log is read first, because another process may be creating the file and then the log
+    log, database, name = _stat(f"{path}-wal"), _stat(path), os.path.basename(path)
+    if log is not None and log.st_size and (database is None or not database.st_size):
+        raise StoreUnavailable(
+            f"The SQLite database {name!r} is missing or empty, but its write-ahead log "
+            f"{name + '-wal'!r} has the last writes. Put the database file back, or move "
+            f"{name + '-wal'!r} away to begin a new database."
         )
 
 
