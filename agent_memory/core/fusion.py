@@ -157,7 +157,8 @@ def select(
     In a first pass, each block may fill an equal part of the room. In a second pass, all recalls
     compete for the rest. In each pass, pinned recalls are chosen first, then the others by worth.
     The worth is the weight (see `merge`) divided by the square root of (tokens + 300), so longer
-    recalls must be more relevant. `limits` has the most tokens for the recalls of each block.
+    recalls must be more relevant. A block's recalls of equal weight are chosen in order. `limits`
+    has the most tokens for the recalls of each block.
     """
     limits = limits or {}
     blocks = {recall.block for recall in recalls}
@@ -178,11 +179,14 @@ def select(
 
 
 def _by_worth(recalls: Sequence[Recall]) -> list[int]:
-    weights = _weights(recalls, recalls)
-    worth = [
-        weight / math.sqrt(_STANDING + recall.tokens)
-        for weight, recall in zip(weights, recalls, strict=True)
-    ]
+    worth: list[float] = []
+    least: dict[tuple[str, float], float] = {}
+    for weight, recall in zip(_weights(recalls, recalls), recalls, strict=True):
+        equal = (recall.block, weight)
+        least[equal] = min(
+            least.get(equal, math.inf), weight / math.sqrt(_STANDING + recall.tokens)
+        )
+        worth.append(least[equal])
     return sorted(range(len(recalls)), key=lambda at: (not recalls[at].pinned, -worth[at]))
 
 
