@@ -213,9 +213,12 @@ def move(source: Store, target: Store, *, resumed: bool) -> Iterator[MigrationSt
     for block, (dimension, model) in blocks.items():
         target.open_vectors(block, dimension, model)
     parts = _parts(source, target, blocks)
+    sent = {part.what: 0 for part in parts}
     for part in parts:
+        before = sent[part.what]
         for done in _some(mirror(part.source, part.target, part.sent)):
-            yield MigrationStep(part.what, done, None)
+            sent[part.what] = before + done
+            yield MigrationStep(part.what, before + done, None)
     sessions = Sessions(source, target)
     if resumed:
         sessions.drop_others()
