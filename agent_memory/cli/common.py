@@ -168,7 +168,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except AgentMemoryError as error:
-            fail(*line_of(error))
+            fail(line_of(error), BAD_SETTINGS if isinstance(error, InvalidSetting) else FAILED)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
@@ -179,10 +179,8 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
     return run
 
 
-def line_of(error: AgentMemoryError) -> tuple[str, int]:
-    """Return an error as one line, and its exit code."""
-    code = BAD_SETTINGS if isinstance(error, InvalidSetting) else FAILED
-    return " ".join([str(error), *getattr(error, "__notes__", ())]), code
+def line_of(error: AgentMemoryError) -> str:
+    return " ".join([str(error), *getattr(error, "__notes__", ())])
 
 
 def with_settings(

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent_memory.cli.common import (
+    BAD_SETTINGS,
+    fail,
     guarded,
     line_of,
-    note,
     out,
     read_config,
     say,
@@ -46,16 +47,14 @@ def check(
     Opens no store and uses no network. `agent-memory doctor --config FILE` checks the stores.
     """
     configs: dict[str, AgentMemoryConfig] = {}
-    errors: dict[str, int] = {}
+    errors: list[str] = []
     for name, place in store_files(file).items():
         try:
             configs[name] = read_config(place, {})
         except ConfigError as error:
-            errors.update(_mistakes(error, settings_in(place or file)[1]))
-    for text in errors:
-        note(f"error: {text}", "red")
+            errors += _mistakes(error, settings_in(place or file)[1])
     if errors:
-        raise typer.Exit(max(errors.values()))
+        fail("\nerror: ".join(errors), BAD_SETTINGS)
     for name, config in configs.items():
         table = grid("part", "what it does", header=False)
         for part, text in describe(config):
@@ -64,11 +63,8 @@ def check(
     say(f"{file}: no errors. To open the stores: `agent-memory doctor --config {file}`")
 
 
-def _mistakes(error: ConfigError, table: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """Yield the text and exit code of an error, and those of each setting on its own.
-
-    An error may hide the errors of other settings.
-    """
+def _mistakes(error: ConfigError, table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the text of an error, and of errors that it hides: those of each setting alone."""
     from agent_memory.config.settings import AgentMemoryConfig
 
     yield line_of(error)

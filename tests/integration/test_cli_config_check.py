@@ -57,7 +57,7 @@ def test_nothing_is_wrong() -> None:
     capacity = r"  capacity +100,000 tokens; 2,000 of them for recalls, and 50 messages"
     for line in ("support", "scratch", capacity):
         assert re.search(rf"^{line} *$", told, re.MULTILINE)
-    assert "d.toml: no errors. No store was opened. `agent-memory doctor" in told
+    assert "d.toml: no errors. To open the stores: `agent-memory doctor" in told
     assert [path.name for path in Path().iterdir()] == ["d.toml"]
     assert len(told.splitlines()) <= 40
 
