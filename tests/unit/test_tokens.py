@@ -397,3 +397,46 @@ def test_any_picture_has_a_price(data: bytes, magic: bytes) -> None:
 def test_sound_files_and_odd_parts(part: dict[str, Any], tokens: int | None) -> None:
     """Wrong: a long recording costs as much as a short one, or a malformed part raises."""
     assert media_tokens(part) == tokens
+
+
+BIG_URL = png(1024, 1024) + "AbCd" * 30_000
+BIG = BIG_URL.partition(",")[2]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": BIG}}]},
+        {"role": "user", "parts": [{"inline_data": {"mime_type": "image/png", "data": b"1" * 999}}]},
+        {"type": "computer_call_output", "call_id": "c",
+         "output": {"type": "computer_screenshot", "image_url": f"data:;base64,{BIG}"}},
+        {"type": "function_call_output", "call_id": "c",
+         "output": [{"type": "input_image", "image_url": BIG_URL}]},
+        {"type": "image_generation_call", "id": "i", "result": BIG},
+        {"role": "user", "content": [
+            {"image": {"format": "png", "source": {"bytes": base64.b64decode(BIG)}}}]},
+        {"role": "assistant", "content": "There.", "images": [
+            {"type": "image_url", "image_url": {"url": BIG_URL}}]},
+    ],
+)  # fmt: skip
+def test_a_picture_in_an_item_costs_by_its_tiles(item: dict[str, Any]) -> None:
+    """Wrong: a picture counts as the text of its base64, and leaves no room for the chat."""
+    counter, message = TokenCounter(), Message.of(item)
+    tokens = max(counter.message(message), counter.item(message.raw or {}))
+    assert 765 <= tokens < 900
+
+
+def test_sound_files_and_texts_in_an_item_have_a_price() -> None:
+    """Wrong: sound counts as a file, or a text file or encrypted reasoning as a picture."""
+    counter = TokenCounter()
+
+    def price(**data: Any) -> int:
+        return counter.message(Message.of({"role": "user", "parts": [{"inlineData": data}]}))
+
+    assert 300 <= price(mimeType="audio/wav", data="A" * 160_000) < 350
+    assert 7_500 <= price(mimeType="application/pdf", data="A" * 160_000) < 7_600
+    text = {"type": "text", "media_type": "text/plain", "data": "plums and pears " * 500}
+    document = {"role": "user", "content": [{"type": "document", "source": text}]}
+    assert counter.message(Message.of(document)) > 1_500
+    reasoning = {"type": "reasoning", "id": "r", "encrypted_content": BIG[:8_000]}
+    assert counter.item(reasoning) > 2_000

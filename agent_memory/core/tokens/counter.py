@@ -10,11 +10,13 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 import string
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from agent_memory.core.formats.exact import base64_of, is_written
 from agent_memory.core.formats.neutral import mapping
 from agent_memory.core.limits import text_of
 from agent_memory.core.messages import Message
@@ -52,6 +54,12 @@ LOW_DETAIL = 85
 UNKNOWN_FILE = 1024
 _HEADER_BYTES = 64 * 1024
 
+_MEDIA_KEYS = frozenset({"data", "bytes", "base64", "url", "image_url", "file_data", "result"})
+_LEAST_MEDIA = 1000  # characters; shorter data count as text
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{200}")
+_IMAGES = re.compile(r"data:image/|image/|iVBORw0KGgo|/9j/|R0lGOD|UklGR")
+"""The beginnings of data URLs, media types and base64 data of pictures."""
+
 
 def media_tokens(part: Mapping[str, Any]) -> int | None:
     """Return the tokens of a content part that is not text. None for an unknown kind."""
@@ -66,7 +74,7 @@ def media_tokens(part: Mapping[str, Any]) -> int | None:
             return max(64, _decoded_length(data) // 400)
         case "file":
             data = mapping(part.get("file")).get("file_data")
-            return max(256, _decoded_length(data) // 16) if data else UNKNOWN_FILE
+            return _file(str(data)) if data else UNKNOWN_FILE
         case _:
             return None
 
@@ -109,6 +117,36 @@ def _jpeg_size(data: bytes) -> tuple[int, int]:
             return width, height
         at += 2 + int(struct.unpack(">H", data[at + 2 : at + 4])[0])
     return 0, 0
+
+
+def _without_media(value: Any, found: list[int], kind: str = "") -> Any:
+    """Return a raw item without pictures, sound and files, and append their tokens to `found`."""
+    if isinstance(value, list):
+        return [_without_media(item, found, kind) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kinds = (value.get(key) for key in ("mimeType", "mime_type", "media_type", "mediaType", "type"))
+    kind = next((name for name in kinds if isinstance(name, str) and "/" in name), kind)
+    rest: dict[str, Any] = {}
+    for key, item in value.items():
+        data = ""
+        if key in _MEDIA_KEYS and value.get("type") != "redacted_thinking":
+            data = item if isinstance(item, str) else base64_of(item) if is_written(item) else ""
+        if len(data) < _LEAST_MEDIA or not _BASE64.match(data.rpartition(",")[2]):
+            rest[key] = _without_media(item, found, kind)
+        else:
+            found.append(_file(data, kind))
+    return rest
+
+
+def _file(data: str, kind: str = "") -> int:
+    """Return the tokens of a data URL, or of base64 data of the media type `kind`."""
+    head, _, body = data.rpartition(",")
+    if "audio/" in head + kind:
+        return max(64, _decoded_length(body) // 400)
+    if any(map(_IMAGES.match, (head, kind, body))):
+        return _image(data if head else f"data:image/*;base64,{data}", "auto")
+    return max(256, _decoded_length(body) // 16)
 
 
 def _decoded_length(data: object) -> int:
@@ -175,9 +213,9 @@ class TokenCounter:
         A raw item counts as the larger of its JSON and its chat views, with these exceptions:
 
         - An item of a framework counts as its views, plus its other content that reaches the model.
-        - An item with a list of parts as chat content counts as its views, plus the JSON of all
-          fields except the content. Pictures in the list are thus not counted as text.
         - An item without a chat form counts 0, if its format is registered.
+
+        Pictures, sound and files in JSON are not counted as text.
         """
         role, content = message.role, message.content
         is_simple = role not in (None, "tool") and isinstance(content, str)
@@ -195,9 +233,6 @@ class TokenCounter:
         beside = form_of(message.format).unseen(raw)
         if beside is not None:
             return shown + (self._json(beside) if beside else 0)
-        if any(isinstance(view.get("content"), list) for view in views):
-            rest = {key: value for key, value in raw.items() if key != "content"}
-            return shown + self._json(rest)
         return max(shown, self.item(raw))
 
     def item(self, raw: Mapping[str, Any]) -> int:
@@ -281,7 +316,11 @@ class TokenCounter:
         return max(alone, self.text(f"{before}{text}{after}") - len(before) - len(after))
 
     def _json(self, value: object) -> int:
-        return self.text(json.dumps(value, ensure_ascii=False))
+        text, media = json.dumps(value, ensure_ascii=False), list[int]()
+        if len(text) > _LEAST_MEDIA:
+            rest = _without_media(value, media)
+            text = json.dumps(rest, ensure_ascii=False) if media else text
+        return self.text(text) + sum(media)
 
 
 def encoding_for(model: str | None) -> tuple[str, bool]:
