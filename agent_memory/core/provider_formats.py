@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from agent_memory.core.formats.registry import Format
 from agent_memory.core.messages import STANDING, Message
 from agent_memory.core.records import Entry, Head
-from agent_memory.core.rendering import BEFORE
-from agent_memory.core.shapes import HIDDEN, role_of, shape_of, shapes_of
+from agent_memory.core.shapes import BEFORE, HIDDEN, role_of, shape_of, shapes_of
 from agent_memory.core.tokens.counter import TokenCounter
 
 _INPUT_ROLES = ("user", "system", "developer", "tool")

@@ -16,13 +16,19 @@ from agent_memory.core.formats.neutral import calls_of, is_text, text_of, text_p
 from agent_memory.core.formats.registry import CHAT, Format, format_of
 from agent_memory.core.messages import SYSTEM_ROLES, Message, copied
 from agent_memory.core.settings_model import MemoryRole
-from agent_memory.core.shapes import Arranging, Shape, Shown, View, are_known, shape_of, shapes_of
+from agent_memory.core.shapes import (
+    BEFORE,
+    Arranging,
+    Shape,
+    Shown,
+    View,
+    are_known,
+    shape_of,
+    shapes_of,
+)
 
 OPENING = "(The conversation begins.)"
 """The first user message for a provider that requires one at the beginning."""
-
-BEFORE = "agent_memory:before"
-"""The metadata key of a message for the items that are sent before it, such as reasoning."""
 
 _IDS = ("id", "call_id", "tool_use_id", "toolUseId", "tool_call_id", "toolCallId")
 

@@ -21,6 +21,9 @@ View = dict[str, Any]
 HIDDEN = "agent_memory:hidden"
 """The metadata key of a message that stands for an item without a chat form."""
 
+BEFORE = "agent_memory:before"
+"""The metadata key of a message for the items that are sent before it, such as reasoning."""
+
 
 class Call(NamedTuple):
     """The id and tool name by which a call or a result is paired."""

@@ -16,7 +16,7 @@ from agent_memory.core.formats.neutral import dumped, mapping
 from agent_memory.core.formats.registry import Ids
 from agent_memory.core.messages import Message, content_text
 from agent_memory.core.records import Entry
-from agent_memory.core.shapes import Arranging, View, shape_of
+from agent_memory.core.shapes import BEFORE, HIDDEN, Arranging, View, shape_of
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.tools import READ_MESSAGE
 
@@ -24,6 +24,8 @@ _IDS = Ids(unique=True)
 _TRIES = 6
 _LEAST_TEXT = 40
 """The tokens reserved for the text of each further result that `Shortener._fewer` shows."""
+_OUTPUTS = ("stdout", "stderr", "logs", "text")
+"""The fields of an item's output whose texts may be cut."""
 _NOTE = f"[{ELLIPSIS} {{}} calls and their results left out]"
 
 
@@ -57,6 +59,8 @@ class Shortener:
 
     def message(self, message: Message, room: int, seq: int | None = None) -> Message | None:
         """Return a message within `room` tokens. None if even its shortest form does not fit."""
+        if HIDDEN in message.metadata:
+            return self._item(message, room, mark_of(seq))
         view = message.to_openai()
         if view is None:
             return None
@@ -74,10 +78,14 @@ class Shortener:
         cut = self.message(entry.message, room, seq)
         if cut is None:
             return None
-        return replace(entry, message=cut, tokens=self.counter.message(cut))
+        is_hidden = HIDDEN in cut.metadata
+        tokens = self._cost_of_item(cut) if is_hidden else self.counter.message(cut)
+        return replace(entry, message=cut, tokens=tokens)
 
     def least(self, message: Message) -> int:
         """Return the tokens of the shortest form of a message."""
+        if HIDDEN in message.metadata:
+            return self._cost_of_item(self._with_output(message, 1, mark_of(None)))
         return sum(self.counter.chat(_least_view(view)) for view in message.views())
 
     def unit(self, entries: Sequence[Entry], room: int) -> list[Entry] | None:
@@ -110,6 +118,35 @@ class Shortener:
             return least
         frame = _least_view({"role": "assistant", "tool_calls": answered[-1:]})
         return min(least, self.counter.chat(frame) + self.least(entries[-1].message) + 1)
+
+    def _item(self, message: Message, room: int, mark: Mark) -> Message | None:
+        """Return an item without a chat form, with excerpts of the texts in its output."""
+        most = room
+        while most:
+            cut = self._with_output(message, most, mark)
+            if self._cost_of_item(cut) <= room:
+                return cut
+            most //= 2
+        return None
+
+    def _with_output(self, message: Message, most: int, mark: Mark) -> Message:
+        """Cut each text in an item's output to `most` tokens."""
+
+        def cut(value: Any) -> Any:
+            if isinstance(value, list):
+                return list(map(cut, value))
+            if isinstance(value, dict):
+                return {key: cut(part) if key in _OUTPUTS else part for key, part in value.items()}
+            is_long = isinstance(value, str) and self.counter.text(value) > most
+            return self._text(value, most, mark) if is_long else value
+
+        raw = {
+            key: cut(part) if key == "output" else part for key, part in (message.raw or {}).items()
+        }
+        return message.model_copy(update={"raw": raw})
+
+    def _cost_of_item(self, message: Message) -> int:
+        return sum(map(self.counter.item, (*message.metadata.get(BEFORE, ()), message.raw or {})))
 
     def _chat(self, entries: Sequence[Entry]) -> list[Entry]:
         """Return one entry for each chat message, with unique call ids."""

@@ -201,6 +201,7 @@ def _check_langchain(messages: Sequence[Any]) -> None:
 
 _PAIRED = ("function_call", "custom_tool_call", "computer_call", "local_shell_call", "shell_call")
 _LEADS = ("reasoning",)
+_FOLLOW = (*_LEADS, "mcp_approval_request", "mcp_list_tools", "compaction", "program")
 
 
 def _check_responses(items: Sequence[Any]) -> None:
@@ -236,7 +237,7 @@ def _check_responses(items: Sequence[Any]) -> None:
             after = items[place + 1] if place + 1 < len(items) else {}
             follows = str(after.get("type") or "message")
             is_own = (
-                follows in _LEADS or follows.endswith("_call") or (after.get("role") == "assistant")
+                follows in _FOLLOW or follows.endswith("_call") or after.get("role") == "assistant"
             )
             if not is_own:
                 _refuse(place, "no output item follows the reasoning directly")

@@ -652,6 +652,39 @@ def test_a_late_result_is_sent_although_the_turn_of_its_call_has_left(form: str)
     check_context(form, sent)
 
 
+@pytest.mark.parametrize("kind", ["local_shell_call", "shell_call", "apply_patch_call"])
+def test_long_output_of_openais_own_tools_is_shortened_in_its_own_form(kind: str) -> None:
+    """Wrong: an output that does not fit becomes the output of a function that nobody called."""
+    text = "\n".join(f"line {number} of the file" for number in range(3_000))
+    output: Any = [{"stdout": text, "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]
+    output = output if kind == "shell_call" else text
+    call = {"type": kind, "id": "x_1", "call_id": "c", "status": "completed"}
+    done = {"type": f"{kind}_output", "call_id": "c", "output": output}
+    for budget in (300, 3_000):
+        sent = of("ls", REASONS, call, done, form=RESPONSES, max_tokens=budget)
+        assert sent[1:3] == [REASONS, call]
+        assert "characters left out" in str(sent[3])
+        assert sent[3] == {**done, "output": sent[3]["output"]}
+        check_context(RESPONSES, sent)
+    newer = [{"role": "user", "content": "And now?"}]
+    sent = of("ls", REASONS, call, done, *newer, form=RESPONSES, max_tokens=3_000)
+    assert sent[-1:] == newer
+    check_context(RESPONSES, sent)
+
+
+def test_a_screenshot_leaves_room_for_the_conversation() -> None:
+    """Wrong: a picture counts as text, and each computer call displaces all that came before."""
+    shot = {
+        "type": "computer_screenshot",
+        "image_url": "data:image/png;base64," + PNG[:80] + "A" * 90_000,
+    }
+    log = [REASONS, SCREEN, {**SHOT, "output": shot}]
+    sent = of("My order is 4471.", SAID, "Book it.", *log, form=RESPONSES, max_tokens=4_000)
+    assert sent[0]["content"] == "My order is 4471."
+    assert sent[-3:] == log
+    check_context(RESPONSES, sent)
+
+
 def test_fields_of_one_provider_are_not_sent_to_another() -> None:
     """Wrong: Anthropic refuses a field of OpenAI's messages, or OpenAI does not get it back."""
     log = [{"role": "user", "content": "go", "cache_control": {"type": "ephemeral"}, "extra": 1},

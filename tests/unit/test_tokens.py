@@ -407,7 +407,7 @@ BIG = BIG_URL.partition(",")[2]
     "item",
     [
         {"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": BIG}}]},
-        {"role": "user", "parts": [{"inline_data": {"mime_type": "image/png", "data": b"1" * 999}}]},
+        {"parts": [{"inline_data": {"mime_type": "image/png", "data": b"1" * 999}}]},
         {"type": "computer_call_output", "call_id": "c",
          "output": {"type": "computer_screenshot", "image_url": f"data:;base64,{BIG}"}},
         {"type": "function_call_output", "call_id": "c",
