@@ -259,7 +259,7 @@ def why(
         bool, typer.Option("--json", help="Print only the prompts, as JSON.")
     ] = False,
 ) -> None:
-    """List the prompts of a session, or show one in full, with what would be recalled now."""
+    """List a session's prompts, or show one prompt in full, with what would be recalled now."""
     head_of(memory, session)
     after = 0 if turn is None else turn - 1
     prompts = memory.contexts(session, after=after, limit=None if turn is None else 1)
@@ -295,7 +295,7 @@ def _list(prompts: Sequence[SentContext]) -> None:
             _fidelity(prompt),
         )
     out().print(table)
-    say("To show one in full: --turn N", "dim")
+    say("To show a prompt in full: --turn N", "dim")
 
 
 def _prompt_lines(prompt: SentContext) -> list[str]:

@@ -48,8 +48,8 @@ def mcp(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="A TOML or JSON file of users and their tokens. Without it, --user names the "
-            f"user, and the token is the value of {TOKEN}, or a new one.",
+            help="A TOML or JSON file of users and their tokens. Without this file, --user names "
+            f"the user, and the token is the value of {TOKEN}, or a new token.",
         ),
     ] = None,
     store: StoreOption = None,

@@ -185,7 +185,7 @@ def migrate(
 ) -> None:
     """Copy a namespace's sessions, facts and vectors to another database. Verify checksums.
 
-    To continue an interrupted run, run the command again. Neither store may be used meanwhile.
+    To continue an interrupted run, run the command again. Do not use the stores meanwhile.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 

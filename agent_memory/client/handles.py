@@ -191,9 +191,9 @@ class NotTheirs(SessionOfAnotherUser):
 def remotely(subject: str, keeps: Collection[str] = ()) -> Callable[[C], C]:
     """Return a decorator for a class whose objects have an attribute `_remote`.
 
-    An inherited method calls the service if the table of calls lists it. Other
-    inherited public methods raise `UnsupportedOperation`, except those in `keeps`, which only call
-    other methods. Methods that the class itself defines do not change.
+    An inherited method calls the service if the table of calls lists it. Other inherited public
+    methods raise `UnsupportedOperation`, except the methods in `keeps`, which only call other
+    methods. Methods that the class itself defines do not change.
     """
     calls = of(subject)
 

@@ -64,10 +64,10 @@ class RemoteMemory(AgentMemory):
     the user. A key for one user needs no `user_id`. A key for several users needs a `user_id` in
     each call. An admin's key makes `user_id` optional, as in the library.
 
-    A request is retried if it cannot connect or the answer is 429. It is also retried if no answer
-    arrives or the answer is 503, unless the call must not run twice, such as `pop` and `edit`. Each
-    update has an idempotency key, so that it is stored once. The service limits the size and time
-    of requests; see `docs/client.md`.
+    A request is retried if it cannot connect or the answer is 429. A request is also retried if no
+    answer arrives or the answer is 503, except for calls that must not run twice, such as `pop` and
+    `edit`. Each update has an idempotency key, so that it is stored once. The service limits the
+    size and time of requests; see `docs/client.md`.
 
     Args:
         url: The service's address.

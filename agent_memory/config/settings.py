@@ -126,7 +126,7 @@ class AgentMemoryConfig(SettingsModel):
             160 messages, or half of `max_tokens`. With `absorb="every_update"`, they also absorb
             after a pause of this many seconds in the session. With 0 they never wait, so that each
             message may cause a model call. Only background threads or a worker notice a pause.
-            Otherwise the messages wait for the next update.
+            Without these, the messages wait for the next update.
         idle_minutes: The pause in a session, in minutes, after which the background threads or a
             worker absorb all its messages. None means never.
         absorb_attempts: The number of attempts after which messages that a block cannot absorb
@@ -306,7 +306,7 @@ class AgentMemoryConfig(SettingsModel):
 
     @property
     def strategy(self) -> Strategy:
-        """The configured strategy, or the default one."""
+        """The configured strategy, or the default strategy."""
         if self.overflow is not None:
             return self.overflow
         from agent_memory import strategies  # each class is loaded at its first use
@@ -339,7 +339,7 @@ class AgentMemoryConfig(SettingsModel):
 
     @property
     def lacking_models(self) -> dict[str, str]:
-        """Warnings by block name: if `model` is None, one for each block that needs a model."""
+        """If `model` is None, a warning for each block that needs a model, by the block's name."""
         absorber = "absorbs nothing: it needs"
         reranker = "recalls by the local ranking only: its LLM reranker needs"
         return {

@@ -388,7 +388,7 @@ def left_out_of(
         if (recall.block, recall.id) not in merged_ids:
             why = "the window shows it, or another recall says the same"
         elif (recall.block, recall.id) not in relevant_ids:
-            why = "it has much less to do with the question than the best recall of its block"
+            why = "the best recall of its block is much more relevant to the question"
         out.append(LeftOut(recall, why))
     return out
 

@@ -26,7 +26,7 @@ def digest(value: object) -> str:
 
 
 def check_version(expected: str | None, version: str | None) -> None:
-    """Raise VersionConflict if a write expects another version than the stored one."""
+    """Raise VersionConflict if a write expects another version than the stored version."""
     if expected is not None and expected != version:
         raise VersionConflict(
             "The stored text was changed or deleted since you read it. Nothing was written. Read "

@@ -91,7 +91,7 @@ class Packer:
     max_messages: int | None = None
     share: float = 1.0  # share of the budget that short-term memory may fill
     summary_tokens: int = 0  # tokens that the strategy allows for a summary; 0 without a summary
-    # whether to leave out recalls that score much less than the best one of their block
+    # whether to leave out recalls that score much less than the best recall of their block
     cuts: bool = True
     # whether a tool can read messages of the current turn before they are stored
     reads_turn: bool = False

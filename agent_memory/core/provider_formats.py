@@ -122,7 +122,7 @@ def _standing(
     *,
     is_hidden: bool = True,
 ) -> Entry:
-    """Return the entry to show for a hidden entry, or for an entry with hidden ones before it."""
+    """Return the entry to show for a hidden entry, or for an entry after hidden entries."""
     message = entry.message
     key = (counter.encoding, pair, is_hidden, [entry_before.message for entry_before in before])
     cached: tuple[object, Entry, Entry] | None = vars(message).get(STANDING)

@@ -148,8 +148,8 @@ def query_message(message: Message) -> Message:
 
     Thanks and greetings are left out, as in "Thank you! Which size was it?". A message of more than
     2,000 characters is often a question with a document, which would distort the search. Only its
-    first and last paragraph are used, if they have up to 1,000 characters. If neither is so short,
-    only the questions at both ends are used.
+    first and last paragraph are used, if they have up to 1,000 characters. If neither paragraph is
+    short enough, only the questions at both ends are used.
     """
     text = message.text().strip()
     query = query_text(text)

@@ -24,7 +24,7 @@ _SHAPED = frozenset({"parts", "type", "blocks", "contents", "kind", "phase"})
 """Fields that no chat message has."""
 _OWN = ("created_at", "metadata")
 _MESSAGE = frozenset({"role", "raw", "type", "parts", "kind"})
-"""Fields of a message or an item. A response around a message has none of them."""
+"""Fields of a message or an item. A response around a message has none of these fields."""
 _HOLDERS = ("choices", "candidates", "output", "message", "content")
 """Fields of a response that hold the message, or a nested response."""
 _WITH_IDS = ("google.contents", "anthropic.messages", "bedrock.converse", "ai_sdk")

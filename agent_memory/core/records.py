@@ -36,7 +36,7 @@ class Entry:
         seq: The sequence number, from 1 without gaps.
         message: The message.
         tokens: Tokens of the message in a context, counted when it was appended.
-        total: Tokens of all entries up to and including this one, without system messages. The
+        total: Tokens of all entries up to and including this entry, without system messages. The
             tokens of a range of the log are the difference of two totals.
         encoding: Name of the token encoding that counted the message.
         created_at: The time of the message (UTC).
@@ -97,7 +97,7 @@ class Summary:
         by: The model that wrote it, or "local" for an extractive fallback.
         redo_after: For a fallback, the seq after which a model still has to summarise. None if the
             summary is final.
-        redo_text: For a fallback, the last final summary. The model continues from it.
+        redo_text: For a fallback, the last final summary. The model continues from that summary.
     """
 
     text: str
@@ -119,7 +119,7 @@ class Head:
         total: `Entry.total` of the newest entry.
         expired: Seq of the last entry that was deleted because it was older than `retention`. 0 for
             a complete log. A log with entries has `expired` below `end`.
-        start: The window holds the entries after this seq, and the pinned ones.
+        start: The window holds the entries after this seq, and the pinned entries.
         start_total: `Entry.total` of the entry at `start`.
         pinned: Seqs at or before `start` that stay in the window.
         pinned_tokens: Tokens of the pinned entries.
@@ -247,7 +247,7 @@ class Scope:
 
     @property
     def is_somebodys(self) -> bool:
-        """Return whether the scope names a user or a session. If not, only shared data is in it."""
+        """Return whether the scope names a user or a session. Otherwise it has only shared data."""
         return self.user_id is not None or self.session_id is not None
 
     @property

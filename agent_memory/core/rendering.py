@@ -92,14 +92,14 @@ def _own(items: Sequence[Any], form: Format) -> list[Any]:
 
 
 class _Settled(NamedTuple):
-    """The cached turns before the newest one, in a format."""
+    """The cached turns before the newest turn, in a format."""
 
     messages: Sequence[Message]
     shapes: list[Shape]
     # The messages in the format, merged. Contexts share these objects: do not change them.
     items: list[Any]
     arranging: Arranging  # the state with which the next messages are arranged
-    is_counted: bool = False  # whether one of the items has to be passed to `Format.limited`
+    is_counted: bool = False  # whether any of the items has to be passed to `Format.limited`
 
 
 _SETTLED: Cache[tuple[object, ...], _Settled] = Cache(64)
@@ -108,7 +108,7 @@ _SETTLED: Cache[tuple[object, ...], _Settled] = Cache(64)
 def _body(
     messages: Sequence[Message], form: Format, memory: str, memory_role: MemoryRole
 ) -> tuple[_Settled, list[Any]]:
-    """Return the cached turns before the newest one, and the items of the newest one."""
+    """Return the cached turns before the newest turn, and the items of the newest turn."""
     newest = next((at for at in reversed(range(len(messages))) if _asks(messages[at])), 0)
     settled = _settled(messages, newest, form)
     since = len(settled.messages)

@@ -261,7 +261,7 @@ class Arranging:
         return copy
 
     def shown(self, shapes: Sequence[Shape], since: int = 0) -> list[Shown] | None:
-        """Arrange messages from index `since` on. None if one may answer an earlier call."""
+        """Arrange messages from index `since` on. None if any may answer an earlier call."""
         if all(shape.is_plain for shape in shapes):
             return [Shown(shape.views[0], at) for at, shape in enumerate(shapes, since)]
         results: dict[Place, list[Place]] = {}

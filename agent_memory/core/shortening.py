@@ -93,7 +93,7 @@ class Shortener:
 
         Short messages stay whole, and longer messages share the rest of the room. If even the
         shortest forms of all messages do not fit, only the newest results stay. A note on the call
-        gives the number of the omitted calls. None if the call with one result does not fit either.
+        gives the number of the omitted calls. None if even the call with one result does not fit.
         """
         if sum(entry.tokens for entry in entries) <= room:
             return list(entries)

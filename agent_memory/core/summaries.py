@@ -92,7 +92,7 @@ def extract(previous: str, entries: Sequence[Entry], count: Count, limit: int) -
         covered |= signals[best].keys()
         room -= costs[best]
     if not chosen and lines:
-        # All lines are too long: take the beginning of the most important one.
+        # All lines are too long: take the beginning of the most important line.
         chosen.add(max(range(len(lines)), key=lambda i: sum(signals[i].values()) / (costs[i] + 5)))
     return clip("\n".join(lines[i] for i in sorted(chosen)), count, limit)
 

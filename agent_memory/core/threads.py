@@ -161,8 +161,8 @@ def apart(call: Callable[P, T]) -> Callable[P, T]:
     such as a lease. A signal handler may therefore wait for a resource that the call holds.
 
     Other threads run the function directly. A signal handler that interrupted the holder of a lock
-    does the same: on another thread, the call might wait for the lock, while the handler waits for
-    the call.
+    also runs the function directly: on another thread, the call might wait for the lock, while the
+    handler waits for the call.
     """
 
     @wraps(call)

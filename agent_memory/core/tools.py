@@ -38,7 +38,7 @@ DOWN = "The memory cannot be reached right now. Go on without it, and try again 
 
 
 READ_MESSAGE = "memory_read_message"
-"""The name of the tool that reads a message in full. Shortened messages refer to it."""
+"""The name of the tool that reads a message in full. Shortened messages refer to this tool."""
 
 
 Effect = Literal["read", "write", "delete"]

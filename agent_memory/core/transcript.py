@@ -233,8 +233,8 @@ def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -
     """Return the part of a text that is most relevant to a question, of at most `limit` tokens.
 
     The first choice is the sentence that shares the most words with the question. Neighbouring
-    sentences are added while there is room, the more relevant one first. If even the first choice
-    is too long, it is cut. An ellipsis marks omitted text.
+    sentences are added while there is room, the more relevant sentence first. If even the first
+    choice is too long, it is cut. An ellipsis marks omitted text.
     """
     if count(text) <= limit:
         return text
@@ -259,7 +259,7 @@ def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -
 def joined(recalls: Sequence[Recall], blocks: Collection[str]) -> list[Recall]:
     """Join the blocks' recalls of neighbouring messages, or of neighbouring passages of a message.
 
-    A joined recall has the place, id and score of the best recall, and the time of the first one.
+    A joined recall has the place, id and score of the best recall, and the first recall's time.
     """
     best: dict[int, Recall] = {}
     runs: list[list[int]] = []

@@ -85,7 +85,7 @@ def messages_of(value: object, role: str) -> list[Message]:
 
 
 def question_of(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages before the assistant's first one, or all if there are none."""
+    """Return the messages before the assistant's first message, or all if there is none."""
     for place, message in enumerate(messages):
         if role_of(message) == "assistant":
             return messages[:place] or messages

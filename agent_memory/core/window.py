@@ -164,7 +164,7 @@ def begun_anew(head: Head, first: Entry | None) -> Head:
 
 
 def ruled(head: Head, entries: Sequence[Entry | Draft]) -> Head:
-    """Return the head with the last system message of these entries, or with none."""
+    """Return the head with the last system message of these entries, or without any."""
     last = next((entry for entry in reversed(entries) if entry.message.is_system), None)
     if last is None:
         return replace(head, system=None, system_tokens=0)

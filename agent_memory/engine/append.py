@@ -1,6 +1,6 @@
 """Append messages to a session, with checks, idempotency and redaction.
 
-Short messages go through a queue, in which one thread appends those of waiting threads in batches.
+Short messages go through a queue: one thread appends the messages of waiting threads in batches.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class Components:
     def values_of(
         self, scope: Scope, embedder: Embedder | None = None, *, of_session: bool = False
     ) -> KeyValues:
-        """Return the key-value store of a scope's user, or with `of_session` of its session."""
+        """Return the key-value store of a scope's user or, with `of_session`, of its session."""
         from agent_memory.engine.values.key_values import KeyValues
 
         opened = partial(self.resources.embedders, None) if embedder is None else lambda: embedder
@@ -190,7 +190,7 @@ class Components:
 
     @made_later
     def default_notes(self) -> Block:
-        """The block that stores notes: a configured one, or a default block."""
+        """The block that stores notes: a configured block, or a default block."""
         block = self.config.note_block
         there = self.blocks.get(block.name)
         return there if isinstance(there, NoteBlock) else block.bind(self.resources)

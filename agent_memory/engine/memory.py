@@ -286,7 +286,7 @@ class AgentMemory(OpenMemory):
             text: The text to remember, ideally one fact in a full sentence.
             user_id: The owner of the note.
             session_id: The session of the note, if any. The note is deleted with the session.
-                Without `user_id`, the session is required, and the note belongs to it.
+                Without `user_id`, the session is required, and the note belongs to the session.
             at: The time from which the text is true: a date, or a time with a time zone. None means
                 now.
             key: An idempotency key, for retries with the same text.
@@ -408,8 +408,8 @@ class AgentMemory(OpenMemory):
     def pin(self, session_id: str, seq: int, *, user_id: str | None = None) -> None:
         """Keep a message in the window, with its question, tool calls and results. Idempotent.
 
-        A message that had left the window returns to it. Pinned messages take at most half of the
-        window. If they need more, the oldest of them leave the window.
+        A message that had left the window returns to the window. Pinned messages take at most half
+        of the window. If they need more, the oldest of them leave the window.
 
         Raises:
             InvalidInput: The log has no message with this seq, or the message is a system message.
@@ -444,7 +444,7 @@ class AgentMemory(OpenMemory):
             memory.edit("s-1", lambda log: log[10:])  # without the ten oldest entries
             memory.edit("s-1", lambda log: [*log[:-1], corrected])
 
-        Readers see either the old log or the new one. Entries are renumbered from the first changed
+        Readers see either the old log or the new log. Entries are renumbered from the first changed
         message on. Blocks delete their records of these entries and absorb the new entries. A
         session that does not exist is created.
 
@@ -515,7 +515,7 @@ class AgentMemory(OpenMemory):
         """Return the context for another answer to the session's newest question. Stores nothing.
 
         The context excludes the current answer, its tool calls, and records derived from them. Pass
-        the new answer to `after_turn`, which replaces the old one atomically. Until then the old
+        the new answer to `after_turn`, which replaces the old answer atomically. Until then the old
         answer stays. The newest question may also have no answer yet.
 
         Raises:
@@ -640,10 +640,10 @@ class AgentMemory(OpenMemory):
         user_id: str | None = None,
         progress: Callable[[Progress], object] | None = None,
     ) -> list[Absorbed]:
-        """Absorb all pending messages of one session, of one user, or of all. Idempotent.
+        """Absorb all pending messages of one session, of one user, or of all users. Idempotent.
 
         A summary that was made without a model, because the model failed, is replaced if the model
-        works again. Of several sessions, damaged ones are skipped with a warning.
+        works again. If there are several sessions, damaged sessions are skipped with a warning.
 
         Args:
             session_id: Only this session.

@@ -74,7 +74,7 @@ def head_now(store: SessionStore, head: Head) -> Head | None:
 
 
 def is_there(store: SessionStore, head: Head) -> bool:
-    """Return whether the session of a head still exists. A newer session with its id is another."""
+    """Return whether the session of a head still exists. A newer one with its id does not count."""
     return head_now(store, head) is not None
 
 
@@ -103,7 +103,8 @@ def page_of(
 ) -> list[Head]:
     """Return a page of sessions, without those that are being deleted.
 
-    With `shared`, return only sessions of shared namespaces, otherwise only other sessions.
+    With `shared`, return sessions of shared namespaces only. Without it, return other sessions
+    only.
     """
     limit, after = how_many("limit", limit), marker(after)
     heads: list[Head] = []

@@ -221,7 +221,7 @@ class Spending:
         self._cached.put((day, owner), (monotonic(), reason))
 
     def _clean_up(self, day: str) -> None:
-        """Once a day, delete old counters, except those of yesterday: their calls may still run."""
+        """Once a day, delete old counters. Yesterday's counters stay: their calls may still run."""
         if self._begun == day:
             return
         self._begun = day

@@ -87,7 +87,7 @@ class AgentMemoryStorage:
                 self._index(length).store(items, user_id=self._user_id)
 
     def update(self, record: MemoryRecord) -> None:
-        """Replace the record with the same id. If `record` has no embedding, the old one stays."""
+        """Replace the record with the same id. Without a new embedding, the old embedding stays."""
         vector = record.embedding or self._vector(record.id)
         self.save([record.model_copy(update={"embedding": vector})])
 

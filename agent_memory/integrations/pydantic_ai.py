@@ -162,7 +162,7 @@ class AgentMemoryConversationStore(ConversationStore):
     def _mirror(
         self, name: str, record: ConversationRecord, history: list[ConversationEntry], count: int
     ) -> None:
-        """Make the session's log equal to the history. If the history only grew, append to it."""
+        """Make the session's log equal to the history. If the history only grew, only append."""
         user = self._user_id or record.scope
         messages = [{**_storable(entry.message), "id": entry.id} for entry in history]
         entries = self._memory.history(name, user_id=user, last=1)

@@ -318,7 +318,7 @@ def _is_command(text: str) -> bool:
 ITEM = "response_item"
 """The type of lines with items in Codex's session files.
 
-A session file contains two logs. Only this one is read, of the exchange with the model.
+A session file contains two logs. Only the log of the exchange with the model is read.
 """
 
 _CALLS = ("function_call", "custom_tool_call")

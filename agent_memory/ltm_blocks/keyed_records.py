@@ -204,7 +204,7 @@ class CollectionBlock(ManualBlock):
 
     @by_owner
     def delete(self, scope: Scope) -> None:
-        if not scope.after:  # otherwise only messages were removed, from which no items come
+        if not scope.after:  # otherwise only messages were removed, and no item comes from them
             # without the lock, a concurrent change could write a user's record again. A session
             # needs no lock: `put_with_session` removes a record that it wrote during a deletion
             lock = self.resources.locked(lock_of(self.name, scope.owner))

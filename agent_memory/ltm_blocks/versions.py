@@ -70,7 +70,7 @@ def erase(store: RecordStore, block: str, scope: Scope) -> None:
 
 
 def renew(store: RecordStore, block: str, owner: str, lease: Lease | None = None) -> None:
-    """Invalidate all caches of an owner's records. Call it after erasing some of them."""
+    """Invalidate all caches of an owner's records. Call it after erasing some of these records."""
     if version_of(store, block, owner) is not None:
         store.put_records(block, [new_version(owner), new_epoch(owner)], lease=lease)
 

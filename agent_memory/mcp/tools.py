@@ -70,7 +70,7 @@ class Memory:
         date: The day of the item (UTC), or a fact's time, such as "2023-05" or "planned for
             2023-07-03".
         session_id: The conversation of a message.
-        seq: The seq of a message in its conversation: a greater one is later.
+        seq: The seq of a message in its conversation: a greater seq is later.
         read_on: The position to read on, for a part of a long message.
     """
 

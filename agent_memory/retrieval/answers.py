@@ -78,8 +78,9 @@ def answers(
 def informative_hits(question: str, hits: Sequence[Hit]) -> list[Hit]:
     """Return the hits that say more than the question itself, best first.
 
-    User messages that only ask the question again are dropped. User messages that repeat it and add
-    no answer get a lower score and relevance, unless the question is about the assistant's words.
+    User messages that only ask the question again are dropped. Those that repeat the question and
+    add no answer get a lower score and relevance, unless the question is about the assistant's
+    words.
     """
     languages, query_words = question_words(question)
     results = [

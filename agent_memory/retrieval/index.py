@@ -77,7 +77,7 @@ class SegmentIndex:
         """Return three (n,) arrays for the order of all records by session, seq and passage.
 
         The first lists the numbers of the records in this order. The second has the position of
-        each record. The third has for each position the number of its session. A record without
+        each record. The third has the number of the session at each position. A record without
         neighbours has a session number of its own.
         """
         order = in_order(self._places)
@@ -145,7 +145,7 @@ class SegmentIndex:
         """Return the nearest records by meaning, by words and in the period, with their neighbours.
 
         Args:
-            depth: Number of records for each of these. Ties go to the first record.
+            depth: Number of records of each of these three kinds. Ties go to the first record.
         """
         every = self._weights([*query.words, query.speakers])
         meant, weights = every[-1] > 0, every[:-1]

@@ -139,7 +139,7 @@ class Candidates(NamedTuple):
 
 
 def _repeated(places: np.ndarray, names: Named) -> np.ndarray:
-    """Return for each record whether an earlier one has the same id, and so the same place."""
+    """Return for each record whether an earlier record has the same id, and thus the same place."""
     own = places[["session", "seq", "part"]]
     same = own[1:] == own[:-1]
     rows = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
@@ -337,7 +337,7 @@ def _dated(days: np.ndarray, period: Period | None) -> np.ndarray:
 
 
 def _nearest(meaning: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """Return for each record the probability that it is the wanted one, judged by meaning alone.
+    """Return for each record the probability that it is the wanted record, by meaning alone.
 
     This term lifts a record that is much nearer than all others, but shares no word with the
     question.

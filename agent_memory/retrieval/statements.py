@@ -1,8 +1,8 @@
 """Statements and questions in messages and search hits. Pure.
 
 Some functions detect messages that only ask, or only say "I don't know". Others read the author and
-time of a statement. The functions that compare two texts decide whether the newer one may correct
-the older one.
+time of a statement. The functions that compare two texts decide whether the newer text may correct
+the older text.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def leans(text: str, statement: str, about: Sequence[str], question: str) -> boo
 
 
 def takes_back(text: str) -> bool:
-    """Return whether a text takes an earlier one back, such as "Actually, ..."."""
+    """Return whether a text takes an earlier statement back, such as "Actually, ..."."""
     return _TAKES_BACK.search(text) is not None
 
 
@@ -265,8 +265,8 @@ def is_about_another(text: str, about: Sequence[str]) -> bool:
 def names_another(text: str, statement: str, question: str) -> bool:
     """Return whether a text is about another thing than a statement, such as another room's code.
 
-    This is so if the text has some of the words that the statement shares with the question, but
-    not all of them.
+    Such a text has some of the words that the statement shares with the question, but not all of
+    these words.
     """
     languages, query_words = question_words(question)
     shared, own = words_in(statement, languages) & query_words, words_in(text, languages)
@@ -274,7 +274,7 @@ def names_another(text: str, statement: str, question: str) -> bool:
 
 
 def has_form(new: frozenset[str], old: frozenset[str], query_words: frozenset[str]) -> bool:
-    """Return whether a new statement has the form of an old one.
+    """Return whether a new statement has the form of an old statement.
 
     This means that it contains most words of the old statement, and every word that the old
     statement shares with the question.

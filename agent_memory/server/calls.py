@@ -47,7 +47,7 @@ Why = Annotated[str, Field(max_length=1_000, description="The reason, for the au
 _WINDOW = shape_of(
     Head,
     "Window",
-    "The window of a session: the messages after `start` up to `end`, and the `pinned` ones. "
+    "The window of a session: the messages after `start` up to `end`, and the `pinned` messages. "
     "Messages up to `expired` were removed from the log. `lag` is the number of messages that "
     "each block has yet to absorb.",
     "start end expired pinned system summary tokens=window_tokens",

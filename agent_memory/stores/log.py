@@ -15,8 +15,8 @@ LOST = "Another worker took over session {!r}. The write of this worker was refu
 def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[Head, list[Entry]]:
     """Return the head after an append, as a copy, and the entries to write.
 
-    A system message that equals the current one does not change the version. Callers may thus send
-    the same message with every update, and concurrent compare-and-swaps still succeed.
+    A system message that equals the current system message does not change the version. Callers may
+    thus send the same message with every update, and concurrent compare-and-swaps still succeed.
 
     Raises:
         SessionOfAnotherUser: `user_id` is not None, and the session has another user.
@@ -94,7 +94,7 @@ def _stands(head: Head, system: Draft) -> bool:
 
 
 def decrypted(entries: list[Entry]) -> list[Entry]:
-    """Return the entries. Raise `Undecryptable` if the store has no keys and one is encrypted."""
+    """Return the entries. Raise `Undecryptable` if one is encrypted and the store has no keys."""
     for entry in entries:
         if entry.message.format == ENCRYPTED:
             raise Undecryptable(

@@ -156,7 +156,7 @@ EXPECTED = {
         "Restored: team, of ada, 3 messages.",
         "The same is found: True",
         "Its plan: ['order coffee']",
-        "its `sha256` is not that of the lines before it",
+        "its `sha256` does not fit the lines before it",
         "Sessions there: []",
     ],
     "async_memory": [

@@ -258,7 +258,7 @@ def test_misfits_are_refused_though_their_sums_are_right(at: int, fields: dict[s
 
 def test_odd_files_are_refused_with_a_reason() -> None:
     """Wrong: a file with a wrong digest, NaN or deep nesting is accepted."""
-    with pytest.raises(InvalidSnapshot, match="line 16: its `sha256` is not that"):
+    with pytest.raises(InvalidSnapshot, match="line 16: its `sha256` does not fit"):
         read("".join([*lines()[:-1], lines()[-1].replace('256":"', '256":"x')]).encode())
     with pytest.raises(InvalidSnapshot, match="line 9: the record belongs to a user"):
         read(edited(0, user=None))

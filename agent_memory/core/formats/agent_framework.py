@@ -14,7 +14,7 @@ _SHOWN = ("text", "data", "uri", "function_call", "function_result", "usage")
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return chat messages: one for each result, then one for text and calls, without reasoning."""
+    """Return chat messages without reasoning: one for each result, then one for text and calls."""
     contents = raw.get("contents")
     if not isinstance(contents, list):
         return []

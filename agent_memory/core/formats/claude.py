@@ -49,7 +49,7 @@ def _is_own(block: Json) -> bool:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return chat messages: one for each result, then one for text and calls, without thinking.
+    """Return chat messages without thinking: one for each result, then one for text and calls.
 
     Actions of tools that the provider runs are shown as text.
     """

@@ -57,7 +57,7 @@ def unseen(raw: Mapping[str, Any]) -> list[Json] | None:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return chat messages: one for each result, then one for text and calls, without reasoning.
+    """Return chat messages without reasoning: one for each result, then one for text and calls.
 
     A redacted message is shown as its replacement.
     """

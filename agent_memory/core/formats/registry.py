@@ -1,4 +1,4 @@
-"""Formats of messages by name: the built-in ones, and those that `register` adds."""
+"""Formats of messages by name: the built-in formats, and the formats that `register` adds."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _formats() -> dict[str, Format]:
 
 
 def register(form: Format) -> None:
-    """Register a format for this process, or replace the one of the same name.
+    """Register a format for this process, or replace the format of the same name.
 
     Register it before a memory is opened, in every process that reads items of the format.
     """

@@ -48,7 +48,7 @@ def recognises(value: Mapping[str, Any]) -> bool:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return an item's chat message in a list. Empty for an item without one, such as reasoning."""
+    """Return an item's chat message in a list. Empty if there is none, as for reasoning."""
     kind = str(raw.get("type"))
     if kind in _CALLS:
         call = neutral.call_of(raw.get("call_id"), raw.get("name"), raw.get(_CALLS[kind]) or "")

@@ -41,7 +41,7 @@ CLAUDE = "claude"
 
 _CLAUDE_FILE = "anthropic_tokenizer.json"
 
-# {upper}: letters that may begin a capitalised word. {lower}: letters that may end one. Combining
+# {upper}: letters that may begin a capitalised word. {lower}: letters that may end it. Combining
 # marks and letters without case are in both classes. In the other encodings, a mark is no letter.
 _O200K = (
     r"[^\r\n{letter}{digit}]?[{upper}]*[{lower}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"

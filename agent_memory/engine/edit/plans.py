@@ -78,7 +78,7 @@ def splice(
 
 
 def window_before(head: Head, end: int, log: Log) -> Head:
-    """Return the head for a log cut after `end`. If the cut empties the window, begin a new one."""
+    """Return the head for a log cut after `end`. If the window becomes empty, begin a new one."""
     if head.start < end:
         return head
     first = log(head.expired, head.expired + 1)

@@ -249,7 +249,7 @@ class Repair:
 
 
 def _notes(seqs: list[int], before: Entry | None, after: Entry | None, head: Head) -> list[Entry]:
-    """Return a placeholder for each lost message. The first one has the tokens of all of them."""
+    """Return a placeholder for each lost message. The first has the tokens of all lost messages."""
     beside = before or after
     since = before.total if before else head.start_total if head.start == head.expired else 0
     total = after.before if after else since

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def answered_before(
     llm: LLM, messages: Sequence[Message], key: str | None, *, stream: bool
 ) -> Chunks:
-    """Return the answer of a stored turn as a response. With `stream`, first yield it as one chunk.
+    """Return the answer of a stored turn as a response. With `stream`, yield one chunk before.
 
     Raise `Conflict` if the answer is no longer in the log.
     """

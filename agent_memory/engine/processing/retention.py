@@ -20,7 +20,7 @@ def safe_to_expire(head: Head, blocks: Collection[str], dead: Iterable[DeadLette
     The log is read by the window, by a summary that a model must redo, by dead letters, and by each
     block from its cursor on, even if the block is not configured now. The entry at a cursor stays,
     because its running total is needed to count the tokens after it. The newest entry stays,
-    because stores read the end of the log from it.
+    because stores read the end of the log from this entry.
     """
     summary = head.summary
     readers = [head.start, head.end - 1]

@@ -264,7 +264,7 @@ class Reading:
         self._whole_log()
         if form.sha256 != self._digest.hexdigest():
             raise self._refused(
-                "its `sha256` is not that of the lines before it: one of them was changed"
+                "its `sha256` does not fit the lines before it: one of these lines was changed"
             )
         for _ in self._lines:
             self._number += 1

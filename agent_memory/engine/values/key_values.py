@@ -84,7 +84,7 @@ class KeyValues:
         ttl: float | timedelta | None = None,
         texts: Sequence[str] = (),
     ) -> KeyValue:
-        """Store a value under a key, in place of the previous one.
+        """Store a value under a key, in place of the previous value.
 
         Args:
             namespace: The labels from the widest to the narrowest. () for the top.

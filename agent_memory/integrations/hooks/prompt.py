@@ -143,7 +143,7 @@ class Hit(NamedTuple):
 def relevant_messages(
     prompt: str, parts: Iterable[Part], read: Callable[[str, int], StoredMessage | None], limit: int
 ) -> list[Hit]:
-    """Return the messages relevant to a prompt, best first. `read(session, seq)` reads one."""
+    """Return messages relevant to a prompt, best first. `read(session, seq)` reads a message."""
     prompt = _ends(prompt)
     languages = languages_of(prompt)
     terms = [word for word in dict.fromkeys(words(prompt, languages)) if word not in _FILLER]

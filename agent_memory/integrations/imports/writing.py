@@ -244,7 +244,7 @@ class SessionWriting:
             if len(waiting) == 1:
                 self._done.fail(waiting[0][0].where, str(error))
                 return
-            for pair in waiting:  # nothing was stored: write one by one, to find the invalid one
+            for pair in waiting:  # nothing was stored: find the invalid message one by one
                 self._write([pair])
             return
         self._done.new_messages += new

@@ -59,7 +59,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         self._values = memory.values(user_id)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that a config names, or else the newest one of the config's thread.
+        """Return the checkpoint that a config names, or else the newest checkpoint of its thread.
 
         Return None if there is no such checkpoint.
         """

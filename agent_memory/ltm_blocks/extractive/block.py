@@ -158,7 +158,7 @@ class ExtractiveMemory(FactBlock):
         )  # fmt: skip
         place, shown_ids = (self.name, scope.owner), [fact.id for fact in facts]
         absorbing = Absorbing(llm, form, rules, embedder, place, self._all, shown_ids)
-        # one batch at a time for each user: new facts depend on known ones
+        # one batch at a time for each user: new facts depend on known facts
         with self.resources.locked(record_id("facts", self.name, scope.owner)):
             journal = self._keeper.read(scope.owner, without=span)
             claims, refused = absorbing.claims(findings, shown, journal)

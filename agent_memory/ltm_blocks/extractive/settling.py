@@ -108,7 +108,7 @@ _TOLD_ALIKE = 0.6
 class Existing:
     """The known facts."""
 
-    facts: Sequence[Fact]  # all facts except contradicted ones, oldest first
+    facts: Sequence[Fact]  # all facts except contradicted facts, oldest first
     current: Collection[str]  # ids of the current facts
     claims: Sequence[Claim]  # all claims of the owner
     vectors: np.ndarray  # the vectors of `facts`, one row each

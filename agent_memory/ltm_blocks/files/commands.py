@@ -25,8 +25,8 @@ _UNITS = "BKMG"
 DESCRIPTION = (
     "Your files, kept under /memories beyond this conversation, for lists, plans and longer "
     "texts. Look there when a task continues earlier work. `view` shows a directory or a file, "
-    "`create` makes a new file, `str_replace` and `insert` change one, `delete` and `rename` work "
-    "on files and directories."
+    "`create` makes a new file, `str_replace` and `insert` change a file, `delete` and `rename` "
+    "work on files and directories."
 )
 
 

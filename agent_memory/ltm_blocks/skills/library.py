@@ -56,7 +56,7 @@ class Library:
         return self._skills(read, shared=owner is None)
 
     def seen(self, owner: str | None) -> Found:
-        """Return the skills that an owner sees: the shared ones and the owner's own.
+        """Return the skills that an owner sees: the shared skills and the owner's own skills.
 
         An owner's skill with the name of a shared skill is reported as broken.
         """

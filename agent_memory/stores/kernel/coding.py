@@ -151,7 +151,7 @@ def head_id(session_id: str) -> DocId:
 
 
 def stamp_of(head: Head) -> int:
-    """Return the version of a head's document. A re-created session gets a new one."""
+    """Return the version of a head's document. A re-created session gets a new version."""
     return (to_micros(head.created_at) ^ (head.version * _MIX)) & (2**62 - 1)
 
 

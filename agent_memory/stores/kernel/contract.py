@@ -307,7 +307,7 @@ class Kernel(Protocol):
     def documents(
         self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
     ) -> list[Document | None]:
-        """Return documents in the order of `ids`; None for each missing one.
+        """Return documents in the order of `ids`; None for each missing document.
 
         Args:
             ids: The ids of the documents.

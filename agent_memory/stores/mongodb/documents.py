@@ -53,9 +53,9 @@ NEVER = 2**62
 """The due time of a document that is never due."""
 
 HEAVY = 32 * 2**10
-"""The maximum size of a head's lines, in bytes. If a head's lines exceed it, all of them are moved
-to separate documents. If the lines of one batch exceed it, they are written to separate documents
-before the append."""
+"""The maximum size of a head's lines, in bytes. If a head's lines exceed this size, all these lines
+are moved to separate documents. If the lines of one batch exceed this size, they are written to
+separate documents before the append."""
 
 WITHOUT_LINES: Doc = {"lines": 0, "put": 0}
 WITHOUT_BODIES: Doc = {**WITHOUT_LINES, "body": 0, "data": 0}

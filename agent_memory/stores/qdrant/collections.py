@@ -133,8 +133,8 @@ class Collections:
         }
         # A point stores the weights of its words. The server multiplies them by the words' rarity.
         words = {name: models.SparseVectorParams(modifier=models.Modifier.IDF) for name in sparse}
-        # Each search is limited to one owner. There is no graph of the whole collection, only one
-        # for each owner with many records.
+        # Each search is limited to one owner. There is no graph of the whole collection, only a
+        # graph for each owner with many records.
         graphs = models.HnswConfigDiff(m=0, payload_m=_LINKS)
         with self._connection.reached() as client:
             client.create_collection(

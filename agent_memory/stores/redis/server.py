@@ -52,7 +52,7 @@ class Lost(Exception):
 class RedisServer:
     """The connections to the server in a URL, or to another node of its cluster at `address`.
 
-    Threads share the connections. A forked child opens new ones. If the server has closed a
+    Threads share the connections. A forked child opens new connections. If the server has closed a
     connection, for example by a restart, the connection is replaced before a command is sent.
 
     A node of a cluster redirects commands to the node that has the keys. All keys of a namespace
@@ -183,13 +183,13 @@ class RedisServer:
                 if isinstance(to, exceptions.MovedError):
                     self._address = address
             except (exceptions.ConnectionError, OSError, Lost):
-                # the next call begins at another known node, as this one may have been replaced
+                # the next call begins at another known node, as this node may be gone
                 addresses = [None, *self._nodes]
                 self._address = addresses[(addresses.index(address) + 1) % len(addresses)]
                 raise
 
     def _answer(self, command: Sequence[Argument], *, asking: bool) -> Any:
-        """Return this node's answer. With `asking`, it also serves keys that are moving to it."""
+        """Return this node's answer. With `asking`, also for keys that are moving to this node."""
         if self._closed:
             raise StoreUnavailable("The store was closed. Open it again.")
         if not self._free.acquire(timeout=CALL_SECONDS):
@@ -350,7 +350,7 @@ def rewrite_files(server: RedisServer) -> None:
 
 
 def _when_idle(server: RedisServer, command: str) -> None:
-    """Wait for the end of a running rewrite, which may write deleted data. Then begin another."""
+    """Wait for the end of a running rewrite, which may write deleted data. Then begin a new one."""
     deadline = time.monotonic() + _REWRITE_SECONDS
     while True:
         state = _persistence(server)

@@ -115,7 +115,7 @@ def back_up(url: str, file: Path) -> None:
 def put_back(file: Path, url: str) -> None:
     """Replace a store by a backup. After an error, the store is unchanged.
 
-    Processes that have the store open get an error at their next call, and cannot write to it.
+    Processes that have the store open get an error at their next call, and their writes fail.
 
     Args:
         file: The backup. It is not changed.

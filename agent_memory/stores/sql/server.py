@@ -62,7 +62,7 @@ class Driver(ABC):
     hold_tables: str
 
     def connect(self, *, patient: bool = False) -> Any:
-        """Return a new connection; with `patient`, one for long calls."""
+        """Return a new connection; with `patient`, a connection for long calls."""
         raw = self.open()
         try:
             self.set_up(raw, patient)
@@ -266,7 +266,7 @@ class ServerDatabase(SQLDatabase):
                 places.clear()
 
     def _ready(self, place: Place[Any]) -> Any:
-        """Return a place's connection. Open a new one if it is missing or the server closed it."""
+        """Return a place's connection. If it is missing or the server closed it, open a new one."""
         if self._closed:
             raise StoreUnavailable("The store was closed. Open a new one.")
         raw = place.connection

@@ -48,7 +48,7 @@ _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
 class _WriterLock:
-    """A lock for a file's writers in this process. Without it, writers would poll SQLite's lock."""
+    """A lock for a file's writers in this process. Otherwise they would poll SQLite's lock."""
 
     def __init__(self) -> None:
         self.lock = checked_lock()

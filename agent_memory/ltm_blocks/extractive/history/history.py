@@ -57,7 +57,7 @@ class _ClaimGroup:
     def is_void(self) -> bool:
         """Whether a valid group contradicts or refines this group."""
         if self._void is None:
-            self._void = False  # in a cycle of contradictions, one stays valid
+            self._void = False  # in a cycle of contradictions, one group stays valid
             self._void = any(not group.is_void for group in self.contradictors)
         return self._void
 
@@ -232,8 +232,8 @@ def _successor(
     begin, end = group.stated_period
     if periods and periods[-1][1] == end:
         return None, ""
-    # first choice: groups that end this one, and winners at its stated end. Otherwise all winners
-    # that end after its begin
+    # first choice: groups that end this group, and winners at the group's stated end. Otherwise all
+    # winners that end after the group's begin
     last = [other for other in winners if other.stated_period[0] < end <= other.stated_period[1]]
     taken = group.ending + last or [other for other in winners if other.stated_period[1] > begin]
     if not taken:
