@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_core import PydanticSerializationError, from_json
 
 from agent_memory.core.formats.exact import require_json
-from agent_memory.core.formats.neutral import ROLES, role_in
+from agent_memory.core.formats.neutral import ROLES, role_in, with_transcript
 from agent_memory.core.formats.registry import LANGCHAIN, form_of
 from agent_memory.core.ids import is_storable
 from agent_memory.core.limits import UNREADABLE, is_whole, quoted
@@ -246,7 +246,7 @@ class Message(BaseModel):
         for name, value in (self.__pydantic_extra__ or {}).items():
             if name not in TIMES:
                 view[name] = copied(value)
-        return [view]
+        return [with_transcript(view)] if "audio" in view else [view]
 
     def text(self) -> str:
         """Return the text of the content, without pictures and calls."""

@@ -111,7 +111,7 @@ def _compute_shape(message: Message) -> Shape:
     for place, view in enumerate(views):
         role = view.get("role")
         if role in ("tool", "function"):
-            name = _text(view.get("name"))
+            name = _text(view.get("name") or view.get("tool_name"))  # the latter in Ollama
             call_id = _text(view.get("tool_call_id")) if role == "tool" else f"function {name}"
             answers.append(Call(call_id, name if role == "tool" else None, place))
             says.append(False)

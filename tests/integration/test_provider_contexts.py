@@ -652,6 +652,32 @@ def test_a_late_result_is_sent_although_the_turn_of_its_call_has_left(form: str)
     check_context(form, sent)
 
 
+@pytest.mark.parametrize("form", SHAPES)
+def test_a_spoken_answer_is_shown_by_its_transcript(form: str) -> None:
+    """Wrong: an answer of OpenAI's audio models is in no context, or its recording is sent back."""
+    audio = {"id": "audio_1", "data": "UklGR" * 900, "transcript": "At nine.", "expires_at": 1}
+    spoken = {"role": "assistant", "content": None, "refusal": None, "audio": audio}
+    sent = of("When do you open?", spoken, "Thanks.", form=form, max_tokens=300)
+    assert "At nine." in str(sent[1])
+    assert "UklGR" not in str(sent)
+    check_context(form, sent)
+    with AgentMemory(store="memory://") as memory:
+        memory.update("s", spoken)
+        assert memory.search("At nine?", session_id="s")
+        assert memory.history("s")[0].message.to_dict() == spoken
+
+
+@pytest.mark.parametrize("form", SHAPES)
+def test_ollamas_results_name_their_tool(form: str) -> None:
+    """Wrong: the results of Ollama's calls, which have no ids, are in no context."""
+    call = {"function": {"name": "get_policy", "arguments": {"q": 1}}}
+    log = [{"role": "assistant", "content": "", "tool_calls": [call]},
+           {"role": "tool", "content": "30 days", "tool_name": "get_policy"}]  # fmt: skip
+    sent = of("May I return it?", *log, form=form)
+    assert "30 days" in str(sent)
+    check_context(form, sent)
+
+
 @pytest.mark.parametrize("kind", ["local_shell_call", "shell_call", "apply_patch_call"])
 def test_long_output_of_openais_own_tools_is_shortened_in_its_own_form(kind: str) -> None:
     """Wrong: an output that does not fit becomes the output of a function that nobody called."""

@@ -48,6 +48,14 @@ def says(text: object) -> bool:
     return isinstance(text, str) and bool(text) and not text.isspace()
 
 
+def with_transcript(view: Json) -> Json:
+    """Replace the recording of an answer by its transcript. OpenAI deletes recordings soon."""
+    transcript = mapping(view["audio"]).get("transcript")
+    if says(view.get("content")) or not says(transcript):
+        return view
+    return {key: value for key, value in view.items() if key != "audio"} | {"content": transcript}
+
+
 def text_part(text: str) -> Json:
     return {"type": "text", "text": text}
 
