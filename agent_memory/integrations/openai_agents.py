@@ -113,7 +113,7 @@ class AgentMemorySession:
         The context includes recalls for the newest question. Nothing is stored.
 
         Args:
-            history: The result of `get_items`. It is not used, because the context replaces it.
+            history: The result of `get_items`. The context replaces its items.
             new_items: The run's new items.
         """
         question = next((text for item in reversed(new_items) if (text := _question(item))), None)
@@ -121,7 +121,8 @@ class AgentMemorySession:
         items = context.to_messages()
         if question is not None and items and _question(items[-1]) == question:
             items = items[:-1]  # the question is among the new items
-        return [*cast("Items", items), *new_items]
+        history[:] = cast("Items", items)  # the SDK stores each returned item that is in no list
+        return [*history, *new_items]
 
 
 def _question(item: Any) -> str | None:
