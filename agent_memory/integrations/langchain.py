@@ -11,11 +11,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from agent_memory.core.formats.registry import LANGCHAIN
+from agent_memory.core.idempotency import digest_of
 from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry
 from agent_memory.core.rendering import items_of
 from agent_memory.engine.memory import AgentMemory
+from agent_memory.engine.session import Session
 from agent_memory.errors import InvalidInput, MissingExtra
 from agent_memory.integrations.adapting import threaded
+from agent_memory.ltm_blocks.base import record_id
 
 try:
     from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
@@ -27,6 +31,9 @@ except ImportError as error:
 
 __all__ = ["AgentMemoryChatMessageHistory", "AgentMemoryMiddleware"]
 
+_LONGEST_BRANCH = 1_000
+"""The most messages of a branch that are removed from a log."""
+
 Whose = str | Callable[[Runtime[Any]], str | None] | None
 
 
@@ -34,9 +41,10 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     """Gives an agent long-term memory of users and chats, within a token budget.
 
     Before each model call, the middleware stores the run's new messages. The model gets the
-    session's context instead of the graph's messages: the newest messages within the budget, a
+    session's context instead of the request's messages: the newest messages within the budget, a
     summary of earlier messages, and recalls for the question. A retry stores nothing twice. The
-    graph's own state does not change.
+    graph's own state does not change. If the graph changes a message, or continues from an earlier
+    message, the log does too.
 
     Args:
         memory: The memory. Its settings control overflow and recall.
@@ -74,19 +82,17 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     aafter_agent = threaded(after_agent)  # pyright: ignore[reportAssignmentType]
 
     def _with_context(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        session_id, user_id = self._store(request.messages, request.runtime)
+        session = self._store(request.state["messages"], request.runtime)
         room = self._memory.config.max_tokens
         if request.system_message is not None:
             counter = self._memory.components.resources.counter
             (system,) = from_langchain([request.system_message])
             room = max(1, room - counter.message(Message.of(system)))
-        context = self._memory.get(session_id, user_id=user_id, max_tokens=room, format=LANGCHAIN)
+        context = session.get(max_tokens=room, format=LANGCHAIN)
         messages: list[AnyMessage] = _read(context.to_messages())  # type: ignore[assignment]
         return request.override(messages=messages)
 
-    def _store(
-        self, messages: Sequence[BaseMessage], runtime: Runtime[Any]
-    ) -> tuple[str, str | None]:
+    def _store(self, messages: Sequence[BaseMessage], runtime: Runtime[Any]) -> Session:
         user_id = self._of(self._user_id, runtime)
         session_id = self._of(self._session_id, runtime)
         if session_id is None and runtime.execution_info is not None:
@@ -96,11 +102,66 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                 "The run has no thread. Give a thread_id in its config's "
                 '"configurable", with a checkpointer, or set the middleware\'s `session_id`.'
             )
-        self._memory.update(session_id, from_langchain(messages), user_id=user_id)
-        return session_id, user_id
+        session = self._memory.session(session_id, user_id)
+        rows = [_row(item) for item in messages if not _is_summary(item)]
+        last = _cut_to_branch(session, rows)
+        session.update(rows)
+        if last is not None:
+            added = [_id(entry) for entry in session.history(after=last.seq)]
+            ids = [row["raw"]["id"] for row in rows]
+            if _id(last) in added or added != ids[len(ids) - len(added) :]:
+                _put_in_place(session)
+        return session
 
     def _of(self, setting: Whose, runtime: Runtime[Any]) -> str | None:
         return setting(runtime) if callable(setting) else setting
+
+
+def _row(message: BaseMessage) -> dict[str, Any]:
+    """Convert a message for `update`. A changed message gets another id."""
+    (row,) = from_langchain([message])
+    return {**row, "id": record_id(message.id, digest_of([Message.of(row)]))}
+
+
+def _is_summary(message: BaseMessage) -> bool:
+    return message.additional_kwargs.get("lc_source") == "summarization"
+
+
+def _id(entry: Entry) -> str | None:
+    """Return LangChain's id of a message; None for a message from another source."""
+    message = entry.message
+    return (message.raw or {}).get("id") if message.format == LANGCHAIN else None
+
+
+def _cut_to_branch(session: Session, rows: Sequence[dict[str, Any]]) -> Entry | None:
+    """Remove the log's newest messages if the graph continues from an earlier message.
+
+    Return the log's last entry.
+    """
+    newest, ids = session.history(last=1), [row["raw"]["id"] for row in rows]
+    if not newest or not rows or _id(newest[0]) in ids:
+        return newest[0] if newest else None
+    log = session.history(last=_LONGEST_BRANCH)
+    names = [_id(entry) for entry in log]
+    count = next((place for place, name in enumerate(reversed(names)) if name in ids), 0)
+    # a run with other new messages may be concurrent, and without a checkpointer
+    continues = rows[-1]["raw"]["type"] == "human" or ids[-1] in names
+    if not continues or None in names[len(names) - count :]:
+        return newest[0]
+    session.pop(count)
+    return log[len(log) - count - 1]
+
+
+def _put_in_place(session: Session) -> None:
+    """Replace messages that have a newer version at the end of the log by this version."""
+    log = session.history(last=_LONGEST_BRANCH)
+    newest = {_id(entry) or entry.seq: entry.message for entry in log}
+    names = [_id(entry) or entry.seq for entry in log]
+    changed = (newest[name] is not entry.message for name, entry in zip(names, log, strict=True))
+    first = next((place for place, is_old in enumerate(changed) if is_old), None)
+    if first is not None:
+        session.pop(len(log) - first)  # an edit would not store the ids for later updates
+        session.update([newest[name] for name in dict.fromkeys(names[first:])])
 
 
 class AgentMemoryChatMessageHistory(BaseChatMessageHistory):

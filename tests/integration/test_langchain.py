@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import SummarizationMiddleware, wrap_model_call
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import (
     AIMessage,
@@ -155,6 +156,90 @@ def test_a_run_that_failed_is_run_again_without_doubles(memory: AgentMemory) -> 
         agent.invoke({"messages": "Hi!"}, thread("t"))
     agent.invoke(None, thread("t"))
     assert texts(memory, "t") == ["Hi!", "Hello."]
+
+
+def test_a_message_that_the_graph_changes_is_changed_in_the_log(memory: AgentMemory) -> None:
+    """Wrong: each later run of the thread raises Conflict, or the model gets the old text."""
+    fake = model("One.", "Two.", "Three.", "Four.")
+    agent = agent_of(fake, AgentMemoryMiddleware(memory, user_id="ana"))
+    agent.invoke({"messages": "Hi."}, thread("t"))
+    agent.invoke({"messages": "And?"}, thread("t"))
+    answer = agent.get_state(thread("t")).values["messages"][1]
+    agent.update_state(thread("t"), {"messages": [AIMessage("[removed]", id=answer.id)]})
+    for question in ("Then?", "Last?"):
+        agent.invoke({"messages": question}, thread("t"))
+    said = ["Hi.", "[removed]", "And?", "Two.", "Then?", "Three.", "Last?", "Four."]
+    assert texts(memory, "t") == said
+    assert [one.content for one in fake.sent[-1]] == said[:-1]
+
+
+def test_a_branch_that_the_graph_leaves_is_removed_from_the_log(memory: AgentMemory) -> None:
+    """Wrong: a regenerated answer follows the old answer, or a branch is lost on the way back."""
+
+    def before(question: str) -> Any:
+        states = agent.get_state_history(thread("t"))
+        return next(
+            state.config
+            for state in states
+            if state.next == ("model",) and state.values["messages"][-1].content == question
+        )
+
+    fake = model("One.", "Two.", "Another two.", "Three.", "Four.", "Five.")
+    agent = agent_of(fake, AgentMemoryMiddleware(memory, user_id="ana"))
+    for question in ("Hi.", "And?"):
+        agent.invoke({"messages": question}, thread("t"))
+    old = agent.get_state(thread("t")).config
+    agent.invoke(None, before("And?"))
+    assert [one.content for one in fake.sent[-1]] == ["Hi.", "One.", "And?"]
+    agent.invoke({"messages": "Then?"}, thread("t"))
+    said = ["Hi.", "One.", "And?", "Another two.", "Then?", "Three."]
+    assert texts(memory, "t") == said
+    agent.invoke({"messages": "Else?"}, old)
+    assert texts(memory, "t") == ["Hi.", "One.", "And?", "Two.", "Else?", "Four."]
+    state = before("And?")
+    edited = HumanMessage("Or?", id=agent.get_state(state).values["messages"][-1].id)
+    agent.invoke(None, agent.update_state(state, {"messages": [edited]}))
+    assert texts(memory, "t") == ["Hi.", "One.", "Or?", "Five."]
+
+
+def test_runs_without_a_checkpointer_remove_nothing(memory: AgentMemory) -> None:
+    """Wrong: a run takes another run's messages for a branch that its graph left."""
+    middleware = AgentMemoryMiddleware(memory, user_id="ana", session_id="t")
+    call = {"name": "weather", "args": {"city": "Rome"}, "id": "c-1"}
+    memory.update("t", "Before.", user_id="ana")
+
+    def other(city: str) -> str:
+        inner: Any = create_agent(model("Inner."), [], middleware=[middleware])
+        inner.invoke({"messages": "Other question."})
+        return city
+
+    other.__name__, other.__doc__ = "weather", "Return the weather."
+    fake = model(AIMessage("", tool_calls=[call]), "Outer.", "Last.")
+    agent: Any = create_agent(fake, [other], middleware=[middleware])
+    agent.invoke({"messages": "Question."})
+    agent.invoke({"messages": "Again?"})
+    assert {"Before.", "Question.", "Other question.", "Inner.", "Rome", "Outer.", "Again?",
+            "Last."} <= {*texts(memory, "t")}  # fmt: skip
+
+
+def test_only_the_graphs_own_messages_are_stored(memory: AgentMemory) -> None:
+    """Wrong: the log has what other middleware adds to a request, or its summaries."""
+
+    @wrap_model_call
+    def with_files(request: Any, handler: Any) -> Any:
+        files = {"role": "user", "content": "Files: none."}
+        return handler(request.override(messages=[*request.messages, files]))
+
+    summaries = SummarizationMiddleware(
+        model("Sum.", "Sum."), trigger=("messages", 3), keep=("messages", 1)
+    )
+    fake = model("One.", "Two.", "Three.")
+    middleware: Any = [with_files, summaries, AgentMemoryMiddleware(memory, user_id="ana")]
+    agent: Any = create_agent(fake, [], middleware=middleware, checkpointer=InMemorySaver())
+    for question in ("Hi.", "And?", "Then?"):
+        agent.invoke({"messages": question}, thread("t"))
+    assert texts(memory, "t") == ["Hi.", "One.", "And?", "Two.", "Then?", "Three."]
+    assert [one.content for one in fake.sent[-1]] == ["Hi.", "One.", "And?", "Two.", "Then?"]
 
 
 @dataclass
