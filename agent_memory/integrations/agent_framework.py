@@ -30,6 +30,9 @@ __all__ = ["AgentMemoryContextProvider", "AgentMemoryHistoryProvider"]
 
 logger = logging.getLogger(__name__)
 
+_QUESTION = "agent_memory_question"
+"""The key in the state that `before_run` passes to `get_messages`."""
+
 _NONE = "default"
 """The session id of runs that have none."""
 
@@ -65,6 +68,13 @@ class AgentMemoryHistoryProvider(HistoryProvider):
         self._within_budget = within_budget
         self.skip_excluded = skip_excluded
 
+    async def before_run(
+        self, *, agent: Any, session: AgentSession, context: Any, state: dict[str, Any]
+    ) -> None:
+        """Load the session, or the context for the user's newest message."""
+        state = {**state, _QUESTION: _question(context)}
+        await super().before_run(agent=agent, session=session, context=context, state=state)
+
     @threaded
     def get_messages(
         self, /, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
@@ -72,14 +82,25 @@ class AgentMemoryHistoryProvider(HistoryProvider):
         """Return the messages of a session, oldest first."""
         name = session_id or _NONE
         if self._within_budget:
-            context = self._memory.get(name, user_id=self._user_id, format=AGENT_FRAMEWORK)
-            chat = [Message.from_dict(exact.read(raw)) for raw in context.to_messages()]
+            question = (state or {}).get(_QUESTION)
+            chat = self._context(name, question)
         else:
             entries = self._memory.history(name, user_id=self._user_id)
             items = (item for entry in entries for item in items_of(entry.message, AGENT_FRAMEWORK))
             chat = [Message.from_dict(item) for item in items]
         if self.skip_excluded:
             chat = [item for item in chat if not item.additional_properties.get("_excluded")]
+        return chat
+
+    def _context(self, name: str, question: str | None) -> list[Message]:
+        session = self._memory.session(name, self._user_id)
+        items = session.get(question, format=AGENT_FRAMEWORK).to_messages()
+        for entry in session.history(last=1):  # a context has no call without its result
+            newest = items_of(entry.message, AGENT_FRAMEWORK)
+            items += [item for item in newest if _awaits_approval(item) and item not in items]
+        chat = [Message.from_dict(exact.read(item)) for item in items]
+        if question and chat[-1].role == "user" and chat[-1].text == question:
+            del chat[-1]  # the run adds its own messages
         return chat
 
     @threaded
@@ -133,11 +154,11 @@ class AgentMemoryContextProvider(ContextProvider):
         self, *, agent: Any, session: AgentSession, context: Any, state: dict[str, Any]
     ) -> None:
         """Add memories relevant to the user's newest message."""
-        texts = [item.text for item in context.input_messages if item.role == "user" and item.text]
-        if not texts:
+        question = _question(context)
+        if question is None:
             return
         try:
-            recalls = self._memory.search(texts[-1], user_id=self._of(session), limit=self._limit)
+            recalls = self._memory.search(question, user_id=self._of(session), limit=self._limit)
         except AgentMemoryError as error:
             logger.warning("nothing was recalled: %s", error)
             return
@@ -161,6 +182,16 @@ class AgentMemoryContextProvider(ContextProvider):
 
     def _of(self, session: AgentSession) -> str:
         return self._user_id(session) if callable(self._user_id) else self._user_id
+
+
+def _question(context: Any) -> str | None:
+    """Return the text of the user's newest message in a run's input."""
+    texts = [item.text for item in context.input_messages if item.role == "user" and item.text]
+    return texts[-1] if texts else None
+
+
+def _awaits_approval(item: dict[str, Any]) -> bool:
+    return any(part.get("type") == "function_approval_request" for part in item["contents"])
 
 
 def _storable(message: Message) -> Said:

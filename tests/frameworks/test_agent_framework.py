@@ -65,6 +65,39 @@ def test_a_run_is_told_what_is_known_of_its_user(memory: AgentMemory) -> None:
     asyncio.run(talk())
 
 
+def test_a_run_within_the_budget_gets_recalls_for_its_question(memory: AgentMemory) -> None:
+    """Wrong: the recalls are for the previous question, or the question is sent twice."""
+    memory.update("earlier", "My cat is called Mia.", user_id="ana")
+    provider = AgentMemoryHistoryProvider(memory, user_id="ana", within_budget=True)
+    question = "What is my cat called?"
+    context = SessionContext(session_id="s", input_messages=[Message("user", [question])])
+
+    async def talk() -> list[str]:
+        await provider.save_messages("s", [Message("user", ["Hi."]), Message("assistant", ["Hi."])])
+        given: Any = {"agent": None, "session": AgentSession(), "context": context, "state": {}}
+        await provider.before_run(**given)
+        return [one.text for one in context.get_messages(include_input=True)]
+
+    sent = asyncio.run(talk())
+    assert "Mia" in str(sent)
+    assert sent[-1] == question
+    assert sent.count(question) == 1
+
+
+def test_a_call_that_a_person_approves_is_in_the_context(memory: AgentMemory) -> None:
+    """Wrong: the framework sends the call's result without the call."""
+    provider = AgentMemoryHistoryProvider(memory, user_id="ana", within_budget=True)
+    call = Content.from_function_call("c", "delete", arguments={"path": "x"})
+    asked = Content.from_function_approval_request("c", call)
+    chat = [Message("user", ["Delete x."]), Message("assistant", [call, asked])]
+
+    async def talk() -> list[Message]:
+        await provider.save_messages("s", chat)
+        return await provider.get_messages("s")
+
+    assert [one.to_dict() for one in asyncio.run(talk())] == [one.to_dict() for one in chat]
+
+
 def test_a_chat_message_comes_back_from_the_format() -> None:
     """Wrong: the chat for other formats lacks calls and their results."""
     function = {"name": "weather", "arguments": '{"city": "Rome"}'}
