@@ -123,6 +123,18 @@ def test_a_batch_sees_the_store_as_it_was(memory: AgentMemory) -> None:
         store.put(("a.b",), "k", {})
 
 
+def test_a_store_lists_only_its_own_items(memory: AgentMemory) -> None:
+    """Wrong: a store lists or finds checkpoints, or other values of the application."""
+    store = AgentMemoryStore(memory)
+    graph(AgentMemorySaver(memory), store=store).invoke({"said": ["hi"]}, thread("a"))
+    memory.values().put(("carts",), "1", {"items": 2})
+    store.put(("users", "ana"), "1", {"text": "tea"})
+    assert store.list_namespaces() == [("users", "ana")]
+    assert store.list_namespaces(max_depth=1, prefix=("*",)) == [("users",)]
+    assert [one.namespace for one in store.search(())] == [("users", "ana")]
+    assert len(memory.values().search(("carts",))) == 1
+
+
 def test_items_are_found_by_meaning_with_the_memorys_embedder(memory: AgentMemory) -> None:
     """Wrong: the memory's embedder is not used, or an item that is not indexed has a score."""
     store = AgentMemoryStore(memory, index={"fields": ["text"]})

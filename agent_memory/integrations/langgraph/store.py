@@ -28,6 +28,7 @@ from agent_memory.engine.values.key_values import KeyValues
 from agent_memory.integrations.adapting import threaded
 from agent_memory.models.embedders.given import GivenEmbedder
 
+_ROOT = "langgraph.store"
 _WHOLE = "$"
 
 
@@ -71,12 +72,12 @@ class AgentMemoryStore(BaseStore):
         puts = {(op.namespace, op.key): op for op in batch if isinstance(op, PutOp)}
         stored = [op for op in puts.values() if op.value is not None]
         self._values.put_many(
-            Put(op.namespace, op.key, op.value, op.ttl and 60.0 * op.ttl, self._texts(op))
+            Put((_ROOT, *op.namespace), op.key, op.value, op.ttl and 60.0 * op.ttl, self._texts(op))
             for op in stored
         )
         for op in puts.values():
             if op.value is None:
-                self._values.delete(op.namespace, op.key)
+                self._values.delete((_ROOT, *op.namespace), op.key)
         return results
 
     abatch = threaded(batch)  # pyright: ignore[reportAssignmentType]
@@ -87,7 +88,7 @@ class AgentMemoryStore(BaseStore):
 
     def _read(self, op: Op) -> Result:
         if isinstance(op, GetOp):
-            item = self._values.get(op.namespace, op.key, refresh=op.refresh_ttl)
+            item = self._values.get((_ROOT, *op.namespace), op.key, refresh=op.refresh_ttl)
             return None if item is None else Item(**_fields(item))
         if isinstance(op, SearchOp):
             return [SearchItem(**_fields(item), score=item.score) for item in self._search(op)]
@@ -98,7 +99,7 @@ class AgentMemoryStore(BaseStore):
     def _search(self, op: SearchOp) -> list[KeyValue]:
         query = op.query if self.index_config is not None else None
         items = self._values.search(
-            op.namespace_prefix,
+            (_ROOT, *op.namespace_prefix),
             query=query or None,
             where=op.filter,
             limit=op.limit,
@@ -118,9 +119,14 @@ class AgentMemoryStore(BaseStore):
                 first = condition.path
             else:
                 last = condition.path
-        return self._values.namespaces(
-            first, suffix=last, depth=op.max_depth, limit=op.limit, offset=op.offset
+        found = self._values.namespaces(
+            (_ROOT, *first),
+            suffix=last,
+            depth=None if op.max_depth is None else op.max_depth + 1,
+            limit=op.limit,
+            offset=op.offset,
         )
+        return [namespace[1:] for namespace in found]
 
     def _texts(self, op: PutOp) -> list[str]:
         if self.index_config is None or op.index is False:
@@ -134,5 +140,5 @@ def _texts_at(value: Any, fields: Iterable[str]) -> Iterator[str]:
 
 
 def _fields(item: KeyValue) -> dict[str, Any]:
-    names = ("namespace", "key", "value", "created_at", "updated_at")
-    return {name: getattr(item, name) for name in names}
+    names = ("key", "value", "created_at", "updated_at")
+    return {"namespace": item.namespace[1:], **{name: getattr(item, name) for name in names}}
