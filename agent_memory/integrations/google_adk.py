@@ -32,6 +32,7 @@ try:
     )
     from google.adk.sessions.session import Session
     from google.adk.sessions.state import State
+    from google.genai.types import Content
 except ImportError as error:
     raise MissingExtra("Google ADK's services", "google-adk") from error
 
@@ -230,7 +231,7 @@ class AgentMemoryMemoryService(BaseMemoryService):
         for recall in recalls:
             for entry in recall.entries:
                 for event in _events(entry):
-                    if event.content is not None:
+                    if event.content is not None and not _says(event.content, query):
                         memories.setdefault(event.id, _memory_of(event))
         return SearchMemoryResponse(memories=list(memories.values())[: self._limit])
 
@@ -278,6 +279,11 @@ def _events(entry: Entry) -> Iterator[Event]:
 def _memory_of(event: Event) -> MemoryEntry:
     at = datetime.fromtimestamp(event.timestamp).isoformat()
     return MemoryEntry(id=event.id, content=event.content, author=event.author, timestamp=at)
+
+
+def _says(content: Content, query: str) -> bool:
+    """Return whether a message is the query itself: `PreloadMemoryTool` searches for it."""
+    return " ".join(part.text for part in content.parts or () if part.text) == query
 
 
 def _state(item: Any) -> Json:

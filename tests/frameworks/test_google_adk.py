@@ -58,7 +58,8 @@ def test_sessions_and_states_are_kept(memory: AgentMemory) -> None:
 
 
 def test_what_a_session_said_is_found_in_another(memory: AgentMemory) -> None:
-    """Wrong: a message is found by another user, twice, or after it was deleted."""
+    """Wrong: a message is found by another user, twice or after it was deleted, or a message
+    to which an agent is answering is found as a memory."""
 
     async def talk() -> None:
         sessions, kept = AgentMemorySessionService(memory), AgentMemoryMemoryService(memory)
@@ -67,11 +68,15 @@ def test_what_a_session_said_is_found_in_another(memory: AgentMemory) -> None:
         await sessions.append_event(one, said)
         await kept.add_session_to_memory(one)
         await kept.add_session_to_memory(one)
+        now = await sessions.create_session(app_name="app", user_id="ana", session_id="now")
+        await sessions.append_event(now, event("Mia is the name of my cat.", 11.0))
 
-        async def found(user: str) -> list[Any]:
-            asked = {"app_name": "app", "user_id": user, "query": "What is my cat called?"}
+        async def found(user: str, query: str = "What is my cat called?") -> list[Any]:
+            asked = {"app_name": "app", "user_id": user, "query": query}
             return [one.id for one in (await kept.search_memory(**asked)).memories]
 
+        assert await found("ana", "Mia is the name of my cat.") == [said.id]
+        await sessions.delete_session(app_name="app", user_id="ana", session_id="now")
         assert await found("ana") == [said.id]
         assert await found("ben") == []
         await kept.delete_memory(app_name="app", user_id="ana", memory_id=said.id)
