@@ -144,20 +144,16 @@ def progress_bar(*columns: ProgressColumn) -> Progress:
     return Progress(*columns, console=out(stderr=True), transient=True)
 
 
-def say(text: str, style: str = "") -> None:
+def say(text: str, style: str = "", *, stderr: bool = False) -> None:
     """Print a line of a result to stdout. Only a terminal wraps the line."""
-    _print(out(), text, style)
+    from rich.text import Text
+
+    out(stderr).print(Text(plain(text), style=style), soft_wrap=True)
 
 
 def note(text: str, style: str = "yellow") -> None:
     """Print a line to stderr: a warning, an error, or what was done."""
-    _print(out(stderr=True), text, style)
-
-
-def _print(console: Console, text: str, style: str) -> None:
-    from rich.text import Text
-
-    console.print(Text(plain(text), style=style), soft_wrap=True)
+    say(text, style, stderr=True)
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:

@@ -29,7 +29,7 @@ _OWN_CODE = (
     contextlib.contextmanager.__code__.co_filename,
 )
 
-_held: list[threading.RLock] = []
+_held = contextlib.ExitStack()
 _child_hooks: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
 
 
@@ -146,23 +146,17 @@ def _imports(frame: FrameType | None) -> bool:
 
 def _before_fork() -> None:
     for lock in _existing(_locks):
-        lock.acquire()
-        _held.append(lock)
+        _held.enter_context(lock)
     wait_for_imports()
 
 
-def _after_fork() -> None:
-    while _held:
-        _held.pop().release()
-
-
 def _after_fork_in_child() -> None:
-    _after_fork()
+    _held.close()
     for thing, begin in list(_child_hooks.items()):
         begin(thing)
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
+        before=_before_fork, after_in_parent=_held.close, after_in_child=_after_fork_in_child
     )

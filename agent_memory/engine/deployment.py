@@ -113,20 +113,18 @@ def store_tables(table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     stores = table[STORES]
     if not isinstance(stores, dict) or not stores:
         raise ConfigError("`stores` must be a table with a table for each store, [stores.NAME].")
-    problems = {name: store_problem(name, own) for name, own in stores.items()}
-    if any(problems.values()):
-        shown = (f"stores.{name}: {problem}" for name, problem in problems.items() if problem)
-        raise ConfigError(" ".join(shown))
+    problems: list[str] = []
+    for name, own in stores.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            problem = 'A store is named by letters and digits, with single "-" or "_" between them.'
+        elif not isinstance(own, dict):
+            problem = f"This must be a table of settings, [stores.{name}]."
+        else:
+            continue
+        problems.append(f"stores.{name}: {problem}")
+    if problems:
+        raise ConfigError(" ".join(problems))
     return {name: {**top, **own} for name, own in stores.items()}
-
-
-def store_problem(name: object, own: object) -> str | None:
-    """Return the problem of a store's name or settings. None if both are valid."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        return 'A store is named by letters and digits, with single "-" or "_" between them.'
-    if not isinstance(own, dict):
-        return f"This must be a table of settings, [stores.{name}]."
-    return None
 
 
 def store_config(name: str, table: dict[str, Any], **fields: Any) -> AgentMemoryConfig:

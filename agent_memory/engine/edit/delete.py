@@ -235,11 +235,11 @@ class Deletion:
             if head is None or error.damage is None or "cursors" not in error.damage.broken:
                 return head
             # the cursors are lost: assume that all blocks with records here absorbed the session
-            return replace(head, cursors={**dict.fromkeys(self._all_blocks(), 0), **head.cursors})
-
-    def _all_blocks(self) -> set[str]:
-        names = {block for block, _ in self._store.all_records()}
-        return {name for name in names | {*self._store.vector_blocks()} if not reserved(name)}
+            names = {block for block, _ in self._store.all_records()} | {
+                *self._store.vector_blocks()
+            }
+            blocks = {name: 0 for name in names if not reserved(name)}
+            return replace(head, cursors={**blocks, **head.cursors})
 
     def _sessions(self, user_id: str) -> list[Head]:
         """Return the heads of a user's sessions. Damaged heads have only the readable fields."""

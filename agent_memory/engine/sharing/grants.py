@@ -264,9 +264,8 @@ class Redaction:
 
     def _took_part(self, head: Head, agent: str) -> bool:
         noted = self._authors.first(agent, head.session_id) is not None
-        if noted or is_by(head.system, agent):
-            return True
-        return any(is_by(entry.message, agent) for entry in entries_of(self._store, head))
+        by_agent = (is_by(entry.message, agent) for entry in entries_of(self._store, head))
+        return noted or is_by(head.system, agent) or any(by_agent)
 
     def _plan(self, agent: str, head: Head, log: Log) -> LogEdit | None:
         from agent_memory.engine.edit.plans import redacted

@@ -9,9 +9,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from agent_memory.core.processes import checked_lock, is_own
 from agent_memory.errors import Damaged, StoreError, StoreUnavailable
@@ -300,31 +300,20 @@ def _empty_log(connection: Connection) -> bool:
 
 
 def _before_fork() -> None:
-    _acquire(_init_lock)
+    _held.enter_context(_init_lock)
     for _, writer in sorted(_locks.items()):
-        _acquire(writer.lock)
+        _held.enter_context(writer.lock)
     databases = list(_databases)
     for database in databases:
         for place in database._places:
-            _acquire(place.lock)
+            _held.enter_context(place.lock)
     for database in databases:
         database.prepare_fork()
 
 
-def _acquire(lock: _Lock) -> None:
-    lock.acquire()
-    _held.append(lock)
-
-
-def _after_fork() -> None:
-    while _held:
-        _held.pop().release()
-
-
-_Lock: TypeAlias = "threading.Lock | threading.RLock"
-_held: list[_Lock] = []
+_held = ExitStack()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
+        before=_before_fork, after_in_parent=_held.close, after_in_child=_held.close
     )

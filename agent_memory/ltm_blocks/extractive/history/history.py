@@ -164,19 +164,16 @@ def _link(groups: Mapping[str, _ClaimGroup]) -> None:
                 group.ended.append(version)
                 if group.weight >= version.weight:
                     version.enders.append(group)
-    _judge(sorted(groups.values(), key=_stated_at))
+    # compute the lazy properties in an order that avoids deep recursion
+    in_order = sorted(groups.values(), key=_stated_at)
+    for group in reversed(in_order):
+        group.is_void  # noqa: B018
+    for group in in_order:
+        group.begin  # noqa: B018
 
 
 def _may_contradict(group: _ClaimGroup, other: _ClaimGroup) -> bool:
     return group.weight >= other.weight and _stated_at(other)[:2] <= _stated_at(group)[:2]
-
-
-def _judge(groups: Sequence[_ClaimGroup]) -> None:
-    """Compute the lazy properties in an order that avoids deep recursion."""
-    for group in reversed(groups):
-        group.is_void  # noqa: B018
-    for group in groups:
-        group.begin  # noqa: B018
 
 
 def _fact(group: _ClaimGroup, block: str) -> Fact:
