@@ -39,9 +39,7 @@ _WORDS = {"by", "folder", "roles", "store"}
 
 
 @guarded
-def check(
-    file: Annotated[Path, typer.Argument(help="Settings as TOML, YAML or JSON.")],
-) -> None:
+def check(file: Annotated[Path, typer.Argument(help="Settings as TOML, YAML or JSON.")]) -> None:
     """Describe on one screen what a configuration file does, or list its errors.
 
     Opens no store and uses no network. `agent-memory doctor --config FILE` checks the stores.

@@ -174,8 +174,7 @@ def surplus(
     memory: AgentMemory,
     user: UserOption = None,
     session: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="Use the memory of this session's user."),
+        str | None, typer.Option(metavar="ID", help="Use the memory of this session's user.")
     ] = None,
     older_than: Annotated[
         str | None,

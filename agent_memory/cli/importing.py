@@ -183,10 +183,7 @@ def _append(
     if dry_run:
         say(f"{len(lines)} messages for {session}.")
         return
-    with (
-        open_memory(settings, create=True) as memory,
-        progress_bar() as progress,
-    ):
+    with open_memory(settings, create=True) as memory, progress_bar() as progress:
         before, name = memory.update(session, []).end, sha256(file.read_bytes()).hexdigest()
         for done, (number, message) in enumerate(progress.track(lines, description="importing")):
             try:

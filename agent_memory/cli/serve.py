@@ -142,12 +142,8 @@ def listening(
 
 
 def _leave_calls() -> None:
-    """End the process if calls still run, for example because a model does not answer.
-
-    The interpreter would wait for their threads. Stores survive the end of a process at any line.
-    """
-    threads = [thread for thread in threading.enumerate() if not thread.daemon]
-    if threads != [threading.main_thread()]:
+    """End the process if calls still run: the interpreter would wait for a model that hangs."""
+    if sum(not thread.daemon for thread in threading.enumerate()) > 1:  # one is the main thread
         atexit._run_exitfuncs()
         os._exit(0)
 

@@ -191,8 +191,7 @@ def verify(
 def worker(
     settings: AgentMemoryConfig,
     once: Annotated[
-        bool,
-        typer.Option("--once", help="Absorb what is due and exit, with 1 if a block failed."),
+        bool, typer.Option("--once", help="Absorb what is due and exit, with 1 if a block failed.")
     ] = False,
     threads: Annotated[
         int | None,

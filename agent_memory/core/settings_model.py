@@ -221,9 +221,7 @@ def _with_unit(value: Any) -> Any:
 
 
 Duration = Annotated[
-    timedelta,
-    Range(timedelta(), timedelta(days=36_500), above=True),
-    BeforeValidator(_with_unit),
+    timedelta, Range(timedelta(), timedelta(days=36_500), above=True), BeforeValidator(_with_unit)
 ]
 
 MemoryRole = Literal["system", "user", "leading"]

@@ -10,13 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from agent_memory.config.settings import AgentMemoryConfig
-from agent_memory.config.sources import (
-    NESTED,
-    PREFIX,
-    from_environment,
-    merged,
-    read_settings,
-)
+from agent_memory.config.sources import NESTED, PREFIX, from_environment, merged, read_settings
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import AgentMemoryError, ConfigError
 

@@ -55,10 +55,7 @@ class FactChooser(SettingsModel):
             return list(ranked)
         listed = "\n".join(f"{n}. {escape(recall.text)}" for n, recall in enumerate(shown, 1))
         text = f"<facts>\n{listed}\n</facts>\n<message>\n{escape(question)}\n</message>"
-        messages = [
-            {"role": "system", "content": self.prompt},
-            {"role": "user", "content": text},
-        ]
+        messages = [{"role": "system", "content": self.prompt}, {"role": "user", "content": text}]
         call = partial(llm.structured, messages, _Bearing)
         # in the caller's context, the call is charged to the caller's account
         handover = threads.Handover("choose-facts", call, context=copy_context())

@@ -121,11 +121,7 @@ class Versioned(Cache[str, tuple[Version, T]]):
         return value
 
     def write(
-        self,
-        owner: str,
-        before: Version | None,
-        value: T,
-        put: Callable[[Sequence[Record]], None],
+        self, owner: str, before: Version | None, value: T, put: Callable[[Sequence[Record]], None]
     ) -> None:
         """Store a change of records, and cache the value after it.
 

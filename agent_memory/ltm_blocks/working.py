@@ -16,11 +16,7 @@ from agent_memory.core.redaction import within
 from agent_memory.core.settings_model import Positive
 from agent_memory.core.tools import tool
 from agent_memory.errors import InvalidInput, ToolRefused
-from agent_memory.ltm_blocks.keyed_records import (
-    Collection,
-    CollectionBlock,
-    plain_json,
-)
+from agent_memory.ltm_blocks.keyed_records import Collection, CollectionBlock, plain_json
 
 _MAX_KEY = 128
 

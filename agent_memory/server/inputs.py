@@ -83,8 +83,7 @@ _FIELDS: Mapping[str, Any] = {
     "question": Annotated[str, AfterValidator(_not_empty), Field(description="The query text.")],
     "format": Annotated[str, Field(description="The target API; null for OpenAI's chat.")],
     "max_tokens": Annotated[  # without limits here: the library checks the number
-        int,
-        WithJsonSchema({"type": "integer", "minimum": 1, "description": "The token budget."}),
+        int, WithJsonSchema({"type": "integer", "minimum": 1, "description": "The token budget."})
     ],
     "metadata": Annotated[dict[str, Any], Field(description="A title, tags, or any JSON.")],
     "prefix": Annotated[str, Field(description="Only ids with this prefix.")],

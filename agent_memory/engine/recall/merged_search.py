@@ -360,9 +360,7 @@ class Explainer:
         by_block, warnings = contexts.recall(scope, message)
         view = View(session, by_block, [])
         context = view.context()
-        left_out = [
-            *view.left_out(context, session.window),
-        ]
+        left_out = [*view.left_out(context, session.window)]
         passed_over = query_message(message)
         for block in self._contexts.blocks:
             if concerns(block, scope):

@@ -25,11 +25,7 @@ from agent_memory.integrations.transcripts import (
 
 logger = logging.getLogger(__name__)
 
-READERS = {
-    "claude-code": claude_code_messages,
-    "codex": codex_messages,
-    "cursor": cursor_messages,
-}
+READERS = {"claude-code": claude_code_messages, "codex": codex_messages, "cursor": cursor_messages}
 
 _NAMESPACE = ("hooks", "read")
 _BATCH = 200  # messages in one call of `update`

@@ -41,8 +41,7 @@ class FileCommand(Arguments):
         description="For all commands except rename. view and delete also accept a directory.",
     )
     view_range: list[int] | None = Field(
-        default=None,
-        description="For view, optional: the first and the last line; -1 is the end.",
+        default=None, description="For view, optional: the first and the last line; -1 is the end."
     )
     file_text: str | None = Field(
         default=None,

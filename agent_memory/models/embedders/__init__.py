@@ -38,11 +38,7 @@ def open_embedder(
             string names a litellm model, such as "openai/text-embedding-3-small". For functions
             and objects see `embedder_of`.
     """
-    from agent_memory.models.embedders.local import (
-        FastEmbedEmbedder,
-        MiniLMEmbedder,
-        is_installed,
-    )
+    from agent_memory.models.embedders.local import FastEmbedEmbedder, MiniLMEmbedder, is_installed
 
     inner: Embedder
     if value is None and not is_installed():

@@ -9,11 +9,7 @@ from agent_memory.stores.mongodb.connection import Deployment
 from agent_memory.stores.mongodb.kernel import MongoDBKernel
 
 _LAYOUT = 1
-_DOCUMENTS = (
-    ("ns", "c", "id"),
-    ("ns", "c", "owner", "id"),
-    ("ns", "c", "session", "first", "id"),
-)
+_DOCUMENTS = (("ns", "c", "id"), ("ns", "c", "owner", "id"), ("ns", "c", "session", "first", "id"))
 _SPARSE = (("due",), ("op",), ("tagged",), ("cut.below",))
 _MESSAGES = (("log", "seq"),)
 

@@ -132,7 +132,10 @@ def put_back(file: Path, url: str) -> None:
     with _new_file_beside(path) as fresh:
         _copy(file, fresh)
         if path.exists():
-            _copy_mode(fresh, path.stat())
+            like = path.stat()
+            with suppress(OSError, AttributeError):  # not permitted, or Windows
+                os.chown(fresh, like.st_uid, like.st_gid)
+            fresh.chmod(stat.S_IMODE(like.st_mode))
         with _locked(path):
             os.replace(fresh, path)
 
@@ -183,14 +186,6 @@ def _copy(path: Path, to: Path) -> None:
         if (problem := connection.value("PRAGMA quick_check(1)")) != "ok":
             raise StoreError(f"The SQLite database {str(path)!r} is damaged: {problem}.")
         connection.value("PRAGMA journal_mode=DELETE")
-
-
-def _copy_mode(fresh: Path, like: os.stat_result) -> None:
-    """Give a file the owner and the mode of another file, as far as permitted."""
-    if hasattr(os, "chown"):
-        with suppress(OSError):
-            os.chown(fresh, like.st_uid, like.st_gid)
-    fresh.chmod(stat.S_IMODE(like.st_mode))
 
 
 @contextmanager

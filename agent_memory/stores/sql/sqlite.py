@@ -265,9 +265,7 @@ class Database(SQLDatabase):
         if _NO_TABLE in str(error):
             self.read(is_current)  # raises an error for a newer release
         if any(words in str(error) for words in _DENIED):
-            return StoreUnavailable(
-                f"{text} Allow this process to write to the file and its folder."
-            )
+            text += " Allow this process to write to the file and its folder."
         if isinstance(error, sqlite3.OperationalError):
             return StoreUnavailable(text)
         if _MALFORMED in str(error):  # other pages of the file may be intact
