@@ -212,7 +212,7 @@ def _key(kind: str, value: str, messages: Sequence[Message], label: str) -> Writ
 
 
 def check_end(expected_end: object, end: int | None = None) -> None:
-    """Raise InvalidInput if `expected_end` is no seq, or Conflict if the log's end differs."""
+    """Raise InvalidInput if `expected_end` is not a seq, or Conflict if the log's end differs."""
     if type(expected_end) is not int or not 0 <= expected_end <= MOST:
         raise InvalidInput(
             f"expected_end is {quoted(expected_end)}. Give the `end` of the head that you read "

@@ -1,8 +1,8 @@
 """The entries of a window that are shown, and the places where a window may be cut. Pure.
 
 Two rules hold everywhere. A tool call and its results form a *group* and are cut together. After a
-cut, a window starts at a user message if it has one, or at a call whose results came later. If the
-cut must fall inside a turn, the user message that opened the turn is pinned: it stays.
+cut, a window starts at its first user message, or at an earlier call whose results came after that
+message. If the cut must fall inside a turn, the turn's user message is pinned: it stays.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class AgentMemory(OpenMemory):
 
         Args:
             message: Text, a `Message`, or a list of messages. A message may also be a dict in the
-                shape of OpenAI's, Anthropic's, Gemini's or Bedrock's API or of LangChain, or an
+                format of LangChain or of the API of OpenAI, Anthropic, Gemini or Bedrock, or an
                 object or a whole response of their SDKs. A system message replaces the session's
                 system message. A list may begin with the messages of the session's last `get`.
                 These messages are already stored, and are skipped.

@@ -33,7 +33,7 @@ _LONGEST = 8_192
 def shown_in(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     """Return the credential in `Authorization: Bearer` or `X-API-Key`.
 
-    Return None if there is not exactly one, or if it is empty, too long or not ASCII.
+    Return None if there are several or none, or if the credential is empty, too long or not ASCII.
     """
     tokens = []
     for name, value in headers:

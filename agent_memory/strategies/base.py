@@ -60,9 +60,8 @@ class Window:
         """Return the number of messages to which the window is cut; None for no maximum.
 
         Args:
-            wanted: The strategy's own maximum of messages after a cut. If it is None, or not below
-                `max_messages`, it becomes 70 % of `max_messages`. With `take`, it becomes
-                `max_messages`.
+            wanted: The strategy's own maximum of messages after a cut. None, or a number not below
+                `max_messages`, becomes 70 % of `max_messages` or, with `take`, `max_messages`.
             turns: The strategy's own maximum of turns after a cut, limited by `max_turns` in the
                 same way.
             take: The number of oldest messages that leave. More messages leave if another maximum

@@ -134,8 +134,8 @@ def listed(
 ) -> Plan:
     """Return a plan that replaces a session's messages with a list of messages.
 
-    Leading messages that are equal in the log and in the list, after `redact`, stay. If a block has
-    absorbed a replaced message, it deletes its records of the log, and absorbs the log from the
+    Leading messages that are equal in the log and in the list, after `redact`, stay. A block that
+    has absorbed a replaced message deletes its records of the log, and absorbs the log from the
     beginning. A session without a user gets `user_id`.
     """
 

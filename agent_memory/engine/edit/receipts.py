@@ -30,7 +30,7 @@ BACKUPS = Part("backups", "not supported", "Earlier backups are not changed.")
 
 
 class Outcome(NamedTuple):
-    """The result of a deletion for each place of data, and the damaged data found by it.
+    """A deletion's result for each place of data, and the damaged data that the deletion found.
 
     `unread` is None if the deletion did not search for damaged data.
     """

@@ -302,7 +302,7 @@ class Absorber:
                     message = self._put_off(name, account.refusal, lease.session_id)
                 elif isinstance(error, Undecryptable):
                     message = self._locked_out(name, error, lease.session_id)
-                elif is_passing(cause) or not begun:  # if not begun, no message is the cause
+                elif is_passing(cause) or not begun:  # not begun: no message is at fault
                     message = self._postpone(name, cause, cursor, last, lease)
                 else:
                     return self._failed(name, cause, cursor, last, head, lease)

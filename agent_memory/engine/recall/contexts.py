@@ -396,7 +396,7 @@ def to_add(query: Message | None) -> list[Message]:
 
 
 def checked_budget(max_tokens: object) -> int | None:
-    """Return `max_tokens`. Raise `InvalidBudget` if it is not None or a positive number."""
+    """Return `max_tokens`. Raise `InvalidBudget` unless it is None or a positive number."""
     if max_tokens is None:
         return None
     if type(max_tokens) is not int or max_tokens < 1:

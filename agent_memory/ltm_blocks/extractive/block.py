@@ -75,8 +75,8 @@ class ExtractiveMemory(FactBlock):
             function, or its location as "module.name".
         scorer: The weights by which recalls are ranked.
         staleness: The rules by which facts are too old, or too similar to others, to be recalled.
-        ttl: For each category, how long a fact is recalled after it was last stated, or after its
-            end if that is later.
+        ttl: For each category, how long a fact is recalled, counted from its last statement or its
+            end, whichever is later.
         superseded: Whether to also recall superseded facts. Their texts are marked.
         choose: An LLM reranker for the facts.
     """

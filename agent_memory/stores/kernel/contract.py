@@ -287,7 +287,7 @@ class Kernel(Protocol):
         `Hold` and `Due`.
 
         Without `spans`, a condition about a document that the batch does not write is checked
-        before the writes. It may no longer hold during the writes.
+        before the writes. Such a condition may no longer hold during the writes.
         """
         raise NotImplementedError
 

@@ -9,8 +9,8 @@
   atomic update of one document then commits the batch. A call that reads a tag of a committed batch
   applies the batch first (see `staging.py`).
 - A batch may have a condition on a document that it does not write, such as the registered
-  embedding of a block. This condition is checked after all written documents are tagged. A call
-  that removes the registration afterwards also deletes the block's collections, and refuses each
+  embedding of a block. This condition is checked after all written documents are tagged. A later
+  call that removes the registration also deletes the block's collections, and refuses each
   uncommitted batch that has tagged a document in these collections (see `_sweep`).
 - Each change adds its random name to the document's `marks`. If the answer to a change was lost,
   the name shows that the change succeeded.

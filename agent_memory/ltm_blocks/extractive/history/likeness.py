@@ -130,8 +130,8 @@ class StalenessDetector(SettingsModel):
     not decide, the fact that was stated more often stays, or else the fact that was stated last.
 
     Attributes:
-        max_age: How long a fact is recalled after it was last stated, or after its end if that is
-            later; None for always.
+        max_age: How long a fact is recalled, counted from its last statement or its end, whichever
+            is later; None for always.
     """
 
     max_age: Duration | None = None
