@@ -39,7 +39,7 @@ _FRAME = 2_000  # the most bytes of a flat message in JSON, without its content
 
 
 class Update(NamedTuple):
-    """The arguments of `AgentMemory.update`. `own` refuses an existing session without owner."""
+    """The arguments of `AgentMemory.update`. `own` refuses an existing session without an owner."""
 
     session_id: str
     messages: Sequence[Any]

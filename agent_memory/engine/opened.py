@@ -84,9 +84,9 @@ class OpenMemory:
     def warm_up(self, user_id: str | None = None) -> None:
         """Load slow parts: the tokenizer, local embedders, blocks, and litellm if models are used.
 
-        A service calls this before it reports that it is ready. Otherwise the first calls load
-        these parts, and the first `completion` takes seconds. Nothing is stored, and no model is
-        called. A failure is only logged here. The call that needs the part raises the error.
+        A service calls this before it reports that it is ready. Without this call, the first calls
+        load these parts, and the first `completion` takes seconds. Nothing is stored, and no model
+        is called. A failure is only logged here. The call that needs the part raises the error.
 
         Args:
             user_id: A user whose indexes are loaded too. By default, the user's first `get` loads
@@ -107,7 +107,7 @@ class OpenMemory:
         self._close()
 
     def _close(self, seconds: float | None = None) -> None:
-        """Close as `close` does. Leave work that takes more than `seconds` to the next process."""
+        """Close as `close` does. Leave work to the next process if it takes more than `seconds`."""
         if not self._guard.closed:
             self._guard.closed = True
             until = None if seconds is None else monotonic() + seconds

@@ -51,7 +51,7 @@ class Deleted:
         self._store.put_records(DELETED.name, tombstones(kind, names, at))
 
     def since(self, head: Head) -> datetime | None:
-        """Return when the session or its user was deleted. None if this was before the session."""
+        """Return when the session or its user was deleted. None if it was before the session."""
         stones = [self.at("session", head.session_id), self.at("user", head.user_id)]
         return max((at for at in stones if at and at >= head.created_at), default=None)
 
@@ -127,7 +127,7 @@ class Receipts:
 
     def _signature(self, receipt: Receipt) -> Part:
         if self._keys is None:
-            text = "No key is set here." if receipt.signature else "The receipt has none."
+            text = "No key is set here." if receipt.signature else "The receipt has no signature."
             return Part("signature", "not supported", text)
         if receipt.signature is None:
             return Part("signature", "failed", "The receipt has no signature.")

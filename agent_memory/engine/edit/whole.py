@@ -48,7 +48,7 @@ class WholeDeletion:
         self._in_one_step = self._store.spans and all(block.deletes_by_owner for block in blocks)
 
     def session(self, session_id: str, user_id: str | None) -> Deleting | None:
-        """Delete a session. Return None if it does not exist or the deletion needs several steps.
+        """Delete a session. Return None if there is no session or the deletion needs several steps.
 
         Raises:
             SessionOfAnotherUser: The session belongs to another user.

@@ -1,6 +1,6 @@
-// Requests to the service. Each sends the key in a header, never in a URL or a cookie, so no other
-// site's request can contain it. sessionStorage keeps the key until the tab is closed, so a reload
-// does not sign out.
+// Requests to the service. A request has the key in a header, never in a URL or a cookie, so that no
+// request of another site can contain the key. sessionStorage keeps the key until the tab is closed,
+// so that a reload does not sign out.
 
 const KEPT = "agent-memory key";
 const ROOT = new URL("v1/", document.baseURI);

@@ -7,7 +7,7 @@ import { VIEWS, nav } from "./views.js";
 
 let me = null;
 let running = null;
-let last = null; // the last user shown, whose views stay in the menu beside the service's
+let last = null; // the last user shown, whose views stay in the menu beside the service's views
 
 export const address = (...parts) => `#/${parts.map((one) => encodeURIComponent(one)).join("/")}`;
 

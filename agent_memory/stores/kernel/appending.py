@@ -95,8 +95,8 @@ def known_session(session_id: str, document: Document | None, tail: Tail) -> Kno
 def one_line(session: KnownSession, request: Request) -> tuple[Line, KnownSession] | None:
     """Return the line of an append of one message, and the session after the append.
 
-    It is faster than `planned`, with the same result. Return None if the append creates or
-    changes the head, has idempotency keys, or may be refused.
+    The function is faster than `planned`, with the same result. Return None if the append creates
+    or changes the head, has idempotency keys, or may be refused.
     """
     head, version, (end, total) = session
     if len(request.drafts) != 1 or request.once is not None or head.deleting or not version:

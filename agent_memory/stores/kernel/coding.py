@@ -125,7 +125,7 @@ def _system(value: Any) -> Message | None:
 
 
 def _blocks(value: Any) -> dict[str, int]:
-    """Return the blocks whose names are readable in damaged cursors, each with the cursor 0."""
+    """Return the blocks that damaged cursors name. Each cursor is 0, because the value is lost."""
     return dict.fromkeys(_NAMED.findall(value) if isinstance(value, str) else (), 0)
 
 
