@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from agent_memory.core.query_text import is_courtesy
 from agent_memory.core.records import Hit
 from agent_memory.core.text import names as names_in
 from agent_memory.retrieval.score import PARTS
@@ -45,7 +46,8 @@ _LEANS = 4  # a short correction may be this many seqs after its statement
 # nearest is therefore subtracted from the nearness of each.
 _FIFTH, _BY_CHANCE = 4, 0.5
 _NEAR = 0.45  # minimum nearness of a correction
-_NEAR_BEHIND = 0.25  # the same for a statement that a context shows behind the older statement
+_NEAR_BEHIND = 0.2  # the same for a statement that a context shows behind the older statement
+_BEHIND = 5  # number of these statements
 _NEARLY = 0.8  # the statement to correct must have this share of the highest `_alone`
 _EVIDENCE = 0.1  # added to the sum for words of change, and for a value of the same kind
 # Subtracted from the sum if both statements begin with the same word, which makes any two
@@ -53,7 +55,8 @@ _EVIDENCE = 0.1  # added to the sum for words of change, and for a value of the 
 _SAME_START = 0.2
 
 Since = Sequence[tuple[Hit, float]]
-"""Newer statements, each with its nearness: the sum of two cosines, adjusted for the texts."""
+"""Newer statements, nearest first, each with its nearness: the sum of two cosines, adjusted for the
+texts."""
 
 
 def corrected(
@@ -101,21 +104,24 @@ class _Corrections:
     in_context: bool
 
     def applied(self, results: list[Hit], statement: Hit) -> list[Hit]:
-        """Return `results` with the corrections of `statement`, each next to its statement."""
+        """Return `results` with the corrections of `statement`, each next to its statement.
+
+        A context also gets the nearest newer statements, behind `statement`: a model can see which
+        of them correct it.
+        """
         since = self._since(statement)
-        corrections = self._replacing(results, statement, since)
-        corrections += [(hit, False) for hit in self._leaning(statement)]
-        if self.in_context and not corrections:
-            for hit, _ in self._nearer(statement, since, _NEAR_BEHIND):
-                results = beside(results, statement, hit, False)
-            return results
-        unique = {hit.record.id: (hit, same_form) for hit, same_form in reversed(corrections)}
-        newest = sorted(unique.values(), key=lambda pair: place_of(pair[0].record))[-_CORRECTIONS:]
+        for hit in reversed(self._nearer(since, _NEAR_BEHIND, _BEHIND) if self.in_context else []):
+            results = beside(results, statement, hit, False, corrects=False)
+        unique: dict[str, tuple[Hit, bool]] = {}
+        leaning = [(hit, False) for hit in self._leaning(statement)]
+        for hit, same_form in [*self._replacing(statement, since), *leaning]:
+            unique.setdefault(hit.record.id, (hit, same_form))
+        nearest = [*unique.values()][:_CORRECTIONS]
         anchor = statement
-        for hit, same_form in newest:
+        for hit, same_form in sorted(nearest, key=lambda pair: place_of(pair[0].record)):
             # two corrections of the same form correct each other rather than `statement`
             alone = not any(
-                self._replaces(other, hit) or self._replaces(hit, other) for other, _ in newest
+                self._replaces(other, hit) or self._replaces(hit, other) for other, _ in nearest
             )
             if same_form or (self.in_context and (alone or changes(hit))):
                 results = beside(results, anchor, hit, True)
@@ -136,25 +142,25 @@ class _Corrections:
                     results = beside(results, statement, hit, self.in_context and is_sure)
         return results
 
-    def _replacing(
-        self, results: Sequence[Hit], statement: Hit, since: Since
-    ) -> list[tuple[Hit, bool]]:
+    def _replacing(self, statement: Hit, since: Since) -> list[tuple[Hit, bool]]:
         """Return near newer statements, each with whether it has the form of `statement`.
 
         If some of them have this form, return only these.
         """
-        if any(self._replaces(statement, hit) for hit in results):  # `statement` is a correction
-            return []
-        corrections = self._nearer(statement, since, _NEAR)
+
+        def near(old: Hit, since: Since) -> list[tuple[Hit, bool]]:
+            nearest = self._nearer(since, _NEAR, _CORRECTIONS)
+            return [(hit, self._replaces(hit, old)) for hit in nearest]
+
+        corrections = near(statement, since)
         for hit, same_form in corrections[-1:]:  # the correction may itself have been corrected
             if same_form or changes(hit):
-                corrections += self._nearer(hit, self._since(hit), _NEAR)
+                corrections += near(hit, self._since(hit))
         return [pair for pair in corrections if pair[1]] or corrections
 
-    def _nearer(self, old: Hit, since: Since, least: float) -> list[tuple[Hit, bool]]:
-        near = [hit for hit, nearness in since if nearness >= least][:_CORRECTIONS]
-        near = [replace(hit, relevance=self.relevances.get(hit.record.id, 0.0)) for hit in near]
-        return [(hit, self._replaces(hit, old)) for hit in near]
+    def _nearer(self, since: Since, least: float, count: int) -> list[Hit]:
+        near = [hit for hit, nearness in since if nearness >= least][:count]
+        return [replace(hit, relevance=self.relevances.get(hit.record.id, 0.0)) for hit in near]
 
     def _replaces(self, hit: Hit, statement: Hit) -> bool:
         """Return whether `hit` is a newer statement of the same speaker in the same form."""
@@ -163,13 +169,13 @@ class _Corrections:
         return has_form(new, old, query_words) and follows(hit.record, statement.record)
 
     def _since(self, statement: Hit) -> Since:
-        """Return the nearest newer statements."""
+        """Return newer statements, the nearest first."""
         nearest: list[tuple[Hit, float]] = []
         old_text = text_of(statement.record)
         kinds, start = kinds_of_values(old_text), first_word(old_text)
         for hit, near in self.newer(statement):
             text = text_of(hit.record)
-            if not follows(hit.record, statement.record):
+            if not follows(hit.record, statement.record) or is_courtesy(text):
                 continue
             if is_about_another(text, self.about) and not REFERS.search(text):
                 continue
@@ -177,8 +183,9 @@ class _Corrections:
                 continue
             evidence = _EVIDENCE * (changes(hit) + (not kinds.isdisjoint(kinds_of_values(text))))
             nearest.append((hit, near + evidence - _SAME_START * (first_word(text) == start)))
-        by_chance = sorted((near for _, near in nearest), reverse=True)[_FIFTH : _FIFTH + 1]
-        return [(hit, near - _BY_CHANCE * sum(by_chance)) for hit, near in nearest]
+        nearest.sort(key=lambda pair: -pair[1])
+        by_chance = sum(near for _, near in nearest[_FIFTH : _FIFTH + 1])
+        return [(hit, near - _BY_CHANCE * by_chance) for hit, near in nearest]
 
     def _leaning(self, statement: Hit) -> list[Hit]:
         """Return the first short message that corrects the statement before it.
@@ -227,10 +234,15 @@ def _alone(hit: Hit) -> float:
     return own.get("meaning", 0.0) + own.get("words", 0.0)
 
 
-def beside(results: list[Hit], statement: Hit, hit: Hit, before: bool) -> list[Hit]:
-    """Move `hit` directly before `statement` if `before`, otherwise directly behind it."""
+def beside(
+    results: list[Hit], statement: Hit, hit: Hit, before: bool, *, corrects: bool = True
+) -> list[Hit]:
+    """Move `hit` directly before `statement` if `before`, otherwise directly behind it.
+
+    If `hit` surely corrects or answers `statement`, it is at least as relevant.
+    """
     others = [other for other in results if other.record.id != hit.record.id]
     at = next((at for at, other in enumerate(others) if other.record.id == statement.record.id), 0)
-    relevance = max(hit.relevance, statement.relevance)
+    relevance = max(hit.relevance, statement.relevance) if corrects else hit.relevance
     others.insert(at + (not before), replace(hit, score=others[at].score, relevance=relevance))
     return others
