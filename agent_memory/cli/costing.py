@@ -103,13 +103,7 @@ def _print_table(chat: Chat, bills: Sequence[Bill], model: str | None, max_token
         own = "~" if bill.memory_calls else ""
         recalled = "?" if bill.recalled_tokens is None else f"{bill.recalled_tokens:,}"
         money = "?" if bill.cost is None else f"{own}{bill.cost:,.4f}"
-        table.add_row(
-            bill.strategy,
-            f"{bill.prompt_tokens:,}",
-            recalled,
-            f"{own}{bill.memory_calls:,}",
-            f"{own}{bill.memory_tokens:,}",
-            money,
-        )
+        memory = (f"{own}{bill.memory_calls:,}", f"{own}{bill.memory_tokens:,}")
+        table.add_row(bill.strategy, f"{bill.prompt_tokens:,}", recalled, *memory, money)
     out().print(table)
     say('"~" marks estimates. "?" marks unknown values. Discounts for cached prompts are left out.')

@@ -275,7 +275,8 @@ def why(
     else:
         for prompt in prompts:
             say("\n".join(_prompt_lines(prompt)))
-        _now(memory, prompts[-1])
+        if question := prompts[-1].question:
+            say(f"\nFor the same question now\n{memory.explain(question, session_id=session)}")
 
 
 def _list(prompts: Sequence[SentContext]) -> None:
@@ -286,14 +287,8 @@ def _list(prompts: Sequence[SentContext]) -> None:
         context = prompt.context
         same = "" if context.kept_tokens is None else f"{context.kept_tokens:,}"
         counts = str(len(context.recalls)), str(len(prompt.left_out))
-        table.add_row(
-            str(prompt.turn),
-            one_line(prompt.question),
-            f"{context.tokens:,}",
-            same,
-            *counts,
-            _fidelity(prompt),
-        )
+        begin = (str(prompt.turn), one_line(prompt.question), f"{context.tokens:,}", same)
+        table.add_row(*begin, *counts, _fidelity(prompt))
     out().print(table)
     say("To show a prompt in full: --turn N", "dim")
 
@@ -316,12 +311,6 @@ def _prompt_lines(prompt: SentContext) -> list[str]:
     left_out = [(each.recall, each.why) for each in prompt.left_out]
     lines += ["", "Recalled:", *_lines(scored), "Left out:", *_lines(left_out)]
     return [*lines, *(f"Warning: {warning}" for warning in context.warnings)]
-
-
-def _now(memory: AgentMemory, prompt: SentContext) -> None:
-    if prompt.question:
-        now = memory.explain(prompt.question, session_id=prompt.session_id)
-        say(f"\nFor the same question now\n{now}")
 
 
 def _lines(recalls: Sequence[tuple[Recall, str]]) -> list[str]:

@@ -85,7 +85,7 @@ def list_(memory: AgentMemory) -> None:
     for key in keys:
         rights = ", ".join(sorted(key.rights, key=["read", "write", "delete", "admin"].index))
         row = (key.prefix, key.label, ", ".join(key.users), rights)
-        times = (_day(key.created_at), _state(key, now), _minute(key.used_at))
+        times = (f"{key.created_at:%Y-%m-%d}", _state(key, now), _minute(key.used_at))
         table.add_row(*map(cell, (*row, *times)))
     out().print(table if keys else "There are no keys.")
 
@@ -112,15 +112,11 @@ def _list(text: str) -> list[str]:
 
 def _state(key: Key, now: datetime) -> str:
     if key.revoked_at is not None:
-        return f"revoked {_day(key.revoked_at)}"
+        return f"revoked {key.revoked_at:%Y-%m-%d}"
     if key.expires_at is None:
         return "valid"
     over = "expired" if key.expires_at <= now else "valid until"
     return f"{over} {_minute(key.expires_at)}"
-
-
-def _day(at: datetime) -> str:
-    return f"{at:%Y-%m-%d}"
 
 
 def _minute(at: datetime | None) -> str:

@@ -9,9 +9,7 @@ class Reserved(NamedTuple):
     name: str  # the name; for indexes, the prefix of the names of several collections
     holds: str  # the description of the records
     goes_with_session: bool = False  # whether a record belongs to a session, and is erased with it
-    # whether a record can belong to a user, and is erased with the user
-    goes_with_user: bool = False
-    is_exported: bool = False  # whether the snapshot of a session includes its records
+    goes_with_user: bool = False  # whether a record can belong to a user, and is erased with them
     # Whether the records are facts in the store of the log. False for system messages, which may
     # have another store, and for indexes, which hold vectors.
     is_facts: bool = True
@@ -19,17 +17,13 @@ class Reserved(NamedTuple):
 
 NOTES = Reserved("_notes", "state of the engine: jobs, replays, unfinished deletions")
 FAILED = Reserved(
-    "_failed",
-    "attempts of blocks that failed, and dead letters",
-    goes_with_session=True,
-    is_exported=True,
+    "_failed", "attempts of blocks that failed, and dead letters", goes_with_session=True
 )
 FORGOTTEN = Reserved(
     "_forgotten",
     "facts that blocks must not learn again",
     goes_with_session=True,
     goes_with_user=True,
-    is_exported=True,
 )
 AUTHORS = Reserved(
     "_authors",
@@ -45,7 +39,6 @@ VALUES = Reserved(
     "values by namespace and key, and the metadata of sessions",
     goes_with_session=True,
     goes_with_user=True,
-    is_exported=True,
 )
 KEYS = Reserved(
     "_keys",
@@ -56,7 +49,6 @@ SYSTEM = Reserved(
     "_system",
     "system messages, if they have their own store",
     goes_with_session=True,
-    is_exported=True,
     is_facts=False,
 )
 INDEXES = Reserved(
