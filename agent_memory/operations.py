@@ -131,14 +131,11 @@ def shares(memory: AgentMemory, *, agent_id: str | None = None, prefix: str = ""
 
 
 def users(memory: AgentMemory) -> list[UserSize]:
-    """Return all users with sessions, notes or other items, by id.
-
-    The call reads the heads of all sessions. Users who have only skills are missing.
-    """
+    """Return all users by id, except those who have only skills. Reads all sessions' heads."""
     memory.components.guard.check(None, None)
     store = memory.components.store
-    places = sorted({*registered(store), VALUES.name})
-    owners = [owner for place in places for owner in store.owners(place, Scope("").owner)]
+    places, begin = {*registered(store), VALUES.name}, Scope("").owner
+    owners = [owner for place in places for owner in store.owners(place, begin)]
     return users_of(all_heads(store), owners)
 
 

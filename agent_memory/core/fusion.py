@@ -183,9 +183,8 @@ def _by_worth(recalls: Sequence[Recall]) -> list[int]:
     least: dict[tuple[str, float], float] = {}
     for weight, recall in zip(_weights(recalls, recalls), recalls, strict=True):
         equal = (recall.block, weight)
-        least[equal] = min(
-            least.get(equal, math.inf), weight / math.sqrt(_STANDING + recall.tokens)
-        )
+        own = weight / math.sqrt(_STANDING + recall.tokens)
+        least[equal] = min(own, least.get(equal, own))
         worth.append(least[equal])
     return sorted(range(len(recalls)), key=lambda at: (not recalls[at].pinned, -worth[at]))
 

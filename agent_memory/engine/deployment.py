@@ -18,6 +18,7 @@ STORES = "stores"
 ONLY = "default"
 """The name of the only store in a file without a table of stores."""
 
+_NOTE = "This is about the store {!r} of the deployment."
 _NAME = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 
 
@@ -68,7 +69,7 @@ class Deployment:
                 try:
                     memories[name] = opened.enter_context(AgentMemory(config))
                 except AgentMemoryError as error:
-                    error.add_note(_note(name))
+                    error.add_note(_NOTE.format(name))
                     raise
             return Memories(memories, opened.pop_all())
 
@@ -128,9 +129,5 @@ def store_config(name: str, table: dict[str, Any], **fields: Any) -> AgentMemory
         shared, own = (from_environment(AgentMemoryConfig, start) for start in (PREFIX, prefix))
         return AgentMemoryConfig(**merged(merged(table, shared), merged(own, fields)))
     except AgentMemoryError as error:
-        error.add_note(_note(name))
+        error.add_note(_NOTE.format(name))
         raise
-
-
-def _note(name: str) -> str:
-    return f"This is about the store {name!r} of the deployment."

@@ -188,10 +188,7 @@ class Worker:
 
     @apart
     def drain(self, seconds: float | None = None) -> None:
-        """Wait until all sessions in the queue have been processed, or have failed once.
-
-        Wait at most `seconds`. None means no limit.
-        """
+        """Wait, at most `seconds`, until all queued sessions are processed or have failed once."""
         with self._lock:
             key = object()
             # a session that was woken while in work is processed once more

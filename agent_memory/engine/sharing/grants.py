@@ -193,7 +193,9 @@ class Authors:
         same = before is not None and before.created_at == after.created_at
         first = before.end + 1 if before is not None and same else 1
         if self.first(agent, after.session_id) is None:
-            self._note(agent, after.session_id, first)
+            owner, now = _author(agent, after.session_id), datetime.now(UTC)
+            record = Record(owner, owner, after.session_id, first, first, "", (), now)
+            self._store.put_records(_AUTHORS, [record])
         self._cached.put(key, after.created_at)
 
     def first(self, agent: str, session_id: str) -> int | None:
@@ -205,11 +207,6 @@ class Authors:
         """Delete the seq. Call this after the agent's messages in the session were emptied."""
         self._store.delete_records(_AUTHORS, owner=_author(agent, session_id))
         self._cached.drop((agent, session_id))
-
-    def _note(self, agent: str, session_id: str, first: int) -> None:
-        owner = _author(agent, session_id)
-        record = Record(owner, owner, session_id, first, first, "", (), datetime.now(UTC))
-        self._store.put_records(_AUTHORS, [record])
 
 
 def _author(agent: str, session_id: str) -> str:

@@ -19,7 +19,7 @@ from agent_memory.core.timestamps import now_utc
 from agent_memory.engine.leases import Unheld, busy
 from agent_memory.engine.paging import LogChanged, head_now, keys_of, log_pages
 from agent_memory.engine.transfer.snapshot import Exported, Writing, owners_of
-from agent_memory.engine.values.items import StoredValue, own_root, owner_of
+from agent_memory.engine.values.items import StoredValue, owner_of
 from agent_memory.errors import InvalidInput, StoreUnavailable, UnsupportedOperation
 from agent_memory.ltm_blocks.registry import FORGOTTEN, registered
 from agent_memory.stores.log import check_owner
@@ -76,8 +76,8 @@ class Exporter:
         for note in self._store.records(FORGOTTEN, Scope(head.user_id, head.session_id).owner):
             if note.session_id == head.session_id:
                 yield writing.forgotten(note)
-        now = now_utc()
-        for owner in self._store.owners(VALUES.name, owner_of(own_root(head.session_id), ())):
+        now, of_session = now_utc(), Scope(None, head.session_id).owner
+        for owner in self._store.owners(VALUES.name, owner_of(of_session, ())):
             for record in self._store.records(VALUES.name, owner):
                 if not StoredValue(record).is_over(now):
                     yield writing.value(record)

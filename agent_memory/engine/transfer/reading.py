@@ -36,7 +36,7 @@ from agent_memory.engine.transfer.snapshot import (
     VectorsForm,
     refused,
 )
-from agent_memory.engine.values.items import checked, id_of, own_root, owner_of
+from agent_memory.engine.values.items import checked, id_of, owner_of
 from agent_memory.errors import InvalidInput, InvalidMessage, InvalidSnapshot
 from agent_memory.ltm_blocks.keyed_records import plain_json
 from agent_memory.ltm_blocks.registry import FORGOTTEN, Tombstone, record_of
@@ -390,7 +390,7 @@ def _value_of(form: ValueForm, session_id: str) -> Record:
         metadata |= {"ttl": form.ttl, "until": form.until.isoformat()}
     if form.meaning is not None:
         metadata["vectors"] = _vectors(form.meaning)
-    owner = owner_of(own_root(session_id), namespace)
+    owner = owner_of(Scope(None, session_id).owner, namespace)
     return Record(id_of(owner, key), owner, session_id, 0, 0, key, (), form.at, metadata)
 
 

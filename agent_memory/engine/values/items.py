@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 from agent_memory.core.ids import is_storable
 from agent_memory.core.limits import quoted, text_of
-from agent_memory.core.records import Record, Scope
+from agent_memory.core.records import Record
 from agent_memory.core.timestamps import duration_of
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import record_id
@@ -193,11 +193,6 @@ def owner_of(root: str, namespace: Namespace) -> str:
             "allowed, including the user's id. Move the last labels into the keys."
         )
     return owner
-
-
-def own_root(session_id: str) -> str:
-    """Return the owner of values that belong to a session and not to its user."""
-    return Scope(None, session_id).owner
 
 
 def is_owned(owner: str, root: str) -> bool:

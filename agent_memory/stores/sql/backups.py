@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from agent_memory.errors import InvalidInput, StoreError, StoreUnavailable, UnsupportedOperation
 from agent_memory.stores.sql.migrations import FIRST, STEPS, is_current, stored_version
-from agent_memory.stores.sql.sqlite_file import BUSY_SECONDS, Connection, check_log
+from agent_memory.stores.sql.sqlite_file import BUSY_SECONDS, MAGIC, Connection, check_log
 
 _SQLITE, _FOLDER = "sqlite:///", "folder:///"
 _MOST_PROBLEMS = 10
@@ -23,15 +23,13 @@ _UNFINISHED = ".unfinished"
 _LEFT_SECONDS = 3600.0
 """After this many seconds without a change, an unfinished file counts as abandoned."""
 
-_BEGINNING = b"SQLite format 3\0"
-
 
 def is_database(file: Path) -> bool:
     """Return whether a file begins like a SQLite database; False for a pipe, which is not read."""
     if file.exists() and not file.is_file():
         return False
     with file.open("rb") as opened:
-        return opened.read(len(_BEGINNING)) == _BEGINNING
+        return opened.read(len(MAGIC)) == MAGIC
 
 
 @contextmanager

@@ -32,7 +32,6 @@ T = TypeVar("T")
 
 _NO_TABLE = "no such table"
 _MALFORMED = "disk image is malformed"
-_DENIED = ("readonly database", "unable to open database file")
 _SCRUB_SECONDS = 5.0
 _PAGES_AT_ONCE = 500  # writers wait while this many pages are cleared
 _MOST_READERS = 32
@@ -82,7 +81,7 @@ class Database(SQLDatabase):
                 try:
                     return self._checked(work, connection)
                 finally:
-                    if self._closed or self._file.is_lost or not place.keeps:
+                    if self._closed or self._file.trouble or not place.keeps:
                         place.clear()
         except sqlite3.Error as error:
             raise self._failure(error) from error
@@ -112,9 +111,9 @@ class Database(SQLDatabase):
                     self._compare(connection.log)  # raises another error if the file is the cause
                     raise
                 finally:
-                    if self._closed or self._file.is_lost or connection.in_transaction:
+                    if self._closed or self._file.trouble or connection.in_transaction:
                         self._stop_writing()
-                        if self._file.is_lost:
+                        if self._file.trouble:
                             self._places.clear()
         except sqlite3.Error as error:
             raise self._failure(error) from error
@@ -264,7 +263,7 @@ class Database(SQLDatabase):
         text = f"The SQLite database {self._file.name!r} failed: {error}."
         if _NO_TABLE in str(error):
             self.read(is_current)  # raises an error for a newer release
-        if any(words in str(error) for words in _DENIED):
+        if "readonly database" in str(error) or "unable to open database file" in str(error):
             text += " Allow this process to write to the file and its folder."
         if isinstance(error, sqlite3.OperationalError):
             return StoreUnavailable(text)

@@ -36,7 +36,7 @@ Identity = tuple[int, int]
 _NO_TEXT = "Could not decode to UTF-8"
 _REOPEN = "Close this memory, and open it again."
 _LOG_SECONDS = 0.001  # the least time between two checks of the log
-_MAGIC = b"SQLite format 3\x00"
+MAGIC = b"SQLite format 3\x00"
 _TURN = 2**32  # at this value, the change counter restarts from 0
 
 
@@ -50,6 +50,7 @@ class SQLiteFile:
         path: The absolute path, because the current folder may change.
         name: The name for errors, without the folder. Models may read errors.
         identity: The identity of the file when it was first opened.
+        trouble: The reason why all calls fail; empty if there is none.
     """
 
     def __init__(self, path: str) -> None:
@@ -68,7 +69,7 @@ class SQLiteFile:
         self.identity: Identity | None = None
         self._newest_log: Identity | None = None
         self._seen_log = -math.inf
-        self._trouble = ""
+        self.trouble = ""
         self._made_as = self._changes = 0
         self._compared: tuple[int, int] | None = None  # size and mtime at the last `compare`
 
@@ -89,19 +90,19 @@ class SQLiteFile:
         """
         if self.identity is None:
             return None
-        if not self._trouble:
+        if not self.trouble:
             status = _stat(self.path)
             identity = _identity_in(status)
             if status is None or identity != self.identity:
-                self._trouble = self._loss_text(identity)
+                self.trouble = self._loss_text(identity)
             elif not status.st_size:
-                self._trouble = self._written_over()
+                self.trouble = self._written_over()
             elif log is None or self._is_log(log):
                 return status
             else:
-                self._trouble = self._loss_text(identity)
-            logger.error(self._trouble)  # the service's log has no texts of errors
-        raise StoreUnavailable(self._trouble)
+                self.trouble = self._loss_text(identity)
+            logger.error(self.trouble)  # the service's log has no texts of errors
+        raise StoreUnavailable(self.trouble)
 
     def is_written(self, there: os.stat_result) -> bool:
         """Return whether the file itself, not its log, was written since the last `compare`."""
@@ -114,9 +115,9 @@ class SQLiteFile:
             return
         header = header_of(first)
         if header is None or self._is_harmed(header, status.st_size, self._compared[0]):
-            self._trouble = self._written_over()
-            logger.error(self._trouble)
-            raise StoreUnavailable(self._trouble)
+            self.trouble = self._written_over()
+            logger.error(self.trouble)
+            raise StoreUnavailable(self.trouble)
         self._changes, self._compared = header.changes, (status.st_size, status.st_mtime_ns)
 
     def _is_harmed(self, header: Header, size: int, before: int) -> bool:
@@ -172,15 +173,8 @@ class SQLiteFile:
         finally:
             os.close(log)
 
-    @property
-    def is_lost(self) -> bool:
-        return bool(self._trouble)
-
     def _create(self, path: str) -> None:
-        """Create the file, readable only by its owner.
-
-        An existing file is not changed. SQLite creates its other files with the same mode.
-        """
+        """Create a missing file, readable only by its owner, like the files that SQLite adds."""
         check_log(path)
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -255,7 +249,7 @@ def new_id() -> int:
 
 
 def header_of(first: bytes) -> Header | None:
-    if len(first) < LENGTH or not first.startswith(_MAGIC):
+    if len(first) < LENGTH or not first.startswith(MAGIC):
         return None
     changes, pages = unpack_from(">II", first, 24)
     (made_as,) = unpack_from(">i", first, 68)
