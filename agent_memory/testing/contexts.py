@@ -185,9 +185,9 @@ def _check_langchain(messages: Sequence[Any]) -> None:
         view: dict[str, Any] = {"role": _LANGCHAIN[str(kind)], "content": message.get("content")}
         if kind == "tool":
             view["tool_call_id"] = message.get("tool_call_id")
-        if calls := message.get("tool_calls"):
-            if any(not isinstance(call.get("args"), dict) for call in calls):
-                _refuse(place, "a call's args are not a dict")
+        if any(not isinstance(call.get("args"), dict) for call in message.get("tool_calls") or ()):
+            _refuse(place, "a call's args are not a dict")
+        if calls := message.get("tool_calls") or message.get("invalid_tool_calls"):
             named = {"arguments": ""}
             view["tool_calls"] = [  # the chat rules check only that the function has a name
                 {"id": call.get("id"), "function": {**named, "name": call.get("name") and "f"}}

@@ -678,6 +678,19 @@ def test_ollamas_results_name_their_tool(form: str) -> None:
     check_context(form, sent)
 
 
+@pytest.mark.parametrize("form", SHAPES)
+def test_a_call_that_langchain_could_not_parse_is_sent_with_the_answer_to_it(form: str) -> None:
+    """Wrong: the model does not see that its arguments were invalid, and repeats them."""
+    call = {"id": "c", "name": "f", "args": "{bad", "type": "invalid_tool_call", "error": None}
+    log = [{"type": "ai", "content": "", "tool_calls": [], "invalid_tool_calls": [call]},
+           {"type": "tool", "tool_call_id": "c", "content": "Fix the JSON."}]  # fmt: skip
+    sent = of("go", *log, form=form)
+    assert "{bad" in str(sent)
+    assert "Fix the JSON." in str(sent)
+    check_context(form, sent)
+    assert "{bad" not in str(of("go", log[0], "And?", form=form))
+
+
 @pytest.mark.parametrize("kind", ["local_shell_call", "shell_call", "apply_patch_call"])
 def test_long_output_of_openais_own_tools_is_shortened_in_its_own_form(kind: str) -> None:
     """Wrong: an output that does not fit becomes the output of a function that nobody called."""

@@ -51,7 +51,8 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     if not isinstance(role, str):
         return []
     content = _content(raw.get("content"))
-    calls = neutral.calls_in(dicts(raw.get("tool_calls")), "id", "name", "args")
+    used = dicts(raw.get("tool_calls")) or dicts(raw.get("invalid_tool_calls"))
+    calls = neutral.calls_in(used, "id", "name", "args")
     view: Json = {"role": role, "content": content}
     if role == "tool":
         view["tool_call_id"] = raw.get("tool_call_id")
