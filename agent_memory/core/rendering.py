@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from agent_memory.core.cache import Cache, continues
 from agent_memory.core.formats.chat import converted, says_something, with_refusal
 from agent_memory.core.formats.exact import read
-from agent_memory.core.formats.neutral import calls_of, is_text, text_of, text_part
-from agent_memory.core.formats.registry import CHAT, Format, format_of
+from agent_memory.core.formats.neutral import calls_of, is_text, mapping, text_of, text_part
+from agent_memory.core.formats.registry import ANTHROPIC, CHAT, CONVERSE, Format, format_of
 from agent_memory.core.messages import SYSTEM_ROLES, Message, copied
 from agent_memory.core.settings_model import MemoryRole
 from agent_memory.core.shapes import (
@@ -29,6 +29,9 @@ from agent_memory.core.shapes import (
 
 OPENING = "(The conversation begins.)"
 """The first user message for a provider that requires one at the beginning."""
+
+_WITH_BLOCKS = (ANTHROPIC, CONVERSE)
+"""Formats in which a call is one block of a message, next to signed reasoning."""
 
 _IDS = ("id", "call_id", "tool_use_id", "toolUseId", "tool_call_id", "toolCallId")
 
@@ -249,7 +252,7 @@ def _items(
         run = shown[at - 1 : at - 1 + count]
         raw = message.raw if _is_whole(run, first.place, count) else None
         if raw is not None and not all(view.is_same for view in run):
-            raw = _renamed(raw, run, shapes[first.place])
+            raw = _renamed(raw, run, shapes[first.place], form)
         if raw is None:
             items += _converted(first.view, form)
             continue
@@ -265,21 +268,33 @@ def _is_whole(run: Sequence[Shown], place: int, count: int) -> bool:
     )
 
 
-def _renamed(raw: Mapping[str, Any], run: Sequence[Shown], shape: Shape) -> Any:
-    """Return a raw item with the call ids of the shown views. None if other fields differ too."""
+def _renamed(raw: Mapping[str, Any], run: Sequence[Shown], shape: Shape, form: Format) -> Any:
+    """Return a raw item with the calls of the shown views, and their ids. None if this fails."""
     new: dict[str, str] = {}
+    gone: set[Any] = set()
     for shown_view, was in zip(run, shape.views, strict=True):
-        pairs = list(zip(calls_of(was), calls_of(shown_view.view), strict=False))
+        calls, left = calls_of(was), calls_of(shown_view.view)
+        if len(left) < len(calls) and form.name in _WITH_BLOCKS:
+            ids = {call.get("id") for call in left}
+            gone |= {call.get("id") for call in calls} - ids
+            calls = [call for call in calls if call.get("id") in ids]
         same = all(was.get(key) == shown_view.view.get(key) for key in ("content", "name"))
-        if not same or len(pairs) != len(calls_of(was)):
+        if not same or len(left) != len(calls):
             return None
-        ids = [(old.get("id"), call.get("id")) for old, call in pairs]
+        pairs = [(old.get("id"), call.get("id")) for old, call in zip(calls, left, strict=True)]
         if shown_view.view.get("role") in ("tool", "function"):
-            ids.append((was.get("tool_call_id"), shown_view.view.get("tool_call_id")))
-        for old, new_id in ids:
+            pairs.append((was.get("tool_call_id"), shown_view.view.get("tool_call_id")))
+        for old, new_id in pairs:
             if not isinstance(old, str) or new.setdefault(old, str(new_id)) != new_id:
                 return None
+    if gone:
+        blocks = [block for block in raw["content"] if _id_of(block) not in gone]
+        raw = {**raw, "content": blocks}
     return _with_ids(raw, new)
+
+
+def _id_of(block: Any) -> Any:
+    return mapping(block).get("id") or mapping(mapping(block).get("toolUse")).get("toolUseId")
 
 
 def _with_ids(value: Any, new: Mapping[str, str]) -> Any:

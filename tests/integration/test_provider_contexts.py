@@ -643,6 +643,23 @@ def test_a_result_is_sent_without_the_lost_one_of_a_parallel_call(shape: str, fo
     check_context(form, sent)
 
 
+def test_claudes_thinking_stays_with_a_call_whose_parallel_call_got_lost() -> None:
+    """Wrong: Claude refuses results whose call lacks the thinking before it."""
+    thinking = {"type": "thinking", "thinking": "Hm.", "signature": "EqQB"}
+    text = {"type": "text", "text": "Looking."}
+    blocks = [thinking, text, *use("a", "b", "c")["content"]]
+    results = [{"type": "tool_result", "tool_use_id": one, "content": "4"} for one in "ac"]
+    log = [{"role": "assistant", "content": blocks}, {"role": "user", "content": results}]
+    sent = of("go", *log, "Faster!", form=ANTHROPIC)
+    assert sent[1] == {"role": "assistant", "content": [thinking, text, *use("a", "c")["content"]]}
+    check_context(ANTHROPIC, sent)
+    reasons = {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "EqQB"}}}
+    uses = [{"toolUse": {"toolUseId": one, "name": "f", "input": {}}} for one in "cd"]
+    log = [{"role": "assistant", "content": [reasons, *uses]}, result_of({"text": "4"})]
+    sent = of("go", *log, "Faster!", form=CONVERSE)
+    assert sent[1] == {"role": "assistant", "content": [reasons, uses[0]]}
+
+
 @pytest.mark.parametrize("form", SHAPES)
 def test_a_late_result_is_sent_although_the_turn_of_its_call_has_left(form: str) -> None:
     """Wrong: the user speaks while a tool runs, the call's turn leaves the window, and no context
