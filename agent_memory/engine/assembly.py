@@ -146,7 +146,7 @@ class Components:
         """Return the key-value store of a scope's user or, with `of_session`, of its session."""
         from agent_memory.engine.values.key_values import KeyValues
 
-        opened = partial(self.resources.embedders, None) if embedder is None else lambda: embedder
+        opened = partial(self.resources.embedders, embedder)
         return KeyValues(self._values_store(), scope, opened, self.values, of_session=of_session)
 
     def _values_store(self) -> Store:

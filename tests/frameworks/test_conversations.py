@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from agent_memory import AgentMemory
 from tests.frameworks.conversation import RESTART, TURNS
 from tests.frameworks.environments import INSTALLED
 from tests.frameworks.server import WINDOW, Provider
+from tests.kit import texts
 
 WINDOWS = {"hermes": 64_000}
 """Hermes refuses a model with a smaller window."""
+
+WITHOUT_LOG = ("crewai", "langgraph")
+"""The agents of these frameworks store values, not messages."""
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,7 +41,8 @@ def hold(name: str, provider: Provider, folder: Path, first: int, end: int) -> l
 
 @pytest.mark.parametrize("name", INSTALLED)
 def test_a_conversation(name: str, tmp_path: Path) -> None:
-    """Wrong: a request is refused, a turn is lost, or a session does not recall the other."""
+    """Wrong: a request is refused, a turn is lost or stored twice, recalls are stored, or a session
+    does not recall the other."""
     with Provider(TURNS, WINDOWS.get(name, WINDOW)) as provider:
         answers = hold(name, provider, tmp_path, 0, RESTART)
         answers += hold(name, provider, tmp_path, RESTART, len(TURNS))
@@ -45,3 +51,11 @@ def test_a_conversation(name: str, tmp_path: Path) -> None:
         sent = [json.dumps(one.body) for one in provider.requests if one.turn == number]
         assert len(sent) == 1 + len(turn.rounds)
         assert turn.needs is None or turn.needs in sent[0], f"{turn.question} {sent[0][:4000]}"
+    with AgentMemory(store=f"sqlite:///{tmp_path}/m.db") as memory:
+        log = [text for head in memory.sessions() for text in texts(memory, head.session_id)]
+    assert "<memory>" not in str(log)
+    if name not in WITHOUT_LOG:
+        assert [sum(turn.question in text for text in log) for turn in TURNS] == [1] * len(TURNS)
+        assert [sum(turn.answer in text for text in log) for turn in TURNS if turn.rounds] == (
+            [1] * sum(bool(turn.rounds) for turn in TURNS)
+        )

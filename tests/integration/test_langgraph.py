@@ -1,7 +1,7 @@
 """LangGraph's store and checkpointer over a memory. `make suites` runs LangGraph's own tests."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -147,6 +147,19 @@ def test_items_are_found_by_meaning_with_the_memorys_embedder(memory: AgentMemor
     assert [
         one.key for one in asyncio.run(store.asearch(("n",), filter={"text": "the beach"}))
     ] == ["bare"]
+
+
+def test_items_are_found_by_meaning_with_an_embedder_of_ones_own(memory: AgentMemory) -> None:
+    """Wrong: the vectors are not compared, because they are no unit vectors of 32 bits."""
+
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[3.0 * text.count("sea"), 3.0 * text.count("tax"), 0.1] for text in texts]
+
+    store = AgentMemoryStore(memory, index={"fields": ["text"], "embed": embed, "dims": 3})
+    store.put(("n",), "tax", {"text": "tax"})
+    store.put(("n",), "sea", {"text": "sea"})
+    found = store.search(("n",), query="the sea")
+    assert [(one.key, round(one.score or 0)) for one in found] == [("sea", 1), ("tax", 0)]
 
 
 def test_items_have_a_time_to_live(memory: AgentMemory) -> None:
