@@ -12,6 +12,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.ltm_blocks.base import record_id
 
+LONGEST_BRANCH = 1_000
+"""The most messages that a framework's new branch removes from a log."""
+
 S = TypeVar("S")
 P = ParamSpec("P")
 T = TypeVar("T")

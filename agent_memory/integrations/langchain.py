@@ -18,7 +18,7 @@ from agent_memory.core.rendering import items_of
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.session import Session
 from agent_memory.errors import InvalidInput, MissingExtra
-from agent_memory.integrations.adapting import threaded
+from agent_memory.integrations.adapting import LONGEST_BRANCH, threaded
 from agent_memory.ltm_blocks.base import record_id
 
 try:
@@ -30,9 +30,6 @@ except ImportError as error:
     raise MissingExtra("LangChain's middleware and history", "langchain") from error
 
 __all__ = ["AgentMemoryChatMessageHistory", "AgentMemoryMiddleware"]
-
-_LONGEST_BRANCH = 1_000
-"""The most messages of a branch that are removed from a log."""
 
 Whose = str | Callable[[Runtime[Any]], str | None] | None
 
@@ -141,7 +138,7 @@ def _cut_to_branch(session: Session, rows: Sequence[dict[str, Any]]) -> Entry | 
     newest, ids = session.history(last=1), [row["raw"]["id"] for row in rows]
     if not newest or not rows or _id(newest[0]) in ids:
         return newest[0] if newest else None
-    log = session.history(last=_LONGEST_BRANCH)
+    log = session.history(last=LONGEST_BRANCH)
     names = [_id(entry) for entry in log]
     count = next((place for place, name in enumerate(reversed(names)) if name in ids), 0)
     # a run with other new messages may be concurrent, and without a checkpointer
@@ -154,7 +151,7 @@ def _cut_to_branch(session: Session, rows: Sequence[dict[str, Any]]) -> Entry | 
 
 def _put_in_place(session: Session) -> None:
     """Replace messages that have a newer version at the end of the log by this version."""
-    log = session.history(last=_LONGEST_BRANCH)
+    log = session.history(last=LONGEST_BRANCH)
     newest = {_id(entry) or entry.seq: entry.message for entry in log}
     names = [_id(entry) or entry.seq for entry in log]
     changed = (newest[name] is not entry.message for name, entry in zip(names, log, strict=True))

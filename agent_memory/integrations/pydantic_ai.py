@@ -16,7 +16,7 @@ from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.values.items import Put
 from agent_memory.engine.values.key_values import KeyValues
 from agent_memory.errors import MissingExtra, SessionOfAnotherUser
-from agent_memory.integrations.adapting import locked, threaded
+from agent_memory.integrations.adapting import LONGEST_BRANCH, locked, threaded
 from agent_memory.ltm_blocks.base import record_id
 
 try:
@@ -190,6 +190,9 @@ class AgentMemoryHistory(AbstractCapability[Any]):
 
     The context replaces the run's messages in the request. New messages are stored before each
     request, and the answer after the run. The run's own list of messages is unchanged.
+
+    The session's log is the history: a `message_history` is stored only if the session is empty. If
+    it ends with a stored question, the log's messages after this question are removed.
     """
 
     def __init__(self, memory: AgentMemory, session_id: str, *, user_id: str | None = None) -> None:
@@ -202,21 +205,43 @@ class AgentMemoryHistory(AbstractCapability[Any]):
 
     @threaded
     def before_model_request(self, ctx: Any, request_context: Any) -> Any:
-        self._store(request_context.messages)
+        messages = request_context.messages
+        self._store(messages, ctx.run_id)
+        if messages[-1].run_id != ctx.run_id:
+            self._cut_after(_named(messages[-1]))
         items = self._session.get(format=PYDANTIC_AI).to_messages()
         request_context.messages = ModelMessagesTypeAdapter.validate_python(items)
         return request_context
 
     @threaded
     def after_run(self, ctx: Any, *, result: Any) -> Any:
-        self._store(result.all_messages())
+        self._store(result.all_messages(), ctx.run_id)
         return result
 
-    def _store(self, messages: Sequence[ModelMessage]) -> None:
-        rows = [_storable(message) for message in messages]
-        named = [{**row, "id": record_id(_ROOT, str(sorted(row["raw"].items())))} for row in rows]
-        if named:
-            self._session.update(named)
+    def _store(self, messages: Sequence[ModelMessage], run_id: str | None) -> None:
+        is_new = not self._session.history(last=1)
+        rows = [
+            _named(message)
+            for message in messages
+            if is_new or message.run_id == run_id or message is messages[-1]
+        ]
+        if rows:
+            self._session.update(rows)
+
+    def _cut_after(self, question: Json) -> None:
+        """Remove the log's messages after a question that a run asks again."""
+        log = reversed(self._session.history(last=LONGEST_BRANCH))
+        names = [(entry.message.model_extra or {}).get("id") for entry in log]
+        if question["id"] in names[1:]:
+            self._session.pop(names.index(question["id"]))
+
+
+def _named(message: ModelMessage) -> Json:
+    """Convert a message of a run, without the fields that another run may change."""
+    row = _storable(message)
+    changing = ["run_id", "conversation_id"] + ["timestamp"] * (message.kind == "request")
+    row["raw"] |= dict.fromkeys(changing)
+    return {**row, "id": record_id(_ROOT, str(sorted(row["raw"].items())))}
 
 
 def _storable(message: ModelMessage) -> Json:

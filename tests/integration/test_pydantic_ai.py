@@ -16,6 +16,7 @@ from pydantic_ai import Agent
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import ConversationConflict
 from pydantic_ai.messages import (
+    ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
@@ -99,6 +100,37 @@ def test_a_run_is_sent_the_context(memory: AgentMemory) -> None:
     asyncio.run(talk())
     assert texts(memory, "mon") == ["My cat is called Mia.", "Noted.", "And she is old.", "Noted."]
     assert texts(memory, "tue") == ["What is my cat called?", "Noted."]
+
+
+def test_a_history_that_a_run_is_given_is_not_stored_again(memory: AgentMemory) -> None:
+    """Wrong: a frontend's chat, which has new times in each request, is stored in each run, or a
+    question that is asked again follows its old answer."""
+    sent: list[list[ModelMessage]] = []
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        sent.append(messages)
+        return ModelResponse([TextPart(f"Answer {len(sent)}.")])
+
+    history = AgentMemoryHistory(memory, "s", user_id="ana")
+    agent: Any = Agent(FunctionModel(answer), capabilities=[history])
+
+    def asked(*chat: str) -> list[ModelMessage]:
+        return [
+            ModelResponse([TextPart(text)]) if place % 2 else ModelRequest([UserPromptPart(text)])
+            for place, text in enumerate(chat)
+        ]
+
+    async def talk() -> None:
+        await agent.run(message_history=asked("One?", "One.", "Two?"))
+        result = await agent.run(message_history=asked("One?", "One.", "Two?", "Answer 1.", "3?"))
+        await agent.run("4?", message_history=result.all_messages())
+        assert texts(memory, "s") == ["One?", "One.", "Two?", "Answer 1.", "3?", "Answer 2.", "4?",
+                                      "Answer 3."]  # fmt: skip
+        await agent.run(message_history=result.all_messages()[:-1])
+
+    asyncio.run(talk())
+    assert texts(memory, "s") == ["One?", "One.", "Two?", "Answer 1.", "3?", "Answer 4."]
+    assert str(sent[-1][-1].parts[0].content) == "3?"  # type: ignore[union-attr]
 
 
 def test_a_chat_message_comes_back_from_the_format() -> None:
