@@ -158,6 +158,29 @@ def test_after_a_planned_move_the_former_home_does_not_return(until: int) -> Non
     assert homes["later plan"].is_current(date(30))
 
 
+def test_a_model_compares_new_facts_with_current_facts_first() -> None:
+    """Wrong: superseded facts hide the current home, which a move leaves true."""
+    past = [replace(claim(f"was at {n}", n), text=f"Stayed in town {n}.") for n in range(1, 5)]
+    ties: list[tuple[LinkKind, str]] = [("update", each.id) for each in past]
+    home = replace(claim("home", 5, *ties), text="Rents a flat.")
+    refined = replace(claim("refined", 6), text="Stayed in town 9.")
+    richer = replace(claim("richer", 7, ("refine", "refined")), category="event", text="Was away.")
+    claims = [*past, home, refined, richer]
+    facts = facts_of(claims)
+    current = {fact.id for fact in facts if fact.is_current(date(8))}
+    known = Existing(facts, current, claims, np.zeros((len(facts), 0)))
+    lines: list[str] = []
+
+    def ask(groups: Sequence[Group]) -> dict[int, Answer]:
+        lines.extend(groups[0].older.values())
+        return {}
+
+    new = replace(claim("new", 8), text="Stayed in town 7.")
+    settle([Draft(new, corrects=False)], np.zeros((1, 0)), known, {}, ask)
+    assert lines[0].endswith("Rents a flat.")
+    assert not any("town 9" in line for line in lines)
+
+
 # --- Which facts may be equal, or change one another ----------------------------------------------
 
 

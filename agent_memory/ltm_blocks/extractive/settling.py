@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import numpy as np
@@ -260,8 +261,17 @@ def _near(fresh: Sequence[Draft], vectors: np.ndarray, existing: Existing) -> li
         for claim in new
     ]
     shown = frozenset(at for at, fact in enumerate(existing.facts) if fact.id in existing.shown)
-    # facts that the model was shown, or found in this batch, have to be more similar
-    least = [_SEEN_ALIKE if at in shown else ALIKE for at in range(len(existing.facts))]
+    past = frozenset(
+        at for at, fact in enumerate(existing.facts) if fact.id not in existing.current
+    )
+    # facts that the model was shown, or found in this batch, have to be more similar. Refined facts
+    # are not compared: other facts include them
+    least = [
+        inf if fact.why == "refined"
+        else _SEEN_ALIKE if at in shown
+        else ALIKE
+        for at, fact in enumerate(existing.facts)
+    ]  # fmt: skip
     least += [_TOLD_ALIKE for _ in new]
     cosine = vectors @ np.concatenate([existing.vectors, vectors]).T
     nearest = []
@@ -274,6 +284,7 @@ def _near(fresh: Sequence[Draft], vectors: np.ndarray, existing: Existing) -> li
             for place, alike in some
             if alike >= least[place] or (own == kinds[place] and place not in shown)
         ]
+        near.sort(key=past.__contains__)  # current facts first, otherwise the most similar
         nearest.append(near[:_EACH])
     return nearest
 
