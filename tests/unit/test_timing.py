@@ -27,6 +27,7 @@ from agent_memory.ltm_blocks.extractive.history.periods import (
     written,
 )
 from agent_memory.ltm_blocks.extractive.history.sources import SourceMessage, sources
+from tests.unit.claiming import claim
 
 WEDNESDAY = datetime(2023, 5, 10, 17, 30, tzinfo=UTC)
 _FOUND = Candidate("Fact.", "user", "other", 1, "x", None, None, 1)
@@ -205,6 +206,25 @@ def test_the_words_may_stand_in_another_message() -> None:
     found = replace(_FOUND, kind="event", when="Last week")
     shown = said("I was in Rome.", "Last week.")
     assert times(found, shown[0], shown)[:2] == (at("2023-05-01"), at("2023-05-08"))
+
+
+@pytest.mark.parametrize(
+    ("since", "related", "begin"),
+    [
+        ("2023-04-04", ("a",), "2023-04-04"),
+        ("2023-04-09", ("a",), None),
+        ("2023-04-04", ("b",), None),
+    ],
+)
+def test_a_date_of_a_related_fact_counts(
+    since: str, related: tuple[str, ...], begin: str | None
+) -> None:
+    """Wrong: "The party was fun" loses the day for which the known fact had planned it."""
+    day = {"valid_from": at("2023-04-04"), "valid_to": at("2023-04-05")}
+    known = [claim("a", **day), claim("b", valid_from=None), claim("c", **day)]
+    finding = replace(_FOUND, kind="event", when="", since=since, until=since, related=related)
+    shown = said("The party was fun")
+    assert times(finding, shown[0], shown, known)[0] == at(begin)
 
 
 # --- Dates from models, periods, and the times of findings ----------------------------------------

@@ -256,7 +256,7 @@ def drafts(
         if isinstance(grounding, str):
             refused[grounding] += 1
             continue
-        period = times(finding, grounding.source, shown)
+        period = times(finding, grounding.source, shown, known)
         draft = _draft(finding, grounding, period, id_of(grounding.source, finding), rules, place)
         if any(covers(tombstone, draft.claim) for tombstone in forgotten):
             refused["forgotten"] += 1
@@ -336,19 +336,26 @@ _TODAY = re.compile(r"\b(?:today|tonight|this (?:morning|afternoon|evening)|just
 Times = tuple[datetime | None, datetime | None, str, Precision]
 
 
-def times(finding: Candidate, source: SourceMessage, shown: Sequence[SourceMessage]) -> Times:
+def times(
+    finding: Candidate,
+    source: SourceMessage,
+    shown: Sequence[SourceMessage],
+    known: Sequence[Claim] = (),
+) -> Times:
     """Return a finding's start, exclusive end, words for the time, and precision of the start.
 
     The words are empty if the start or the end is known.
 
     The calendar meaning of these words overrides the model's dates. Vague words remove the dates.
-    If the words are not in a message, the dates count only if the source names a time. An event has
-    both start and end, or neither. Invalid dates, and an end before the start, are ignored.
+    If the words are not in a message, the dates count only if the source names a time, or if a
+    related fact has the same start. An event has both start and end, or neither. Invalid dates, and
+    an end before the start, are ignored.
 
     Args:
         finding: The finding. If its `when` is None, its dates are used unchanged.
         source: The message that the finding quotes.
         shown: All messages. The words may be in a message other than `source`.
+        known: The claims of the facts in the prompt.
     """
     first, last = parse(finding.since), parse(finding.until)
     words = finding.when
@@ -360,7 +367,9 @@ def times(finding: Candidate, source: SourceMessage, shown: Sequence[SourceMessa
             goes_on = spoken.is_beginning or finding.kind in ("state", "")
             first, last = spoken.period, last if goes_on else spoken.period
         elif not (_is_exact(words) if holder is not None else _may_be_dated(source, first)):
-            first = last = None
+            starts = {claim.valid_from for claim in known if claim.fact in finding.related}
+            if first is None or first[0] not in starts:
+                first = last = None
         words = words if holder is not None and first is last is None else ""
     if finding.kind == "event":
         first, last = first or last, last or first
