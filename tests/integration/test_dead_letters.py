@@ -102,22 +102,22 @@ def test_attempts_are_counted_for_all_memories_and_restarts_together(
     """Wrong: each process counts its own attempts, so that several never give up."""
     url = f"sqlite:///{tmp_path}/m.db"
     with open_memory(world, url, 5) as one, open_memory(world, url, 5) as two:
-        one.update("s", [say("poison"), say("next to it")], user_id="ada")
+        one.update("s", say("poison"), user_id="ada")
         two.flush("s")
         one.flush("s")
         assert ranges(one) == ranges(two) == []
     with open_memory(world, url, 5) as three:
         three.flush("s")
         assert ranges(three) == []
-        assert three.stats().blocks["picky"].lag == 2
+        assert three.stats().blocks["picky"].lag == 1
         (last,) = three.flush("s")
         assert last.error is not None
-        assert ranges(three) == [("s", 1, 2, 5)]
+        assert ranges(three) == [("s", 1, 1, 5)]
         (letter,) = operations.dead_letters(three)
         assert letter.error == "ModelOutputInvalid: it makes no sense to me"
         assert letter.since.tzinfo == UTC
         assert three.stats().blocks["picky"].lag == 0
-        assert len(three.history("s")) == 2
+        assert len(three.history("s")) == 1
     with open_memory(world, url, 5) as four:
         assert operations.dead_letters(four) == [letter]
         with pytest.raises(ConfigError, match="picky"):
@@ -158,24 +158,38 @@ def test_the_block_goes_on(world: World) -> None:
     blocks = [Picky(world=world), Picky(name="easy", world=other)]
     overflow = FlushToLTM(blocks=blocks, absorb="every_update")
     with AgentMemory("memory://", overflow=overflow, absorb_attempts=3) as memory:
-        for _ in range(2):
-            memory.update("s", say("poison"), user_id="ada")
+        memory.update("s", say("poison"), user_id="ada")
+        memory.flush("s")
         memory.update("t", say("fine"), user_id="ada")
         memory.update("u", say("fine"), user_id="bob")
         assert world.taken == {("t", 1): 1, ("u", 1): 1}
         assert ranges(memory) == []
         memory.flush("s")
-        assert ranges(memory) == [("s", 1, 2, 3)]
+        assert ranges(memory) == [("s", 1, 1, 3)]
         memory.update("s", say("and on"))
-        assert world.seqs("s") == {3: 1}
+        assert world.seqs("s") == {2: 1}
         assert memory.get("s").warnings == []
         assert operations.dead_letters(memory, "easy") == []
-        assert other.seqs("s") == {1: 1, 2: 1, 3: 1}
+        assert other.seqs("s") == {1: 1, 2: 1}
+
+
+def test_a_bad_message_does_not_take_its_batch_along(world: World) -> None:
+    """Wrong: messages next to one that a model refuses become a dead letter with it."""
+    with open_memory(world, "memory://", 8, quiet_seconds=0) as memory:
+        texts = [*map(str, range(100)), "poison", *map(str, range(59))]
+        memory.update("s", [say(text) for text in texts])
+        calls = 1
+        while memory.stats().blocks["picky"].lag:
+            memory.flush("s")
+            calls += 1
+        assert ranges(memory) == [("s", 101, 101, 8)]
+        assert world.seqs("s") == {seq: 1 for seq in range(1, 161) if seq != 101}
+        assert calls < 40
 
 
 def test_a_retry_absorbs_and_removes_it(world: World) -> None:
     """Wrong: a retry does not absorb a dead letter, or absorbs it twice."""
-    with open_memory(world, "memory://") as memory:
+    with open_memory(world, "memory://", 1) as memory:
         give_up(memory, "s", "poison", "x")
         give_up(memory, "t", "poison")
         memory.update("s", say("later"))
@@ -257,10 +271,10 @@ def test_fewer_attempts_count_from_the_next_one(world: World) -> None:
 
 def test_pop_takes_a_whole_one_along(world: World) -> None:
     """Wrong: a dead letter is still listed after its messages were popped."""
-    with open_memory(world, "memory://") as memory:
+    with open_memory(world, "memory://", 1) as memory:
         memory.update("s", [say("fine"), say("fine")])
         give_up(memory, "s", "poison", "x")
-        assert ranges(memory) == [("s", 3, 4, 3)]
+        assert ranges(memory) == [("s", 3, 4, 1)]
         assert len(memory.pop("s", 2)) == 2
         assert ranges(memory) == []
         memory.update("s", say("good"))
@@ -269,21 +283,21 @@ def test_pop_takes_a_whole_one_along(world: World) -> None:
 
 def test_pop_leaves_a_later_cut_alone(world: World) -> None:
     """Wrong: a pop of newer messages removes or renews an older dead letter."""
-    with open_memory(world, "memory://") as memory:
+    with open_memory(world, "memory://", 1) as memory:
         give_up(memory, "s", "poison", "x")
         memory.update("s", [say("a"), say("b")])
         memory.pop("s", 1)
-        assert ranges(memory) == [("s", 1, 2, 3)]
+        assert ranges(memory) == [("s", 1, 2, 1)]
         assert world.seqs("s") == {3: 1}
 
 
 @pytest.mark.parametrize("mended", [True, False])
 def test_pop_renews_what_it_cuts(world: World, mended: bool) -> None:
     """Wrong: the rest of a dead letter that a pop shortened is neither listed nor absorbed."""
-    with open_memory(world, "memory://", 2) as memory:
+    with open_memory(world, "memory://", 1) as memory:
         memory.update("s", [say("fine"), say("fine")])
         give_up(memory, "s", "a", "poison", "b", "c")
-        assert ranges(memory) == [("s", 3, 6, 2)]
+        assert ranges(memory) == [("s", 3, 6, 1)]
         memory.pop("s", 2)
         assert ranges(memory) == []
         assert memory.stats().blocks["picky"].lag == 2
@@ -292,7 +306,7 @@ def test_pop_renews_what_it_cuts(world: World, mended: bool) -> None:
         memory.flush()
         memory.flush()
         assert world.seqs("s") == ({1: 1, 2: 1, 3: 1, 4: 1} if mended else {1: 1, 2: 1})
-        assert ranges(memory) == ([] if mended else [("s", 3, 4, 2)])
+        assert ranges(memory) == ([] if mended else [("s", 3, 4, 1)])
 
 
 def test_a_pop_that_fails_half_way_loses_nothing(world: World) -> None:
@@ -330,8 +344,9 @@ def test_replay_renews_them(world: World, mended: bool) -> None:
             assert ranges(memory) == []
             assert memory.stats().blocks["picky"].lag == 4
             memory.flush()
-            assert ranges(memory) == [("s", 1, 4, 2)]
+            assert ranges(memory) == [("s", 1, 2, 2)]
             world.bad = ""
+            memory.flush()
             operations.retry(memory)
         assert ranges(memory) == []
         assert world.seqs("s") == dict.fromkeys(range(1, 5), 1)
@@ -339,9 +354,9 @@ def test_replay_renews_them(world: World, mended: bool) -> None:
 
 def test_a_session_claimed_by_a_user_renews_them(world: World) -> None:
     """Wrong: dead letters are not absorbed for the user whom the session gets later."""
-    with open_memory(world, "memory://", 2) as memory:
+    with open_memory(world, "memory://", 1) as memory:
         give_up(memory, "s", "poison", "x")
-        assert ranges(memory) == [("s", 1, 2, 2)]
+        assert ranges(memory) == [("s", 1, 2, 1)]
         world.bad = ""
         memory.update("s", say("I'm Ada."), user_id="ada")
         assert world.seqs("s") == {1: 1, 2: 1, 3: 1}

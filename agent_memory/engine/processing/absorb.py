@@ -165,7 +165,8 @@ class Absorber:
             return None
         while cursor < target and error is None and fed < most and not (fed and is_unwanted()):
             try:
-                batch, last = next_batch(self._store, lease.session_id, cursor, target)
+                end = min(target, cursor + self._most_entries(block, lease.session_id, cursor))
+                batch, last = next_batch(self._store, lease.session_id, cursor, end)
             except Undecryptable as failure:
                 error = self._locked_out(block, failure, lease.session_id)
                 break
@@ -176,6 +177,16 @@ class Absorber:
             else:
                 head, cursor = result, last
         return Absorbed(lease.session_id, block, begun + 1, cursor, error, account.usage)
+
+    def _most_entries(self, block: str, session_id: str, cursor: int) -> int:
+        """Return the maximum number of entries in a batch: half of the batch that failed last.
+
+        One bad message then does not keep the others of its batch from being absorbed.
+        """
+        if (block, session_id) in self._clean:
+            return BATCH_ENTRIES
+        failed = self._dead_letters.failed_entries(block, session_id, cursor + 1)
+        return max(1, failed // 2) if failed else BATCH_ENTRIES
 
     def redeliver(self, letter: DeadLetter, lease: Lease) -> Absorbed:
         """Have a block absorb the batch of a dead letter again."""

@@ -39,7 +39,8 @@ Where it stands
 - "[shares an image: ...]" describes a picture. Never quote it.
 
 When it was
-- `when` copies the words of the line that tell the time: "last Friday", "since May". Else it is "".
+- `when` copies the words that tell the time, from this line or another: "last Friday", "since May".
+  Else it is "".
 - `since` and `until` are the first and the last day, as YYYY-MM-DD, YYYY-MM or YYYY, worked out
   from the day above the line. Weeks begin on Monday. A single day stands in both.
 - What is vague ("recently", "a few years ago") has no date: both are "".
@@ -57,6 +58,8 @@ What to keep
   possessions, health, tastes, wishes, plans, decisions.
 - Leave out moods, thanks, praise, politeness, advice, what nearly everybody thinks, opinions on
   what the other said, and what others are or do, unless it matters to the user's own life.
+- Leave out what the user asks not to keep, and passwords and PINs, unless the user asks to keep
+  them.
 - A question or a joke tells no fact. Most lines give no fact or one.
 
 One fact
