@@ -273,9 +273,11 @@ class Provider:
                 "provider/model, such as openai/gpt-4o-mini."
             )
         refused = ModelForbidden if getattr(error, "status_code", None) == 404 else ModelRefused
-        return refused(
-            f"{self.model} refused the request: {reason}. Check the model's name and settings."
-        )
+        remedy = "Check the model's name and settings."
+        filtered = isinstance(error, load_litellm().ContentPolicyViolationError)
+        if filtered or getattr(error, "code", None) == "content_filter":
+            remedy = "Relax the content filter, or use another model."
+        return refused(f"{self.model} refused the request: {reason}. {remedy}")
 
     def _key_hint(self) -> str:
         missing = load_litellm().validate_environment(self.model)["missing_keys"]

@@ -225,6 +225,7 @@ def test_a_context_says_what_waits_for_a_block(url: str) -> None:
         assert memory.get("b", ASKED).warnings == []
         (warning,) = memory.get("c", ASKED, user_id="u").warnings
         assert warning.startswith("1 message waits for the block 'slow'")
+        assert "is searched by its words" in warning
         assert memory.get("c", ASKED, user_id="v").warnings == []
 
 

@@ -113,6 +113,14 @@ def test_a_refused_context_is_told_apart(fake: FakeLLM, code: str | None, messag
     assert len(fake.requests) == 1
 
 
+def test_a_content_filter_is_named_with_a_remedy(fake: FakeLLM) -> None:
+    """Wrong: the error of a content filter says to check the model's name."""
+    fake.fail(400, code="content_filter", message="The prompt triggered the content policy.")
+    with pytest.raises(ModelRefused, match="content policy.*Relax the content filter"):
+        open_llm(fake).complete(HELLO)
+    assert len(fake.requests) == 1
+
+
 def test_an_answer_that_never_comes_times_out(fake: FakeLLM) -> None:
     """Wrong: a call waits longer than its timeout for an answer."""
     fake.hang(60)

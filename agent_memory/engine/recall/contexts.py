@@ -312,11 +312,10 @@ class Contexts:
                 own = head is not None and lag.session_id == head.session_id
                 count += max(0, (head.start if own and head else lag.end) - lag.after)
             if count:
-                wait, are = ("messages wait", "are") if count > 1 else ("message waits", "is")
-                warnings.append(
-                    f"{count} {wait} for the block {block.name!r}, and {are} searched by their "
-                    "words until it absorbs them."
-                )
+                wait, by = "messages wait", "are searched by their words until it absorbs them"
+                if count == 1:
+                    wait, by = "message waits", "is searched by its words until it absorbs it"
+                warnings.append(f"{count} {wait} for the block {block.name!r}, and {by}.")
         return warnings
 
     def recall(self, scope: Scope, message: Message | None) -> tuple[BlockRecalls, list[str]]:
