@@ -183,6 +183,29 @@ def test_a_correction_was_never_so() -> None:
         assert ("contradicted", "city: Lyon") in changes
 
 
+@pytest.mark.parametrize("field", ["hobbies", "city"])
+def test_a_denied_value_was_never_so(field: str) -> None:
+    """Wrong: "I never played chess" counts as another statement that the user plays chess."""
+    model = Model()
+    model.fill("That is chess", field, "chess", since="2020")
+    model.fill("I never liked sailing", "hobbies", "sailing", denied=True)
+    model.fill("never was chess", field, "chess", denied=True)
+    model.fill("chess after all", field, "chess")
+    with profiled(model, Small) as memory:
+        absorbed(memory, "s1", said("That is chess", "2024-01-05"))
+        absorbed(memory, "s2", said("I never liked sailing", "2024-02-05"))
+        assert texts(memory.user("ada").facts()) == [f"{field}: chess"]
+        absorbed(memory, "s3", said("It never was chess", "2024-03-05"))
+        assert texts(memory.user("ada").facts()) == []
+        assert memory.user("ada").profile() == memory.user("ada").profile(as_of=at("2022-01-01"))
+        assert memory.user("ada").profile() == Small()
+        changes = [(one.what, one.text) for one in memory.user("ada").audit()]
+        assert ("contradicted", f"{field}: chess") in changes
+        assert ("said again", f"{field}: chess") not in changes
+        absorbed(memory, "s4", said("It is chess after all", "2024-04-05"))
+        assert texts(memory.user("ada").facts()) == [f"{field}: chess"]
+
+
 def test_items_of_a_list() -> None:
     """Wrong: a list item replaces another, stays after its end, or is stored twice."""
     model = Model()

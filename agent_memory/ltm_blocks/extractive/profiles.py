@@ -18,12 +18,14 @@ from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link
 from agent_memory.ltm_blocks.extractive.history.fact import Fact
 from agent_memory.ltm_blocks.extractive.history.findings import Candidate, Draft
 from agent_memory.ltm_blocks.extractive.history.likeness import key_of
+from agent_memory.ltm_blocks.extractive.history.periods import day_of
 
 PROMPT = """\
 Fill a profile of the user from the numbered messages, field by field. Give a fact for each value
 that the user tells, and none that is only likely. A field that is a list takes one item a fact. Set
-`corrects` where the user says that what was told before was never so, rather than that it changed;
-give `until` where a value has ended. The fields:
+`corrects` where the user says that what was told before was never so, rather than that it changed,
+and `denied` where the user says that the value itself was never so. Give `until` only where a value
+has ended. The fields:
 {fields}"""
 
 _MANY = (list, set, frozenset)
@@ -33,6 +35,7 @@ class _Filled(Dated):
     """The common fields of all findings for a profile."""
 
     corrects: bool = False
+    denied: bool = False
 
 
 class ProfileForm:
@@ -81,6 +84,7 @@ class ProfileForm:
             f"{fact.field.replace('_', ' ')}: {_shown(fact.value, value)}", "user", fact.field,
             fact.message, fact.quote, fact.since, fact.until, fact.confidence, fact.field, value,
             alone, fact.corrects, self._fits(fact.field, value, alone), when=fact.when,
+            relation="deny" if fact.denied else "",
         )  # fmt: skip
 
     def _fits(self, field: str, value: Any, alone: bool) -> bool:
@@ -162,6 +166,10 @@ def settle_fields(
             (item for item in holders if item.field == own.field),
             key=lambda item: (item.weight, item.begin or BEGINNING),
         )
+        if draft.relation == "deny":
+            false = [item.fact for item in of_field if item.value == own.value]
+            settled += [_denial(claim, false)] if false else []
+            continue
         # a field with one value at a time can only repeat its last value
         near = [item for item in (of_field[-1:] if claim.alone else of_field) if item.says(own)]
         if near and claim.begins is None:  # only the end is known
@@ -178,6 +186,13 @@ def settle_fields(
             holders.append(own)
         settled.append(claim)
     return settled, echoes
+
+
+def _denial(claim: Claim, facts: Sequence[str]) -> Claim:
+    """Return a claim that contradicts facts, and that is itself never true."""
+    links = tuple(Link("contradict", fact) for fact in facts)
+    at = day_of(claim.recorded_at)
+    return replace(claim, text=f"not {claim.text}", links=links, valid_from=at, valid_to=at)
 
 
 @dataclass(frozen=True, slots=True)
