@@ -90,6 +90,9 @@ class Absorber:
         self._backoff = Backoff()
         # by session and block, the monotonic time at which the next budget begins
         self._unaffordable: dict[tuple[str, str], float] = {}
+        # by block and session, the maximum number of entries in the next batch after a failed one:
+        # one bad message must not keep the others of its batch from being absorbed
+        self._most_entries: Cache[tuple[str, str], int] = Cache(_MOST_CLEAN)
         # pairs of block and session without stored failures
         self._clean: Cache[tuple[str, str], bool] = Cache(_MOST_CLEAN)
         self._time_limited = TimeLimited()
@@ -165,7 +168,8 @@ class Absorber:
             return None
         while cursor < target and error is None and fed < most and not (fed and is_unwanted()):
             try:
-                end = min(target, cursor + self._most_entries(block, lease.session_id, cursor))
+                most_entries = self._most_entries.find((block, lease.session_id))
+                end = min(target, cursor + (most_entries or BATCH_ENTRIES))
                 batch, last = next_batch(self._store, lease.session_id, cursor, end)
             except Undecryptable as failure:
                 error = self._locked_out(block, failure, lease.session_id)
@@ -177,16 +181,6 @@ class Absorber:
             else:
                 head, cursor = result, last
         return Absorbed(lease.session_id, block, begun + 1, cursor, error, account.usage)
-
-    def _most_entries(self, block: str, session_id: str, cursor: int) -> int:
-        """Return the maximum number of entries in a batch: half of the batch that failed last.
-
-        One bad message then does not keep the others of its batch from being absorbed.
-        """
-        if (block, session_id) in self._clean:
-            return BATCH_ENTRIES
-        failed = self._dead_letters.failed_entries(block, session_id, cursor + 1)
-        return max(1, failed // 2) if failed else BATCH_ENTRIES
 
     def redeliver(self, letter: DeadLetter, lease: Lease) -> Absorbed:
         """Have a block absorb the batch of a dead letter again."""
@@ -360,6 +354,7 @@ class Absorber:
         self._backoff.succeeded((block, lease.session_id))
         self._unaffordable.pop((block, lease.session_id), None)
         self.failures.over(block, lease.session_id)
+        self._most_entries.drop((block, lease.session_id))
         if (block, lease.session_id) not in self._clean:
             self._dead_letters.clear(block, cursor + 1, lease)
             self._clean.put((block, lease.session_id), True)
@@ -392,10 +387,12 @@ class Absorber:
         self.failures.met(block, message)
         self._backoff.failed((block, lease.session_id))
         self._clean.drop((block, lease.session_id))
+        self._most_entries.put((block, lease.session_id), max(1, (last - cursor) // 2))
         try:
             if self._dead_letters.count(block, cursor + 1, last, message, lease):
                 self._advance(head, block, cursor, last, lease)
                 self._backoff.succeeded((block, lease.session_id))
+                self._most_entries.drop((block, lease.session_id))
                 self.failures.given_up(block)
                 logger.error(
                     "block %r gave up messages %d to %d of session %r; they are stored as a "

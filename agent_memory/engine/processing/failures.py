@@ -82,12 +82,6 @@ class DeadLetters:
         self._store.put_records(_PLACE, [record], lease=lease)
         return given_up
 
-    def failed_entries(self, block: str, session_id: str, first: int) -> int:
-        """Return the number of entries in the batch from `first` that failed last; 0 for none."""
-        place = record_id(_PLACE, block, session_id, first)
-        rows = (row for row in self._store.records(_PLACE, block) if row.id == place)
-        return next((row.last - row.first + 1 for row in rows if row.metadata["attempts"]), 0)
-
     def keep(self, letter: DeadLetter, lease: Lease) -> None:
         """Store a dead letter of an imported session."""
         place = record_id(_PLACE, letter.block, lease.session_id, letter.first)
