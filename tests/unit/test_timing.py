@@ -156,6 +156,7 @@ def test_no_words_raise(words: str, moment: datetime) -> None:
         ("I live here since last week", "state", "since last week", "", "", "2023-05-01", None, ""),
         ("We moved last weekend", "state", "last weekend", "2023-05-06", "", "2023-05-06", None,
          ""),
+        ("Tested last week: no allergy", "state", "last week", "", "", None, None, "last week"),
         ("We go next month", "plan", "next month", None, None, "2023-06-01", "2023-07-01", ""),
         # what the code cannot read, the model may
         ("Fui el martes", "event", "el martes", "2023-05-09", "2023-05-09", "2023-05-09",

@@ -363,6 +363,9 @@ def times(
         sources = (source, *shown) if words.strip() else ()
         holder = next((message for message in sources if find(words, message.text)), None)
         spoken = meant(words, holder.entry.said_at) if holder is not None else None
+        undated = first is last is None and not (spoken is not None and spoken.is_beginning)
+        if undated and finding.kind == "state":
+            spoken = None  # another time, as in "last week the doctor found that I am healthy"
         if spoken is not None:
             goes_on = spoken.is_beginning or finding.kind in ("state", "")
             first, last = spoken.period, last if goes_on else spoken.period
