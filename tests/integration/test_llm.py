@@ -116,7 +116,7 @@ def test_a_refused_context_is_told_apart(fake: FakeLLM, code: str | None, messag
 def test_a_content_filter_is_named_with_a_remedy(fake: FakeLLM) -> None:
     """Wrong: the error of a content filter says to check the model's name."""
     fake.fail(400, code="content_filter", message="The prompt triggered the content policy.")
-    with pytest.raises(ModelRefused, match="content policy.*Relax the content filter"):
+    with pytest.raises(ModelRefused, match=r"content policy.*Relax the content filter"):
         open_llm(fake).complete(HELLO)
     assert len(fake.requests) == 1
 
