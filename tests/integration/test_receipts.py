@@ -85,7 +85,9 @@ def test_a_pending_erasure_is_shown(
         (files,) = (part for part in receipt.parts if part.place == "files")
         assert (files.state, files.why[:8]) == ("failed", "Pending:")
         assert failed(receipt) == ["files"]
-        memory.flush()  # the note of the erasure stays
+        assert memory.components.deletion.scrub().state == "failed"
+        memory.flush()
+        assert len(memory.components.records.read(Kind.SCRUBS)) == 1
     memory.flush()
     assert b"xylophone" not in (tmp_path / "m.db-wal").read_bytes()
     assert memory.components.records.read(Kind.SCRUBS) == {}

@@ -172,7 +172,7 @@ class Deletion:
         for head in all_heads(self._store, user_id):
             for name in self._absorber.blocks:
                 self._absorber.rewind(name, None, head.session_id)
-        self._note_scrub()
+        self._records.write(Kind.SCRUBS, uuid4().hex)  # for `resume`, if this call is interrupted
         for done, note in self._records.read(Kind.USER_DELETIONS).items():
             # the note of a later deletion stays until that deletion ends
             if note["user_id"] == user_id and note["before"] <= before:
@@ -187,10 +187,6 @@ class Deletion:
         erase_indexed(self._store, user_id)
         erase_values(self._store, Scope(user_id))
 
-    def _note_scrub(self) -> None:
-        """Record in the store that traces must be erased, in case this call is interrupted."""
-        self._records.write(Kind.SCRUBS, uuid4().hex)
-
     def scrub(self, noted: Collection[str] | None = None) -> Part:
         """Erase traces from files. Then delete the scrub notes `noted`, by default all.
 
@@ -199,11 +195,12 @@ class Deletion:
         if noted is None:
             noted = self._records.read(Kind.SCRUBS)
         if pending := self._store.secure_erase():
-            if not noted:
-                self._note_scrub()
-            return Part("files", "failed", f"Pending: {pending}")
+            self._records.write(Kind.SCRUBS, "pending")  # one note for all deletions
+            noted = {*noted} - {"pending"}
         for key in noted:
             self._records.drop(Kind.SCRUBS, key)
+        if pending:
+            return Part("files", "failed", f"Pending: {pending}")
         return _SERVER if self._store.remote else Part("files")
 
     def _mark(self, session_id: str, before: float = inf, user_id: str | None = None) -> bool:
@@ -259,7 +256,7 @@ class Deletion:
         for name in self._former(head):
             erase_derived(self._store, name, scope)
         self._records.erase_session(head.session_id, lease)
-        self._note_scrub()
+        self._records.write(Kind.SCRUBS, uuid4().hex)  # for `resume`, if this call is interrupted
         self._store.delete(head.session_id, lease=lease)
         self._parts.windows.forget(head.session_id)
         return self._places_of(head)
