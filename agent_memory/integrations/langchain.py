@@ -7,11 +7,11 @@ agent.invoke({"messages": [...]}, {"configurable": {"thread_id": "chat-1"}})
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from agent_memory.core.formats.registry import LANGCHAIN
-from agent_memory.core.idempotency import digest_of
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.core.rendering import items_of
@@ -117,7 +117,7 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 def _row(message: BaseMessage) -> dict[str, Any]:
     """Convert a message for `update`. A changed message gets another id."""
     (row,) = from_langchain([message])
-    return {**row, "id": record_id(message.id, digest_of([Message.of(row)]))}
+    return {**row, "id": record_id(json.dumps(row["raw"], sort_keys=True, default=str))}
 
 
 def _is_summary(message: BaseMessage) -> bool:
