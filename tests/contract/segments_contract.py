@@ -10,8 +10,7 @@ import pytest
 from agent_memory.core.records import Hit
 from agent_memory.retrieval.segments import Segment, rounded
 from agent_memory.retrieval.vectors import LEAST_LENGTH
-from agent_memory.stores import feature_bytes
-from agent_memory.stores.base import Store
+from agent_memory.stores import Store, feature_bytes
 from agent_memory.stores.kernel.indexes import Indexes
 from agent_memory.testing.contract import for_words, record, together, units, worded
 from tests.contract.vector_changes_contract import VectorChangesContract

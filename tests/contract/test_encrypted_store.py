@@ -20,13 +20,10 @@ from agent_memory.engine.processing.worker import Housekeeping
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import ConfigError, StoreUnavailable, Undecryptable
 from agent_memory.retrieval.query import Query
-from agent_memory.stores import SplitStore, open_store
-from agent_memory.stores.base import Store
+from agent_memory.stores import Keys, MemoryStore, SplitStore, Store, open_store
 from agent_memory.stores.damage import noted
-from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore, EncryptedVectors
 from agent_memory.stores.kernel.vectors import KernelStore
-from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import (
     RecordStoreContract,
     SessionStoreContract,

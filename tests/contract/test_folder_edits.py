@@ -12,8 +12,7 @@ import pytest
 from agent_memory import AgentMemory, NoteMemory, VectorMemory, operations
 from agent_memory.core.receipts import Receipt
 from agent_memory.errors import AgentMemoryError, DimensionMismatch, StoreError, StoreUnavailable
-from agent_memory.stores import open_store
-from agent_memory.stores.base import Store
+from agent_memory.stores import Store, open_store
 from agent_memory.stores.folder.files import Files
 from agent_memory.stores.folder.lines import file_name
 from agent_memory.testing.contract import draft

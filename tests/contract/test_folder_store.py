@@ -18,8 +18,7 @@ import pytest
 from agent_memory import AgentMemory, NoteMemory, VectorMemory
 from agent_memory.core.idempotency import Append
 from agent_memory.errors import StoreError, StoreUnavailable, UnknownStore
-from agent_memory.stores import check_url, open_store
-from agent_memory.stores.base import Store
+from agent_memory.stores import Store, check_url, open_store
 from agent_memory.stores.damage import noted
 from agent_memory.stores.folder.files import Files
 from agent_memory.stores.folder.lines import file_name, lines_in

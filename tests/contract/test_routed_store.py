@@ -8,8 +8,7 @@ import pytest
 from agent_memory import AgentMemory, AgentMemoryConfig, operations
 from agent_memory.errors import UnknownStore
 from agent_memory.ltm_blocks import NoteMemory, StaticMemory, VectorMemory
-from agent_memory.stores import MemoryStore, SQLStore
-from agent_memory.stores.base import Store
+from agent_memory.stores import MemoryStore, SQLStore, Store
 from agent_memory.stores.routed import RoutedStore
 from agent_memory.testing import RecordStoreContract, VectorStoreContract
 

@@ -8,8 +8,7 @@ import pytest
 from agent_memory import AgentMemory
 from agent_memory.core.idempotency import Append, Appended
 from agent_memory.errors import StoreError, StoreUnavailable
-from agent_memory.stores import MemoryStore, SplitStore, SQLStore
-from agent_memory.stores.base import Store
+from agent_memory.stores import MemoryStore, SplitStore, SQLStore, Store
 from agent_memory.stores.kernel.contract import Batch, Document, Outcome, Scan
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.testing import SessionStoreContract, WorkStoreContract

@@ -14,12 +14,10 @@ from sqlmodel import SQLModel
 
 from agent_memory import AgentMemory
 from agent_memory.errors import StoreError, StoreUnavailable, UnknownStore
-from agent_memory.stores import check_url, open_store
-from agent_memory.stores.base import Durability, Store
+from agent_memory.stores import Durability, SQLStore, Store, check_url, open_store
 from agent_memory.stores.sql import sqlite, sqlite_file
 from agent_memory.stores.sql.migrations import TABLES, table_name
 from agent_memory.stores.sql.sqlite import Database
-from agent_memory.stores.sql.store import SQLStore
 from agent_memory.stores.sql.tables import FILE, source
 from agent_memory.testing import StoreContract
 from agent_memory.testing.contract import draft, stored

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory import ChatHistory, VectorIndex
-from agent_memory.stores import EncryptedStore, MemoryStore, open_store
-from agent_memory.stores.encrypted.keys import Keys
+from agent_memory.stores import EncryptedStore, Keys, MemoryStore, open_store
 from agent_memory.stores.qdrant.store import QdrantStore
 from tests.contract.chat_history_contract import ChatHistoryContract
 from tests.contract.mongodb_suite import server, url

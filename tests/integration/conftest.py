@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import pytest
 
-from agent_memory.stores import open_store
-from agent_memory.stores.base import Store
+from agent_memory import AgentMemory
+from agent_memory.stores import Store, open_store
 from agent_memory.testing import FakeLLM
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mongodb import MongoDBServer
@@ -70,6 +70,13 @@ def mysql_url() -> Iterator[str]:
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/m.db"
+
+
+@pytest.fixture
+def memory(url: str) -> Iterator[AgentMemory]:
+    """A memory without blocks."""
+    with AgentMemory(store=url, blocks=[]) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -10,15 +10,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from agent_memory import AgentMemory, Chain, FlushToLTM, Summarize, Trim
+from agent_memory import AgentMemory, Chain, FlushToLTM, Message, Summarize, TokenCounter, Trim
 from agent_memory.core.context import leading_count
-from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Summary
 from agent_memory.core.shapes import role_of
-from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.window import late_results, visible
-from agent_memory.ltm_blocks import StaticMemory
-from agent_memory.ltm_blocks.base import Resources
+from agent_memory.ltm_blocks import Resources, StaticMemory
 from agent_memory.strategies.base import Departure, Strategy
 from tests.histories import call, result, unpaired
 

@@ -21,10 +21,7 @@ from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Scope
 from agent_memory.engine.values.key_values import KeyValues
 from agent_memory.ltm_blocks import ExtractiveMemory, NoteMemory, SpatialMemory, VectorMemory
-from agent_memory.stores import SplitStore, open_store
-from agent_memory.stores.base import Store
-from agent_memory.stores.encrypted.keys import Keys
-from agent_memory.stores.encrypted.store import EncryptedStore
+from agent_memory.stores import EncryptedStore, Keys, SplitStore, Store, open_store
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model, at
 from tests.kit import assistant, user

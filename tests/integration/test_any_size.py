@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, MemoryContext
+from agent_memory import AgentMemory, ConfigError, MemoryContext, TokenCounter
 from agent_memory.core.formats.registry import ANTHROPIC, CHAT, CONVERSE, GOOGLE, RESPONSES
-from agent_memory.core.tokens.counter import TokenCounter
-from agent_memory.errors import ConfigError
 from agent_memory.strategies import FlushToLTM, Strategy, Summarize, Trim
 from agent_memory.testing import FakeLLM, check_context
 from tests.histories import call, result, unpaired

@@ -17,8 +17,7 @@ from agent_memory import AgentMemory, AgentMemoryConfig, Block, ExtractiveMemory
 from agent_memory.core.records import Entry, Head, Scope
 from agent_memory.engine.assembly import Components
 from agent_memory.stores import MemoryStore
-from agent_memory.testing import FakeLLM
-from agent_memory.testing.watching import watched
+from agent_memory.testing import FakeLLM, watched
 from tests.kit import SECONDS, Silent, StepwiseNotes, model_at, run_worker, until, user
 
 

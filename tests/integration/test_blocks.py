@@ -10,8 +10,7 @@ from agent_memory import AgentMemory, AgentMemoryConfig, Block, FlushToLTM, Mess
 from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.errors import ConfigError, InvalidId, InvalidMessage, InvalidSetting
 from agent_memory.ltm_blocks import ExtractiveMemory, StaticMemory, VectorMemory, WorkingMemory
-from agent_memory.stores import MemoryStore, open_store
-from agent_memory.stores.base import Store
+from agent_memory.stores import MemoryStore, Store, open_store
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model, absorbed, remembering, said
 from tests.kit import Silent, user

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, NoteMemory, Session, User, VectorMemory, WorkingMemory
-from agent_memory.core.turns import Turn
+from agent_memory import AgentMemory, NoteMemory, Session, Turn, User, VectorMemory, WorkingMemory
 from agent_memory.engine.sharing.shares import SharedMemory
 from agent_memory.errors import AccessDenied, InvalidInput, SessionOfAnotherUser
 from agent_memory.testing import FakeLLM

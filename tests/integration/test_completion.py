@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Message, TokenCounter
+from agent_memory import AgentMemory, AgentMemoryError, InvalidInput, Message, TokenCounter
 from agent_memory.errors import (
-    AgentMemoryError,
     ContextTooLong,
-    InvalidInput,
     ModelForbidden,
     ModelOutputInvalid,
     ModelRequired,

@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from agent_memory import AgentMemory, CompositeMemory, Trim
+from agent_memory import AgentMemory, CompositeMemory, Message, Trim, Turn
 from agent_memory.core.fusion import merge
-from agent_memory.core.messages import Message
 from agent_memory.core.records import Recall, Scope
-from agent_memory.core.turns import Turn
 from agent_memory.errors import ConfigError, InvalidId, MemoryClosed, SessionOfAnotherUser
 from agent_memory.ltm_blocks import Block, NoteMemory, StaticMemory, VectorMemory
 from agent_memory.testing import FakeLLM

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from agent_memory import AgentMemory, CompositeMemory
-from agent_memory.core.messages import Message
+from agent_memory import AgentMemory, CompositeMemory, Message
 from agent_memory.core.records import Recall, Scope
 from agent_memory.errors import ConfigError, InvalidInput, StoreError, StoreUnavailable
 from agent_memory.ltm_blocks import Block, FileMemory, NoteMemory, VectorMemory, WorkingMemory

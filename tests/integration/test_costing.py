@@ -113,9 +113,8 @@ def test_thanks_bring_nothing_but_what_is_always_there(memory: AgentMemory) -> N
     assert any("Mia" in text for text in shown(memory, "Thanks! How is my cat Mia?"))
 
 
-def test_what_bears_much_less_on_it_than_the_best_is_left_out(tmp_path: Path) -> None:
+def test_what_bears_much_less_on_it_than_the_best_is_left_out(url: str) -> None:
     """Wrong: a context recalls records far less relevant than the best one."""
-    url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, recall_timeout=60, min_relevance=0) as memory:
         say(memory, "mon", "My telescope is a refractor, bought in Jena in 2019.", "Lovely!")
         for day in range(30):

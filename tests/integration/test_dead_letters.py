@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, FlushToLTM, operations
+from agent_memory import AgentMemory, ConfigError, FlushToLTM, operations
 from agent_memory.core.records import Absorbed, Entry, Scope
 from agent_memory.errors import (
-    ConfigError,
     ModelForbidden,
     ModelOutputInvalid,
     ModelUnavailable,
@@ -97,10 +96,9 @@ def give_up(memory: AgentMemory, session: str, *texts: str, user: str | None = N
 
 
 def test_attempts_are_counted_for_all_memories_and_restarts_together(
-    world: World, tmp_path: Path
+    world: World, url: str
 ) -> None:
     """Wrong: each process counts its own attempts, so that several never give up."""
-    url = f"sqlite:///{tmp_path}/m.db"
     with open_memory(world, url, 5) as one, open_memory(world, url, 5) as two:
         one.update("s", say("poison"), user_id="ada")
         two.flush("s")
@@ -387,9 +385,8 @@ def test_killed_while_giving_up(world: World, step: str) -> None:
         assert ranges(memory) == []
 
 
-def test_absorbed_after_a_restart_is_forgiven(world: World, tmp_path: Path) -> None:
+def test_absorbed_after_a_restart_is_forgiven(world: World, url: str) -> None:
     """Wrong: failed attempts stay counted after the batch was absorbed."""
-    url = f"sqlite:///{tmp_path}/m.db"
     with open_memory(world, url, 3) as memory:
         memory.update("s", say("fine"))
         memory.update("s", say("poison"))

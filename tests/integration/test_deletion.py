@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Chain, FlushToLTM, Summarize, operations
-from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory import AgentMemory, AgentMemoryConfig, Chain, FlushToLTM, Summarize, operations
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Scope
 from agent_memory.engine.assembly import Components
@@ -24,10 +23,8 @@ from agent_memory.engine.paging import all_heads
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import StoreUnavailable
 from agent_memory.ltm_blocks import Block, ExtractiveMemory, VectorMemory
-from agent_memory.stores import MemoryStore
-from agent_memory.stores.base import Store
-from agent_memory.testing import FakeLLM
-from agent_memory.testing.watching import watched
+from agent_memory.stores import MemoryStore, Store
+from agent_memory.testing import FakeLLM, watched
 from tests.kit import SECONDS, Cut, Echo, Silent, cut_at, steps_of, until, user, wait_for_calls
 
 Way = Callable[[AgentMemory, AgentMemoryConfig], None]

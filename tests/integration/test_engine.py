@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -46,9 +45,8 @@ def test_overflow_absorbs_and_recalls(memory: AgentMemory) -> None:
     assert not any(text in recall.text for recall in context.vector_matches for text in shown)
 
 
-def test_delete_reaches_blocks_that_are_no_longer_configured(tmp_path: Path) -> None:
+def test_delete_reaches_blocks_that_are_no_longer_configured(url: str) -> None:
     """Wrong: deleted data is back when a former block is configured again."""
-    url = f"sqlite:///{tmp_path}/memory.db"
     with AgentMemory(store=url, blocks=[VectorMemory(name="former")]) as memory:
         memory.update("s", user("My boat is blue."), user_id="ada")
         memory.flush()

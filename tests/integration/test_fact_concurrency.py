@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,9 +142,8 @@ memory.close()
 """
 
 
-def test_processes_know_of_each_other(fake: FakeLLM, tmp_path: Path) -> None:
+def test_processes_know_of_each_other(fake: FakeLLM, url: str) -> None:
     """Wrong: processes over one file each store the same fact."""
-    url = f"sqlite:///{tmp_path}/memory.db"
     with opened(fake, url) as memory, ExitStack() as stack:
         for session, text in zip(SESSIONS, WORDINGS, strict=True):
             say(memory, session, text)

@@ -8,8 +8,7 @@ from agent_memory import AgentMemory
 from agent_memory.core.records import Scope
 from agent_memory.errors import StoreUnavailable
 from agent_memory.ltm_blocks.versions import erase
-from agent_memory.stores import open_store
-from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores import MemoryStore, open_store
 from agent_memory.testing import watched
 from tests.integration.fact_model import Model, absorbed, remembering, said, texts
 

@@ -12,8 +12,7 @@ from agent_memory import AgentMemory
 from agent_memory.core.ids import Access, shared_session
 from agent_memory.core.redaction import DELETED
 from agent_memory.errors import AccessDenied
-from agent_memory.stores import MemoryStore, open_store
-from agent_memory.stores.base import Store
+from agent_memory.stores import MemoryStore, Store, open_store
 
 SHARES = ("red", "blue")
 AGENTS = ("ann", "ben", "cay")

@@ -1,12 +1,9 @@
 """Imports of chats: each source's format becomes sessions, messages and notes."""
 
 import zipfile
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from agent_memory import AgentMemory
 from agent_memory.integrations.importing import import_chats
@@ -22,12 +19,6 @@ from tests.integration.import_samples import (
     write_table,
 )
 from tests.kit import model_at, texts
-
-
-@pytest.fixture
-def memory() -> Iterator[AgentMemory]:
-    with AgentMemory(store="memory://", blocks=[]) as memory:
-        yield memory
 
 
 def ids(memory: AgentMemory) -> list[str]:

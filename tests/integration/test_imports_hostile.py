@@ -4,7 +4,6 @@ import json
 import os
 import sqlite3
 import zipfile
-from collections.abc import Iterator
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -23,12 +22,6 @@ from tests.integration.import_samples import (
     write_lines,
     write_table,
 )
-
-
-@pytest.fixture
-def memory() -> Iterator[AgentMemory]:
-    with AgentMemory(store="memory://", blocks=[]) as memory:
-        yield memory
 
 
 def bring(memory: AgentMemory, path: Path, source: str = "chatgpt") -> Any:

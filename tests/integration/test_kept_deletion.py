@@ -13,8 +13,7 @@ from agent_memory.core.records import Record, Scope
 from agent_memory.ltm_blocks import SpatialMemory, WorkingMemory
 from agent_memory.ltm_blocks.skills import Skill
 from agent_memory.ltm_blocks.versions import version_owner
-from agent_memory.stores import MemoryStore
-from agent_memory.stores.base import Store
+from agent_memory.stores import MemoryStore, Store
 from agent_memory.testing.contract import together
 from tests.kit import opened
 

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,8 +49,7 @@ def model(*answers: AIMessage | str) -> Model:
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[AgentMemory]:
-    url = f"sqlite:///{tmp_path}/m.db"
+def memory(url: str) -> Iterator[AgentMemory]:
     with AgentMemory(store=url, blocks=[VectorMemory()], recall_timeout=60) as opened:
         yield opened
 
@@ -123,9 +121,8 @@ def test_a_turn_with_tools_is_kept_and_sent_whole(memory: AgentMemory) -> None:
     assert len(fake.sent[2]) == 5
 
 
-def test_the_budget_is_kept_whatever_the_graph_holds(tmp_path: Path) -> None:
+def test_the_budget_is_kept_whatever_the_graph_holds(url: str) -> None:
     """Wrong: the model is sent more than the budget, such as the graph's whole state."""
-    url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, blocks=[], max_tokens=400) as memory:
         answers = [f"Answer {n}, which is somewhat long, as answers are." for n in range(30)]
         fake = model(*answers)

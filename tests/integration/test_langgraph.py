@@ -1,7 +1,7 @@
 """LangGraph's store and checkpointer over a memory. `make suites` runs LangGraph's own tests."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -11,12 +11,6 @@ from langgraph.types import Command, interrupt
 
 from agent_memory import AgentMemory
 from agent_memory.integrations.langgraph import AgentMemorySaver, AgentMemoryStore
-
-
-@pytest.fixture
-def memory(url: str) -> Iterator[AgentMemory]:
-    with AgentMemory(store=url, blocks=[]) as opened:
-        yield opened
 
 
 def added(before: list[str], more: list[str]) -> list[str]:

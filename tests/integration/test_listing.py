@@ -1,6 +1,5 @@
 """Lists of sessions, and edits of logs."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,6 @@ from agent_memory.errors import InvalidInput, MessageTooLarge
 from tests.kit import texts
 
 BEGUN = datetime(2026, 3, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[AgentMemory]:
-    with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", blocks=[]) as opened:
-        yield opened
 
 
 def said(text: str, minutes: int = 0, **more: Any) -> dict[str, Any]:

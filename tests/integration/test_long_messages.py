@@ -80,9 +80,8 @@ def ids(store: Store) -> list[str]:
     return [one.id for one in kept(store)]
 
 
-def test_what_stands_at_the_end_of_a_long_message_is_found(tmp_path: Path) -> None:
+def test_what_stands_at_the_end_of_a_long_message_is_found(url: str) -> None:
     """Wrong: a fact near the end of a long message is not found."""
-    url = f"sqlite:///{tmp_path}/m.db"
     with remembering(url) as memory:
         converse(memory, text=document(1_000))
         assert memory.history("s")[2].tokens > 13_000

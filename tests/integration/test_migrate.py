@@ -16,9 +16,7 @@ from agent_memory.engine import leases
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.engine.transfer.migrate import Migrated, is_unfinished, migrate, migrate_stores
 from agent_memory.errors import StoreError, StoreUnavailable, Undecryptable, UnknownStore
-from agent_memory.stores import EncryptedStore, MemoryStore, SplitStore, open_store
-from agent_memory.stores.base import Store
-from agent_memory.stores.encrypted.keys import Keys
+from agent_memory.stores import EncryptedStore, Keys, MemoryStore, SplitStore, Store, open_store
 from agent_memory.stores.encrypted.store import with_features_decrypted
 from agent_memory.testing import watched
 from agent_memory.testing.contract import draft, record, stored, units, worded

@@ -9,8 +9,7 @@ import pytest
 
 from agent_memory.engine import leases
 from agent_memory.engine.transfer import migrate as migrating
-from agent_memory.stores import open_store
-from agent_memory.stores.base import Store
+from agent_memory.stores import Store, open_store
 from agent_memory.testing import watched
 from agent_memory.testing.contract import draft
 from tests.integration.migrating import everything, fill_plainly

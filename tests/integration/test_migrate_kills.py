@@ -16,8 +16,7 @@ import pytest
 from agent_memory import AgentMemory, NoteMemory, VectorMemory, operations
 from agent_memory.engine import leases
 from agent_memory.engine.transfer.migrate import is_unfinished, migrate_stores
-from agent_memory.stores import open_store
-from agent_memory.stores.base import Store
+from agent_memory.stores import Store, open_store
 from agent_memory.stores.redis.kernel import RedisKernel
 from agent_memory.stores.redis.scripts import KINDS
 from agent_memory.testing import watched

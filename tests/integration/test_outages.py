@@ -22,10 +22,9 @@ from agent_memory.models.embedders.vectors import unit_rows
 from agent_memory.retrieval.query import Query
 from agent_memory.stores import MemoryStore
 from agent_memory.strategies import FlushToLTM, Strategy
-from agent_memory.testing import FakeLLM
+from agent_memory.testing import FakeLLM, watched
 from agent_memory.testing.contract import everything
 from agent_memory.testing.fake_llm import Outage
-from agent_memory.testing.watching import watched
 from tests.kit import wait_for_calls, with_model
 
 pytestmark = pytest.mark.long

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,8 +29,7 @@ from tests.kit import texts
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[AgentMemory]:
-    url = f"sqlite:///{tmp_path}/m.db"
+def memory(url: str) -> Iterator[AgentMemory]:
     with AgentMemory(store=url, blocks=[VectorMemory()], recall_timeout=60) as opened:
         yield opened
 

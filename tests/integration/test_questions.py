@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from agent_memory import AgentMemory, NoteMemory, VectorMemory
-from agent_memory.core.messages import Message
+from agent_memory import AgentMemory, Message, NoteMemory, VectorMemory
 from agent_memory.core.query_text import with_earlier
 from benchmarks.recall.languages import Language, first_hits, languages
 from benchmarks.recall.paraphrases import haystack

@@ -21,9 +21,8 @@ def document(words: int = 6_000) -> str:
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[AgentMemory]:
+def memory(url: str) -> Iterator[AgentMemory]:
     """A memory whose sessions each hold a few messages."""
-    url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, max_tokens=LARGE) as memory:
         yield memory
 
@@ -50,9 +49,8 @@ def test_a_message_is_read_page_by_page(memory: AgentMemory) -> None:
 
 
 @pytest.mark.parametrize("budget", [64, 500, 4_000])
-def test_a_page_fits_a_small_budget(tmp_path: Path, budget: int) -> None:
+def test_a_page_fits_a_small_budget(url: str, budget: int) -> None:
     """Wrong: a page exceeds half of the budget, or does not advance."""
-    url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, max_tokens=LARGE) as large:
         large.update("s", {"role": "user", "content": "x" * 9_000 + " " * 9_000 + document(400)})
     with AgentMemory(store=url, max_tokens=budget) as memory:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,9 @@ from agent_memory.engine.assembly import Components
 from agent_memory.errors import ConfigError, DimensionMismatch
 from agent_memory.operations import rebuild
 from agent_memory.retrieval.query import Query
-from agent_memory.stores import MemoryStore
-from agent_memory.stores.base import Store
-from agent_memory.testing import FakeLLM
+from agent_memory.stores import MemoryStore, Store
+from agent_memory.testing import FakeLLM, watched
 from agent_memory.testing.contract import everything, ranked
-from agent_memory.testing.watching import watched
 from tests.kit import SECONDS, Cut, Echo, cut_at, until, user
 
 
@@ -94,9 +91,8 @@ def test_cut_short_at_any_step() -> None:
     assert step > 30
 
 
-def test_goes_on_while_others_do(tmp_path: Path) -> None:
+def test_goes_on_while_others_do(url: str) -> None:
     """Wrong: a replay loses, duplicates or restores records of sessions that change meanwhile."""
-    url = f"sqlite:///{tmp_path}/m.db"
     done = threading.Event()
     said: Counter[str] = Counter()
     with AgentMemory(config(url, Notes())) as memory:

@@ -19,8 +19,7 @@ SAID = [
 
 
 @pytest.fixture(params=[True, False], ids=["absorbed", "waiting"])
-def memory(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AgentMemory]:
-    url = f"sqlite:///{tmp_path}/m.db"
+def memory(url: str, request: pytest.FixtureRequest) -> Iterator[AgentMemory]:
     blocks = [VectorMemory(), StaticMemory(facts=["Cats are welcome."])]
     with AgentMemory(store=url, blocks=blocks, recall_timeout=30) as opened:
         for day, (role, text, topic) in enumerate(SAID):

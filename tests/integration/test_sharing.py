@@ -23,8 +23,7 @@ from agent_memory import (
 from agent_memory.core.messages import Message
 from agent_memory.engine.sharing.shares import DENIED, Share, SharedMemory
 from agent_memory.errors import AccessDenied, InvalidId, InvalidInput, InvalidMessage, MemoryClosed
-from agent_memory.stores import MemoryStore
-from agent_memory.stores.base import Store
+from agent_memory.stores import MemoryStore, Store
 from agent_memory.testing import FakeLLM, watched
 from tests.kit import model_at, opened, user
 

@@ -16,8 +16,7 @@ from agent_memory.engine.assembly import Components
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.sharing.shares import Share
 from agent_memory.errors import AccessDenied, StoreUnavailable
-from agent_memory.stores import MemoryStore
-from agent_memory.stores.base import Store
+from agent_memory.stores import MemoryStore, Store
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.testing import watched
 from tests.kit import Cut, Echo, cut_at, every_nth, opened, steps_of, user

@@ -44,8 +44,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def memory(tmp_path: Path, folder: Path) -> Iterator[AgentMemory]:
-    url = f"sqlite:///{tmp_path}/m.db"
+def memory(url: str, folder: Path) -> Iterator[AgentMemory]:
     with AgentMemory(store=url, blocks=[SkillMemory(folder=folder)]) as memory:
         yield memory
 
@@ -193,9 +192,8 @@ def test_a_session_being_deleted_shows_nothing(memory: AgentMemory, folder: Path
     assert files(folder) == []
 
 
-def test_namespaces_share_a_folder_unseen_by_each_other(tmp_path: Path, folder: Path) -> None:
+def test_namespaces_share_a_folder_unseen_by_each_other(url: str, folder: Path) -> None:
     """Wrong: user "sarah" of one namespace reads or deletes the skills of "sarah" in another."""
-    url = f"sqlite:///{tmp_path}/m.db"
     block = SkillMemory(folder=folder)
     with (
         AgentMemory(store=url, namespace="one", blocks=[block]) as one,

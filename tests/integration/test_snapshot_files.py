@@ -10,8 +10,7 @@ import pytest
 from agent_memory import AgentMemory, FlushToLTM, InvalidInput, operations
 from agent_memory.errors import InvalidId, InvalidSnapshot, SessionExists, StoreUnavailable
 from agent_memory.ltm_blocks import NoteMemory, SpatialMemory, VectorMemory, WorkingMemory
-from agent_memory.stores import MemoryStore
-from agent_memory.stores.base import Store
+from agent_memory.stores import MemoryStore, Store
 from tests.integration.snapshot_world import (
     CANARY,
     Opener,

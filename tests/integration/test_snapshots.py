@@ -14,8 +14,7 @@ import pytest
 
 from agent_memory import AgentMemory, FlushToLTM, VectorMemory, WorkingMemory, operations
 from agent_memory.errors import InvalidSnapshot, StoreUnavailable
-from agent_memory.stores import open_store
-from agent_memory.stores.base import Store
+from agent_memory.stores import Store, open_store
 from tests.integration.snapshot_world import (
     CANARY,
     Opener,

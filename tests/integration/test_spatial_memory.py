@@ -17,8 +17,7 @@ from agent_memory.core.records import Scope
 from agent_memory.errors import ConfigError, InvalidInput, SessionDeleting, StoreUnavailable
 from agent_memory.ltm_blocks.spatial import Observation, SpatialHandle
 from agent_memory.ltm_blocks.versions import version_of, version_owner
-from agent_memory.stores import open_store
-from agent_memory.stores.base import Store
+from agent_memory.stores import Store, open_store
 from agent_memory.testing import watched
 from tests.kit import mark_deleting
 
@@ -30,8 +29,7 @@ HERE = (0.0, 0.0)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    url = f"sqlite:///{tmp_path}/m.db"
+def store(url: str) -> Iterator[Store]:
     with closing(open_store(url)) as store:
         yield store
 

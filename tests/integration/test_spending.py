@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,9 +85,8 @@ with memory:
 """
 
 
-def test_four_share_ten_calls(fake: FakeLLM, tmp_path: Path, clock: list[datetime]) -> None:
+def test_four_share_ten_calls(fake: FakeLLM, url: str, clock: list[datetime]) -> None:
     """Wrong: each process has its own limit, or concurrent calls exceed it."""
-    url = f"sqlite:///{tmp_path}/m.db"
     command = [sys.executable, "-c", WORKER, url, fake.api_base]
     running = [subprocess.Popen([*command, f"s{n}", DAY.isoformat()]) for n in range(4)]
     assert [one.wait(300) for one in running] == [0] * 4
@@ -121,9 +119,8 @@ memory.components.resources.models(None).complete([{"role": "user", "content": "
 """
 
 
-def test_a_killed_call_leaves_its_reservation(fake: FakeLLM, tmp_path: Path) -> None:
+def test_a_killed_call_leaves_its_reservation(fake: FakeLLM, url: str) -> None:
     """Wrong: a call that a killed process had reserved is not counted, or blocks all others."""
-    url = f"sqlite:///{tmp_path}/m.db"
     done = subprocess.run([sys.executable, "-c", KILLED, url, fake.api_base], check=False)
     assert done.returncode == 9
     limits = {"total": {"calls": 2, "tokens": 100_000}}

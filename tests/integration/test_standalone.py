@@ -105,9 +105,8 @@ def test_what_stays_is_not_absorbed_again() -> None:
 
 
 @pytest.mark.parametrize("block", [Notes(), VectorMemory()], ids=["facts", "vectors"])
-def test_what_was_replaced_is_forgotten(block: Block, tmp_path: Path) -> None:
+def test_what_was_replaced_is_forgotten(block: Block, url: str) -> None:
     """Wrong: a message that is no longer in the list is recalled."""
-    url = f"sqlite:///{tmp_path}/m.db"
     with ChatHistory(url) as history, memory(url, block) as agent:
 
         def found() -> list[str]:
@@ -285,9 +284,8 @@ def is_whole(found: list[str], names: str) -> bool:
     return [text.partition(" x")[0] for text in found] in given
 
 
-def test_processes_that_save_and_are_killed(tmp_path: Path) -> None:
+def test_processes_that_save_and_are_killed(url: str) -> None:
     """Wrong: a reader gets a mixture of two lists, or none, also after `kill -9`."""
-    url = f"sqlite:///{tmp_path}/m.db"
     with ChatHistory(url, tokenizer="approximate") as history:
         started = [saver(url, "a", 0), saver(url, "b", 0)]
         for process in started:
@@ -405,9 +403,8 @@ def test_settings_that_cannot_work(fields: dict[str, Any]) -> None:
         VectorIndex(MemoryStore(), **{"dimension": 2, **fields})
 
 
-def test_a_store_that_cannot_be_opened_is_closed(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_opened_is_closed(url: str) -> None:
     """Wrong: a refused index leaves its connection open."""
-    url = f"sqlite:///{tmp_path}/m.db"
     VectorIndex(url, dimension=2).close()
     with pytest.raises(DimensionMismatch, match="'given' with 2 numbers"):
         VectorIndex(url, dimension=3)
@@ -415,9 +412,8 @@ def test_a_store_that_cannot_be_opened_is_closed(tmp_path: Path) -> None:
         assert set(store.vector_blocks()) == {"_index_index"}
 
 
-def test_many_indexes_are_opened_at_once(tmp_path: Path) -> None:
+def test_many_indexes_are_opened_at_once(url: str) -> None:
     """Wrong: opening a new index fails when several threads do it at the same time."""
-    url = f"sqlite:///{tmp_path}/m.db"
     opened = together([partial(VectorIndex, url, dimension=2)] * 6)
     for n, index in enumerate(opened):
         index.store(Item(str(n), vector=[1, n]))

@@ -18,8 +18,7 @@ from agent_memory.ltm_blocks.base import NoteBlock
 from agent_memory.ltm_blocks.keyed_records import CollectionBlock, KeyedRecords
 from agent_memory.ltm_blocks.notes import Notes
 from agent_memory.ltm_blocks.versions import version_of
-from agent_memory.stores import MemoryStore
-from agent_memory.stores.base import VectorStore
+from agent_memory.stores import MemoryStore, VectorStore
 from tests.integration.snapshot_world import bodies_of, exported, left_in, resummed
 from tests.kit import opened
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from agent_memory import AgentMemory, StaticMemory, Summarize, Trim, VectorMemory
-from agent_memory.core.messages import Message
+from agent_memory import AgentMemory, Message, StaticMemory, Summarize, Trim, VectorMemory
 from agent_memory.core.tokens.counter import TokenCounter
 from tests.histories import histories
 from tests.kit import at_length

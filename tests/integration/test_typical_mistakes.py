@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, AgentMemoryConfig, AsyncAgentMemory, Redactor
+from agent_memory import AgentMemory, AgentMemoryConfig, AsyncAgentMemory, Redactor, VectorMemory
 from agent_memory.errors import AgentMemoryError, ConfigError, InvalidSetting
-from agent_memory.ltm_blocks import VectorMemory
 from agent_memory.strategies import Chain, Summarize, Trim
 
 JARGON = re.compile(

@@ -1,9 +1,7 @@
 """Values by namespace and key."""
 
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +9,6 @@ import pytest
 from agent_memory import AgentMemory, AsyncAgentMemory, InvalidInput
 from agent_memory.engine.values import key_values
 from agent_memory.engine.values.items import Put
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[AgentMemory]:
-    with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", blocks=[]) as opened:
-        yield opened
 
 
 def test_a_value_is_kept_by_namespace_and_key(memory: AgentMemory) -> None:
@@ -177,9 +169,8 @@ def test_a_sessions_values_go_with_it(memory: AgentMemory) -> None:
     assert values.namespaces() == []
 
 
-def test_another_process_sees_what_was_put(tmp_path: Path) -> None:
+def test_another_process_sees_what_was_put(url: str) -> None:
     """Wrong: a process does not see values that another one put or deleted."""
-    url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, blocks=[]) as one, AgentMemory(store=url, blocks=[]) as other:
         for number in range(3):
             one.values().put(("n",), f"k{number}", number)

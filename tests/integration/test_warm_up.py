@@ -3,7 +3,6 @@
 import logging
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,9 +64,8 @@ def test_blocks_load_and_read_for_a_user() -> None:
         memory.warm_up()
 
 
-def test_the_index_of_a_user_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_of_a_user_is_there(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: the first question of a warmed-up user still reads the user's index from the store."""
-    url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, blocks=[VectorMemory()]) as memory:
         memory.update("s", SAID, user_id="ada")
         memory.flush()

@@ -10,8 +10,7 @@ import pytest
 
 from agent_memory import AgentMemory, NoteMemory, SpatialMemory, VectorMemory, WorkingMemory
 from agent_memory.config.settings import AgentMemoryConfig
-from agent_memory.stores import MemoryStore, open_store
-from agent_memory.stores.base import Store
+from agent_memory.stores import MemoryStore, Store, open_store
 from agent_memory.testing import watched
 from tests.kit import Cut, cut_at
 

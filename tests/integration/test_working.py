@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory import AgentMemory, AgentMemoryConfig, WorkingMemory
+from agent_memory import AgentMemory, AgentMemoryConfig, ConfigError, InvalidInput, WorkingMemory
 from agent_memory.core.records import Scope
-from agent_memory.errors import ConfigError, InvalidInput
 from tests.kit import opened
 
 pytestmark = pytest.mark.usefixtures("impatient")

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from agent_memory import InvalidInput, SpatialMemory
 from agent_memory.core.records import Record
 from agent_memory.errors import InvalidSetting
-from agent_memory.ltm_blocks.spatial import Observation
+from agent_memory.ltm_blocks.spatial import Observation, SpatialMatch
 from agent_memory.ltm_blocks.spatial.observation import (
     Fading,
     Moment,
-    SpatialMatch,
     ago,
     number_of,
     position_of,
