@@ -143,8 +143,7 @@ def test_wheel_installs_one_name(wheel: zipfile.ZipFile) -> None:
 
 
 def test_wheel_is_whole(wheel: zipfile.ZipFile) -> None:
-    """Wrong: the wheel lacks a module, a file of the page, the type marker, the licence or the
-    command."""
+    """Wrong: the wheel lacks a module, a file of the page, the type marker, licence or command."""
     info = f"agent_memory_log-{agent_memory.__version__}.dist-info"
     names = set(wheel.namelist())
     package = ROOT / "agent_memory"

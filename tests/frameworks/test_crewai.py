@@ -69,8 +69,7 @@ def test_records_come_back_as_they_were(memory: AgentMemory) -> None:
 
 
 def test_scopes_and_conditions(memory: AgentMemory) -> None:
-    """Wrong: "/crew" includes "/crewmates", a condition is ignored, or nearer records that do not
-    meet it hide those that do."""
+    """Wrong: "/crew" includes "/crewmates", or a record that does not meet a condition is found."""
     storage = AgentMemoryStorage(memory)
     day = datetime(2026, 1, 1, tzinfo=UTC)
     storage.save([record(f"near{at}", EAST, scope="/crewmates") for at in range(60)])
@@ -119,8 +118,7 @@ def test_embeddings_of_another_length(memory: AgentMemory) -> None:
 
 
 def test_crewais_memory_over_it(memory: AgentMemory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: CrewAI's `Memory` cannot remember or recall, a copied crew uses another database, or
-    async calls differ."""
+    """Wrong: CrewAI's `Memory` fails, a copied crew has another database, or async calls differ."""
     monkeypatch.setenv("CREWAI_DISABLE_TELEMETRY", "true")
     monkeypatch.setenv("CREWAI_TRACING_ENABLED", "false")
     ours = Memory(

@@ -37,8 +37,7 @@ def log(memory: AgentMemory, session: str) -> list[str]:
 
 
 def test_turns_are_stored_once_and_recalled(memory: AgentMemory) -> None:
-    """Wrong: a turn is lost or stored twice, a second "yes" is dropped, or another user sees the
-    session."""
+    """Wrong: a turn is lost or doubled, a second "yes" dropped, or another user sees a session."""
     manager = managed(memory, "s1")
     talk = said("My boat is called Esperanza.", "Shall I note it?", "Yes.", "Done.")
     synced(manager, "s1", talk[:2])
@@ -57,8 +56,7 @@ def test_turns_are_stored_once_and_recalled(memory: AgentMemory) -> None:
 
 
 def test_nothing_is_compressed_that_is_not_durable(memory: AgentMemory, tmp_path: Path) -> None:
-    """Wrong: a compression drops messages that are not stored, stores them twice, or hides a
-    failure."""
+    """Wrong: a compression drops messages that are not stored, doubles them, or hides a failure."""
     manager = managed(memory, "s1")
     (provider,) = manager.providers
     turn = [

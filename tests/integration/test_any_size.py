@@ -90,8 +90,7 @@ def test_what_is_missing_is_counted_and_can_be_read_on() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 40])
 def test_results_larger_than_the_budget_are_shown(count: int) -> None:
-    """Wrong: the context shows the question without its results, so that an agent calls for ever,
-    or no warning says that they were cut."""
+    """Wrong: results are not shown, so an agent calls for ever, or no warning says so."""
     ids = [f"c{n}" for n in range(count)]
     with opened(max_tokens=4_000, overflow=Trim()) as memory:
         told = [result(one, f"{one} " + words(8_000)) for one in ids]

@@ -64,8 +64,7 @@ def test_static_facts_are_said_as_people_would(fact: Any, said: str) -> None:
 
 
 def test_a_dict_of_static_facts_has_one_for_each_key() -> None:
-    """Wrong: a dict of static facts becomes a single fact, or a value that is no JSON is
-    accepted."""
+    """Wrong: a dict of static facts becomes one fact, or a value that is no JSON is accepted."""
     facts = {"office": "Berlin", "leave": {"days": 25, "sick_days": 10}}
     with AgentMemory("memory://", blocks=[StaticMemory(facts=facts)]) as memory:
         shown = [one.text for one in memory.get("s", user_id="anyone").static_facts]

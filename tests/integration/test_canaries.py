@@ -26,8 +26,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.timeout(300)
 def test_nobody_reads_another_users_words(tmp_path: Path) -> None:
-    """Wrong: a call, a log line, a request to the model or the store's file contains words of
-    another user or of a deleted one."""
+    """Wrong: a call, log, request or file contains words of another user or of a deleted one."""
     done = 0
 
     def advance(count: int) -> None:

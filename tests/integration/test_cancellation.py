@@ -131,8 +131,7 @@ def whole(store: MemoryStore, count: int) -> bool:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", CALLS)
 def test_cancelled_at_each_step(name: str, way: str) -> None:
-    """Wrong: a cancelled call stores a part of its messages or records, keeps its lease, or delays
-    an asyncio caller."""
+    """Wrong: a cancelled call stores a part, keeps its lease, or delays an asyncio caller."""
 
     async def main() -> None:
         memory, _, steps = rigged(name)

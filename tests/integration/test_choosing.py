@@ -83,8 +83,7 @@ def test_the_ranking_stands_where_the_model_gives_no_answer(
 
 
 def test_it_chooses_among_what_was_extracted(fake: FakeLLM) -> None:
-    """Wrong: an extracted fact that shares no word with the question is not offered to the
-    model."""
+    """Wrong: an extracted fact without a word of the question is not offered to the model."""
     fact = {"text": "Is allergic to peanuts.", "message": 1, "quote": "peanuts"}
     find = json.dumps({"facts": [fact]})
 

@@ -400,8 +400,7 @@ def test_doctor_and_config_know_the_system_store(monkeypatch: pytest.MonkeyPatch
 
 
 def test_doctor_asks_the_model_when_told_to(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: `doctor` calls the model without `--call`, or does not name the variable of a missing
-    key."""
+    """Wrong: `doctor` calls the model without `--call`, or names no variable for a missing key."""
     with store() as memory:
         memory.update("s", talk(3))
     told = run("doctor", "--model", "openai/gpt-4o-mini")

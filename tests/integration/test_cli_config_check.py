@@ -199,8 +199,7 @@ def test_the_page_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_a_file_that_cannot_be_read(name: str, text: str) -> None:
-    """Wrong: a file that is missing or cannot be parsed ends in a traceback, or the error shows a
-    password."""
+    """Wrong: a file that cannot be read ends in a traceback, or the error shows a password."""
     for result in (checked(text, name), invoke(["config", "check", "no.toml"])):
         assert result.exit_code == 1
         assert CANARY not in result.output

@@ -98,8 +98,7 @@ def failing(*answers: int) -> Failing:
 
 
 def test_each_call_of_the_library_asks_or_refuses() -> None:
-    """Wrong: a new call of `AgentMemory` is missing in the client, which then runs the engine's
-    code without a store."""
+    """Wrong: a call is missing in the client, which then runs the engine without a store."""
     tabled = {one.function_name for one in CALLS if one.subject == "memory"}
     kept = {"session", "user", "share", "values", "open", "replay", "edit", "close", "warm_up"}
     kept |= {"remember", "delete_user"}

@@ -238,8 +238,7 @@ def reading(stream: CompletionStream, until: int) -> tuple[threading.Thread, lis
 
 @pytest.mark.parametrize("events", [3, FINISHED, EVENTS - 1])
 def test_closing_waits_for_no_model(memory: AgentMemory, fake: FakeLLM, events: int) -> None:
-    """Wrong: closing a stream from another thread waits for the model or fails, or the turn is
-    stored afterwards."""
+    """Wrong: closing a stream in another thread waits or fails, or its turn is stored later."""
     fake.reply("It is six.", events=events, then="hold")
     stream = memory.completion("s", "Five and one?", stream=True)
     thread, chunks = reading(stream, min(events, FINISHED - 1))

@@ -98,8 +98,7 @@ def test_the_context_names_blocks_and_their_kinds() -> None:
 
 
 def test_another_member_may_hold_the_same_session_id() -> None:
-    """Wrong: another member's session with the same id is hidden by the home's window, or `search`
-    of the session returns it."""
+    """Wrong: the home's window hides a member's session of that id, or `search` returns it."""
     support, company = opened(Echo()), opened(Echo())
     with composed({"support": support, "company": company}) as both:
         company.update("s-1", [said("the anchor"), said("the rudder")], user_id="ada")
@@ -164,8 +163,7 @@ def test_logs_questions_and_notes_of_members_are_searched() -> None:
 
 
 def test_a_slow_member_is_named_and_holds_nobody_up() -> None:
-    """Wrong: a member that hangs delays a context beyond its own timeout, hides other recalls, or
-    is not named in a warning."""
+    """Wrong: a member that hangs delays a context, hides other recalls, or goes unnamed."""
     never, later = threading.Event(), threading.Event()
     slow = opened(Reader(name="slow", before=never.wait), Reader(name="quick", says="Quick."))
     patient = Reader(says="Waited for.", before=later.wait)

@@ -131,8 +131,7 @@ def test_an_unknown_name_stores_nothing(named: str) -> None:
 
 
 def test_a_rule_by_users_finds_sessions_again() -> None:
-    """Wrong: a call without a user does not find a session that `route` placed by user, or confuses
-    sessions of two users."""
+    """Wrong: a call without a user misses a session placed by user, or confuses two users'."""
     one, two = opened(), opened()
     route: Callable[[str, str | None], str] = lambda s, u: "two" if u == "ada" else "one"  # noqa: E731
     with composed({"one": one, "two": two}, route=route) as both:

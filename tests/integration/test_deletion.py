@@ -197,8 +197,7 @@ class Slow(MemoryStore):
 
 @pytest.mark.parametrize("finish", [by_flush, by_worker])
 def test_who_finishes_a_deletion_second_erases_nothing(finish: Way) -> None:
-    """Wrong: a worker that read of a deletion before it was completed erases newer data of the
-    user."""
+    """Wrong: a worker that reads of a deletion before its end erases newer data of the user."""
     store = Slow()
     settings = config(store)
     with AgentMemory(settings) as memory, AgentMemory(settings) as worker:

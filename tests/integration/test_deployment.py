@@ -43,8 +43,7 @@ def written(folder: Path, text: str = TOML, name: str = "d.toml") -> Path:
 
 
 def test_the_formats_say_the_same(tmp_path: Path) -> None:
-    """Wrong: a default does not reach a store, is merged with the store's own setting, or depends
-    on the file format."""
+    """Wrong: a default misses a store, is merged with its setting, or depends on the format."""
     import tomllib
 
     table = tomllib.loads(TOML)

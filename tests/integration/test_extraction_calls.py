@@ -256,8 +256,7 @@ BOTH, NEWER = ["Lives in Rome.", "Lives in Bonn."], ["Lives in Bonn."]
 def test_numbers_outside_the_list_are_dropped(
     answers: list[dict[str, Any]], current: list[str], fake: FakeLLM
 ) -> None:
-    """Wrong: an invalid number changes a fact or fails the batch, or a fact without an answer is
-    lost."""
+    """Wrong: an invalid number changes a fact or fails the batch, or an unanswered fact is lost."""
     assert answering(fake, *answers) == current
 
 

@@ -270,8 +270,7 @@ OWN = {fact for fact, _ in TOLD.values()}
 @pytest.mark.long
 @pytest.mark.parametrize("attempt", EACH)
 def test_what_nobody_may_tell_by_is_not_even_shown(fake: FakeLLM, attempt: Attempt) -> None:
-    """Wrong: the model sees a tool's result, a system message or recalled memory, or a fact comes
-    from one."""
+    """Wrong: a tool's result, a system message or a recall is shown, or becomes a fact."""
     it = talk(fake)
     with it.memory:
         known = it.begin("ann")

@@ -29,8 +29,7 @@ def model() -> Model:
 
 
 def test_recall_shows_what_others_have_changed(url: str, model: Model) -> None:
-    """Wrong: a process recalls facts that another process has since forgotten or deleted, or misses
-    new ones."""
+    """Wrong: a process recalls facts that another has forgotten or deleted, or misses new ones."""
     with remembering(model, url) as one, remembering(model, url) as other:
         absorbed(one, "s1", said("I live in Oslo"))
         assert recalled(other) == recalled(one) == ["Lives in Oslo."]
@@ -68,8 +67,7 @@ def test_what_is_absorbed_anew_takes_the_place_of_what_was(url: str) -> None:
 
 
 def test_an_erasure_in_the_middle_of_an_absorb(url: str) -> None:
-    """Wrong: a process still recalls a session that was erased while another process absorbed a
-    batch."""
+    """Wrong: a process recalls a session that was erased while another process absorbed a batch."""
     model = Model()
     armed: list[int] = []
 

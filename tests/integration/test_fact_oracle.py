@@ -97,8 +97,7 @@ def absorbed_once(seed: int) -> Absorbed:
 
 @HUNDREDS
 def test_what_held_and_what_was_known_of_it_at_any_moment(first: int) -> None:
-    """Wrong: a statement made late, early, wrongly, twice or out of order gives wrong facts at some
-    moment."""
+    """Wrong: a late, early, wrong, repeated or disordered statement gives wrong facts."""
     for seed in range(first, first + 100):
         absorbed, chance = absorbed_once(seed), random.Random(seed)
         told = absorbed.told
@@ -187,8 +186,7 @@ def _in_force(held: Any, one: Statement) -> bool:
 
 @HUNDREDS
 def test_forgetting_is_as_if_it_had_never_been_told(first: int) -> None:
-    """Wrong: a forgotten statement still affects facts, takes others with it, or is back after
-    absorbing again."""
+    """Wrong: a forgotten statement still affects facts, takes others with it, or comes back."""
     for seed in range(first, first + 100):
         absorbed = Absorbed(history(seed))
         told, chance = absorbed.told, random.Random(seed)

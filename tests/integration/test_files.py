@@ -154,8 +154,7 @@ def test_edits_at_the_same_time(tmp_path: Path) -> None:
 
 
 def test_the_tool(opened: Callable[..., AgentMemory]) -> None:
-    """Wrong: a command of the tool fails, its error does not name the mistake, or it reaches
-    another user's files."""
+    """Wrong: a command fails, does not name the mistake, or reaches another user's files."""
     with opened() as memory:
 
         def call(**arguments: Any) -> str:

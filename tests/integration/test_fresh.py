@@ -103,8 +103,7 @@ def test_a_session_without_a_user_is_its_own(memory: AgentMemory) -> None:
 
 
 def test_what_left_the_window_is_found_though_nothing_absorbed_it(url: str) -> None:
-    """Wrong: a message that left the window is not recalled until a background thread has absorbed
-    it."""
+    """Wrong: a message that left the window is not recalled until a thread has absorbed it."""
     with AgentMemory(store=url, blocks=[VectorMemory()], max_messages=4) as memory:
         memory.update("a", user(SAID), user_id="u")
         work = memory.components.work
@@ -119,8 +118,7 @@ def test_what_left_the_window_is_found_though_nothing_absorbed_it(url: str) -> N
 
 
 def test_a_question_starts_absorbing_a_long_history() -> None:
-    """Wrong: after many messages are loaded, most are found by words alone until the next
-    `update`."""
+    """Wrong: most of many loaded messages are found by words alone until the next `update`."""
 
     def embed(texts: Sequence[str]) -> list[list[float]]:
         return [[1.0, 0.0] for _ in texts]
@@ -247,8 +245,7 @@ def test_where_much_waits_updates_work_it_off(url: str, mode: Any) -> None:
 
 
 def test_loading_counts_for_no_time_limit(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: loading the embedder counts against the recall timeout, or an error of loading is
-    raised."""
+    """Wrong: loading the embedder counts against the recall timeout, or its error is raised."""
     begun = threading.Event()
     real = VectorMemory.get
 

@@ -207,8 +207,7 @@ def test_a_handler_cannot_write_within_a_write(
 def test_a_handler_does_not_wait_for_a_lock_of_its_own_thread(
     tmp_path: Path, on_signal: Callable[[Callable[[], Any]], None], where: str
 ) -> None:
-    """Wrong: a call in a signal handler waits for another thread that needs the lock of the
-    interrupted code."""
+    """Wrong: a handler's call waits for a thread that needs the interrupted code's lock."""
     in_memory = where == "in the memory store"
     url = "memory://" if in_memory else f"sqlite:///{tmp_path / 'memory.db'}"
     with AgentMemory(store=url, blocks=[VectorMemory(), NoteMemory()]) as memory:

@@ -277,8 +277,7 @@ def check_many_steps(damaged: Callable[[str], Open]) -> None:
 
 
 def test_sqlite_at_many_steps(tmp_path: Path) -> None:
-    """Wrong: a repair that is killed loses whole records, or leaves damage that the next one
-    misses."""
+    """Wrong: a killed repair loses whole records, or leaves damage that the next one misses."""
     source = tmp_path / "source.db"
     with closing(open_store(f"sqlite:///{source}")) as store:
         fill(store)

@@ -662,8 +662,7 @@ def test_claudes_thinking_stays_with_a_call_whose_parallel_call_got_lost() -> No
 
 @pytest.mark.parametrize("form", SHAPES)
 def test_a_late_result_is_sent_although_the_turn_of_its_call_has_left(form: str) -> None:
-    """Wrong: the user speaks while a tool runs, the call's turn leaves the window, and no context
-    has the result."""
+    """Wrong: a result is in no context, because the user spoke while the tool ran."""
     sent = of("one", CALL, "two", TOOL, form=form, overflow=Trim(max_turns=1))
     assert "'4'" in str(sent)
     check_context(form, sent)
@@ -756,8 +755,7 @@ def test_fields_of_one_provider_are_not_sent_to_another() -> None:
 
 
 def test_tools_that_are_added_on_the_way_are_sent_to_openai_alone() -> None:
-    """Wrong: the search for a tool, or the tool that it added, is lost. Or the item replaces the
-    session's instructions."""
+    """Wrong: the search or the added tool is lost, or replaces the session's instructions."""
     search = {"type": "tool_search_call", "execution": "server", "call_id": "ts_1", "arguments": {}}
     added = {"type": "additional_tools", "role": "developer", "tools": [{"type": "function"}]}
     log = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "go"}, REASONS]

@@ -171,8 +171,7 @@ def test_a_statement_about_another_thing_is_no_correction(said: str, asked: str)
     ],
 )
 def test_a_follow_up_question_is_understood(earlier: list[str], asked: str, answer: str) -> None:
-    """Wrong: the answer to "What did he do before?" is not recalled, because the person that
-    "he" refers to is only in the question before."""
+    """Wrong: "What did he do before?" recalls nothing: only the question before names him."""
     said = [
         "My passport has the number CB482917 and runs out on 19 August 2027.",
         "Tiago starts on 4 May at DHL in Porto as a shift planner.",

@@ -74,8 +74,7 @@ def test_each_right_is_needed(service: Service, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["call_tool", "take_turn", "stream_turn", "get_value"])
 def test_what_answers_from_the_memory_needs_read(service: Service, name: str) -> None:
-    """Wrong: a key that may write but not read gets stored content, from a tool, a model or a
-    value."""
+    """Wrong: a key that may only write gets stored content, from a tool, a model or a value."""
     key = service.key("ana", rights="write delete")
     answer = service.call(name, key, sample(service, name, "ana"))
     assert (answer.status, answer.problem) == (403, "forbidden")

@@ -232,8 +232,7 @@ def test_a_question_is_within_the_budget_and_stands_at_the_end(
     max_tokens: int,
     is_there: bool,
 ) -> None:
-    """Wrong: the question exceeds `max_tokens`, is missing without a warning, or splits a call from
-    its result."""
+    """Wrong: the question exceeds `max_tokens`, is missing without a warning, or splits a pair."""
     question, given_to = ask(text), log([*messages, *([u(text)] if is_there else [])])
     context = pack(packer(max_tokens, role), given_to, recalls, summary, question)
     chat = context.to_messages()

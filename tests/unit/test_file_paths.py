@@ -211,8 +211,7 @@ def check(path: str, form: str) -> None:
 
 
 def test_nothing_gets_out(tmp_path: Path) -> None:
-    """Wrong: one of 100,000 paths leads outside /memories, to another file, or raises something
-    else than a refusal."""
+    """Wrong: one of 100,000 paths leads outside /memories or to another file, or is no refusal."""
     dice = random.Random(20_250_818)
     root = os.path.realpath(tmp_path)
     good = 0

@@ -79,8 +79,7 @@ def tied(one: Fact, other: Fact, claims: Sequence[Claim]) -> bool:
 @settings(max_examples=at_length(250))
 @given(claim_sets())
 def test_of_two_tied_facts_one_holds_at_a_time(claims: list[Claim]) -> None:
-    """Wrong: some claims crash, give overlapping or unsupported periods, or let two homes hold at
-    once."""
+    """Wrong: some claims crash, give overlapping or unsupported periods, or two homes at once."""
     facts = facts_of(claims, weights=WEIGHTS)
     assert {fact.id for fact in facts} == {one.fact for one in claims}
     for fact in facts:

@@ -125,8 +125,7 @@ def owner(session: str) -> str:
 
 @given(STEPS)
 def test_queues_behave_as_their_model(steps: list[str | None]) -> None:
-    """Wrong: a session is queued twice, lost, assigned to another user, or overtakes one of its own
-    user."""
+    """Wrong: a session is queued twice, lost, given to another user, or overtakes another."""
     queue, waiting = FairQueue(), list[str]()
     for session in steps:
         if session is not None:
@@ -208,8 +207,7 @@ NAMES = ["x", "y", ("x", "s")]
     )
 )
 def test_a_model(steps: list[tuple[str, object]]) -> None:
-    """Wrong: one name's failure pauses another, a pause ends early or never, or a success does not
-    end it."""
+    """Wrong: a failure pauses another name, or a pause ends early, never, or not by a success."""
     clock, failures = 1000.0, Counter[object]()
     until: dict[object, float] = {}
     with pytest.MonkeyPatch.context() as patch:

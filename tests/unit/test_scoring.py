@@ -142,8 +142,7 @@ def test_the_question_decides_by_words_and_meaning() -> None:
 
 
 def test_how_a_fact_reads() -> None:
-    """Wrong: a denied fact, or one by a tool or the assistant, reads like the user's own
-    statement."""
+    """Wrong: a denied fact, or one by a tool or the assistant, reads like the user's statement."""
     until = datetime(2024, 3, 1, tzinfo=UTC)
     texts = {
         one.id: rendered(one)

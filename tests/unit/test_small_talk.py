@@ -219,6 +219,5 @@ def test_a_question_that_was_asked_among_other_words(text: str, again: bool) -> 
     ],
 )
 def test_only_the_words_that_ask_count_as_a_question(text: str, asks: int) -> None:
-    """Wrong: a statement next to a question counts as one, or a question without a question mark
-    does not."""
+    """Wrong: a statement beside a question counts as one, or a question needs its question mark."""
     assert asking(text) == asks

@@ -203,8 +203,7 @@ def test_most_abandoned_calls() -> None:
 
 
 def test_calls_that_share_a_thread(started: list[threading.Thread]) -> None:
-    """Wrong: calls do not share their thread, one that hangs loses earlier results, or delays other
-    threads' calls."""
+    """Wrong: calls share no thread, or one that hangs loses earlier results or delays others."""
     gate, limited = threading.Event(), TimeLimited()
     shared: dict[str, QueryThread] = {"a": "shared", "b": "shared", "c": "shared", "d": "caller"}
     calls: dict[str, Callable[[], Any]] = dict.fromkeys("abcde", threading.get_ident)

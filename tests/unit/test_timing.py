@@ -360,8 +360,7 @@ _PERIODS = st.tuples(st.sampled_from(_MOMENTS), st.sampled_from(_MOMENTS))
 
 @given(_PERIODS, st.lists(_PERIODS, max_size=6))
 def test_without_leaves_just_the_rest(period: Period, others: list[Period]) -> None:
-    """Wrong: subtracting periods leaves a moment too many or too few, or gives empty or unordered
-    periods."""
+    """Wrong: a subtraction leaves a moment too many or too few, or empty or unordered periods."""
     left = without(period, others)
     assert all(begin < end for begin, end in left)
     assert all(one[1] <= other[0] for one, other in pairwise(left))

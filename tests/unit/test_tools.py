@@ -131,8 +131,7 @@ def test_arguments_are_a_mapping_or_json() -> None:
     ],
 )
 def test_bad_arguments_are_refused(given: Any, wanted: str) -> None:
-    """Wrong: invalid arguments reach the tool, raise a foreign error, or the refusal does not say
-    how to correct them."""
+    """Wrong: invalid arguments reach the tool, raise a foreign error, or get no remedy."""
     with pytest.raises(ToolRefused) as refused:
         tool().call(SCOPE, given)
     assert str(refused.value).startswith(("The arguments of book_add", "book_add was called"))
@@ -200,8 +199,7 @@ class Kiosk(Shop):
 
 
 def test_methods_are_tools() -> None:
-    """Wrong: a method is missing as a tool, has other arguments, shows its scope to the model, or
-    is not inherited."""
+    """Wrong: a method is no tool, has other arguments, shows its scope, or is not inherited."""
     add, listing, swap = tools_of(Shop(), what="shelf")
     assert [one.name for one in (add, listing, swap)] == ["shop_add", "shop_list", "shop_swap"]
     assert (add.description, add.effects) == ("Adds a book to the shelf.", ("write",))

@@ -227,8 +227,7 @@ def test_a_text_that_is_not_long_is_one_passage(text: str) -> None:
 
 @pytest.mark.parametrize("text", [SENTENCES, CHINESE, SENTENCES.replace(" ", "\n")])
 def test_a_long_text_is_cut_between_sentences(text: str) -> None:
-    """Wrong: a passage is split within a sentence, has an odd length, or does not overlap the
-    next."""
+    """Wrong: a passage is split in a sentence, has an odd length, or does not overlap the next."""
     found = passages(text)
     assert len(found) > 5
     assert all(PASSAGE / 2 < size < PASSAGE * 2 for size in sizes(text))
